@@ -1,0 +1,199 @@
+"""The return-conditioned agent: (return-to-go, observation, previous action) -> action.
+
+After Chen et al., "Decision Transformer" (2021), with any sequence backbone. It is trained on slices of many
+episodes in parallel over time (`forward`, `loss`) and acts one step at a time in constant memory (`act`).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones import Backbone, BackboneConfig, State, reset_rows
+
+MAX_TIMESTEP = 1000
+LEAST_STD = 1e-3
+"""Floor of the scale of an observation dimension: a constant one must not blow up what deviates from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """How the agent reads its history.
+
+    Attributes:
+        tokens: `step`: one token per environment step, the sum of the three embeddings; `interleaved`: the
+            Decision Transformer's three tokens per step (in its order R, s, a).
+        return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
+        timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
+            Transformer does.
+    """
+
+    tokens: Literal["step", "interleaved"] = "step"
+    return_conditioning: bool = True
+    timestep_embedding: bool = False
+
+
+class DecisionAgent(nn.Module):
+    """Predicts actions in [-1, 1] from returns-to-go, observations and previous actions.
+
+    Normalisation statistics and the return scale are buffers: they travel with the weights.
+
+    Args:
+        config: How histories become tokens.
+        backbone: The sequence backbone.
+        observation_mean: (observation_dim,).
+        observation_std: (observation_dim,).
+        action_dim: Number of action components.
+        return_scale: Returns-to-go are divided by it.
+    """
+
+    observation_mean: Tensor
+    observation_std: Tensor
+    return_scale: Tensor
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        backbone: BackboneConfig,
+        observation_mean: Tensor,
+        observation_std: Tensor,
+        action_dim: int,
+        return_scale: float,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.action_dim = action_dim
+        width = backbone.width
+        self.register_buffer("observation_mean", observation_mean.float())
+        self.register_buffer("observation_std", observation_std.float().clamp_min(LEAST_STD))
+        self.register_buffer("return_scale", torch.tensor(float(return_scale)))
+        self.embed_return = nn.Linear(1, width) if config.return_conditioning else None
+        self.embed_observation = nn.Linear(len(observation_mean), width)
+        self.embed_action = nn.Linear(action_dim, width)
+        self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
+        self.embedding_norm = nn.LayerNorm(width)
+        self.backbone = Backbone(backbone)
+        self.head = nn.Linear(width, action_dim)
+
+    def forward(
+        self,
+        return_to_go: Tensor,
+        observation: Tensor,
+        previous_action: Tensor,
+        timestep: Tensor,
+        reset: Tensor,
+        state: State | None = None,
+    ) -> tuple[Tensor, State]:
+        """Predict every action of a slice in parallel.
+
+        Args:
+            return_to_go: (batch, time, 1), in the environment's units.
+            observation: (batch, time, observation_dim).
+            previous_action: (batch, time, action_dim); zero at an episode's first step.
+            timestep: (batch, time), int64.
+            reset: (batch, time), bool: true at an episode's first step.
+            state: The backbone's state before the slice; the initial state if left out.
+
+        Returns:
+            Actions, (batch, time, action_dim), and the backbone's state after the slice.
+        """
+        tokens = self._embed(return_to_go, observation, previous_action, timestep)
+        if len(tokens) == 1:
+            hidden, state = self.backbone(self.embedding_norm(tokens[0]), state, reset)
+        else:
+            # The episode begins after the previous action's token: that token belongs to the episode before.
+            begins = torch.zeros_like(reset)
+            resets = torch.stack([reset if i == 1 else begins for i in range(len(tokens))], dim=2)
+            interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
+            hidden, state = self.backbone(interleaved, state, resets.flatten(1, 2))
+            hidden = hidden[:, len(tokens) - 1 :: len(tokens)]
+        return torch.tanh(self.head(hidden)), state
+
+    def loss(
+        self,
+        return_to_go: Tensor,
+        observation: Tensor,
+        previous_action: Tensor,
+        action: Tensor,
+        timestep: Tensor,
+        reset: Tensor,
+    ) -> Tensor:
+        """Mean squared error of the predicted actions; arguments as for `forward`, action like previous_action."""
+        predicted, _ = self(return_to_go, observation, previous_action, timestep, reset)
+        return F.mse_loss(predicted.float(), action)
+
+    def initial_state(self, target_return: Tensor) -> State:
+        """What `act` carries before an episode's first step.
+
+        Args:
+            target_return: (batch,), the return each episode is asked for.
+
+        Returns:
+            Target, return-to-go (both (batch,)), previous action, (batch, action_dim), timestep, (batch,), and
+            the backbone's state.
+        """
+        target = target_return.to(self.return_scale)
+        action = target.new_zeros(len(target), self.action_dim)
+        timestep = torch.zeros(len(target), dtype=torch.int64, device=target.device)
+        return target, target, action, timestep, *self.backbone.initial_state(len(target))
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """Take one step in every environment of a batch.
+
+        Args:
+            observation: (batch, observation_dim).
+            reward: (batch,), what the previous action earned; ignored where an episode begins.
+            reset: (batch,) bool, true where a new episode begins, asked for the same target; None for nowhere.
+            state: From `initial_state` or the previous call.
+
+        Returns:
+            Actions, (batch, action_dim), and the state to hand to the next call.
+        """
+        if reset is not None:
+            state = reset_rows(state, self.initial_state(state[0]), reset)
+        (target, return_to_go, previous_action, timestep), memory = state[:4], state[4:]
+        first = timestep == 0
+        return_to_go = torch.where(first, target, return_to_go - reward)
+        tokens = self._embed(return_to_go.unsqueeze(-1), observation, previous_action, timestep)
+        hidden = tokens[0]
+        for i, token in enumerate(tokens):
+            if i == 1:
+                memory = reset_rows(memory, self.backbone.initial_state(len(first)), first)
+            hidden, memory = self.backbone.step(self.embedding_norm(token), memory)
+        action = torch.tanh(self.head(hidden))
+        return action, (target, return_to_go, action, timestep + 1, *memory)
+
+    def _embed(
+        self, return_to_go: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
+    ) -> list[Tensor]:
+        """The tokens of each step, each (..., width): one, or previous action, return-to-go, observation."""
+        tokens = [
+            self.embed_action(previous_action),
+            self.embed_observation((observation - self.observation_mean) / self.observation_std),
+        ]
+        if self.embed_return is not None:
+            tokens.insert(1, self.embed_return(return_to_go / self.return_scale))
+        if self.config.tokens == "step":
+            tokens = [sum(tokens[1:], start=tokens[0])]
+        if self.embed_timestep is not None:
+            when = self.embed_timestep(timestep.clamp_max(MAX_TIMESTEP - 1))
+            tokens = [token + when for token in tokens]
+        return tokens
+
+
+def optimizer_groups(
+    agent: DecisionAgent, learning_rate: float, weight_decay: float, recurrent_rate: float
+) -> list[dict[str, Any]]:
+    """AdamW's parameter groups: matrices decay; biases, norms and the recurrence's own parameters do not, and
+    the latter learn at `recurrent_rate` times the rate (Orvieto et al. 2023, appendix B)."""
+    recurrent = list(agent.backbone.recurrent_parameters())
+    known = {id(p) for p in recurrent}
+    others = [p for p in agent.parameters() if id(p) not in known]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
+        {"params": [p for p in others if p.dim() < 2], "lr": learning_rate, "weight_decay": 0.0},
+        {"params": recurrent, "lr": learning_rate * recurrent_rate, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]

@@ -1,0 +1,30 @@
+"""The sequence backbones. Importing this package registers the mixers that ship with it."""
+
+from decision_rnn.backbones import lru, mingru, minlstm, transformer
+from decision_rnn.backbones.contract import (
+    BackboneConfig,
+    SequenceMixer,
+    State,
+    register,
+    registered,
+    registered_names,
+    reset_rows,
+    select_rows,
+)
+from decision_rnn.backbones.stack import Backbone
+
+__all__ = [
+    "Backbone",
+    "BackboneConfig",
+    "SequenceMixer",
+    "State",
+    "lru",
+    "mingru",
+    "minlstm",
+    "register",
+    "registered",
+    "registered_names",
+    "reset_rows",
+    "select_rows",
+    "transformer",
+]

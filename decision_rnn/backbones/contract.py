@@ -1,0 +1,141 @@
+"""What every sequence layer offers, and the table of the known ones.
+
+The law, tested for every registered mixer by tests/backbones/: `forward` over T steps equals T calls of `step`
+equals any split of the T steps into chunks with the state carried, with resets anywhere: outputs, final state
+and all gradients.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+State = tuple[Tensor, ...]
+"""What a mixer remembers: tensors with the batch first, whose sizes never grow with time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneConfig:
+    """The part of a backbone's configuration that all backbones share.
+
+    Attributes:
+        name: Which sequence mixer.
+        width: Channels of the residual stream.
+        layers: How many blocks of mixer and MLP.
+        mlp_ratio: Hidden width of the MLP over `width`.
+        dropout: Probability of dropping a channel of the embedding and of each residual branch.
+    """
+
+    name: str
+    width: int = 128
+    layers: int = 3
+    mlp_ratio: float = 4.0
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, naming the key, where a value cannot be used; subclasses extend it."""
+        if self.width < 1 or self.layers < 1:
+            raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
+        if self.mlp_ratio <= 0:
+            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be above 0")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"backbone.dropout {self.dropout} must be at least 0 and below 1")
+
+
+class SequenceMixer(nn.Module, ABC):
+    """A causal map over time, run in parallel for training and one step at a time for acting.
+
+    The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A
+    mixer is made by `Mixer(config)`, where `config` is of the class it was registered with.
+    """
+
+    @abstractmethod
+    def initial_state(self, batch_size: int) -> State:
+        """The state before an episode's first step, on the parameters' device."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        """Map a slice of time in parallel.
+
+        Args:
+            x: (batch, time, width).
+            state: The state before the first step; the initial state if left out.
+            reset: (batch, time) bool, true where a new episode begins: the state before that step is the
+                initial state.
+
+        Returns:
+            The output, (batch, time, width), and the state after the last step.
+        """
+
+    @abstractmethod
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Map one step, (batch, width) -> (batch, width), in real arithmetic and constant memory."""
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        """Parameters of the recurrence itself: trained at a lower rate and without weight decay."""
+        return ()
+
+
+def select_rows(state: State, rows: Tensor) -> State:
+    """The state of some rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
+    return tuple(part[rows] for part in state)
+
+
+def reset_rows(state: State, initial: State, reset: Tensor) -> State:
+    """Replace the rows where `reset`, (batch,) bool, by those of the initial state."""
+    return tuple(
+        torch.where(reset.view(-1, *[1] * (part.dim() - 1)), start, part)
+        for part, start in zip(state, initial, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A mixer and the configuration class it is made from."""
+
+    mixer: Callable[..., SequenceMixer]
+    config: type[BackboneConfig]
+
+
+_REGISTRY: dict[str, Registration] = {}
+
+MixerClass = TypeVar("MixerClass", bound=type[SequenceMixer])
+
+
+def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]:
+    """Class decorator: make a mixer known by the name that its configuration class bears.
+
+    Raises:
+        ValueError: If the configuration class gives `name` no default, or the name is taken.
+    """
+
+    name = next(field.default for field in fields(config) if field.name == "name")
+    if not isinstance(name, str):
+        raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the backbone")
+
+    def decorate(mixer: MixerClass) -> MixerClass:
+        if name in _REGISTRY:
+            raise ValueError(f"backbone {name!r} is already registered by {_REGISTRY[name].mixer!r}")
+        _REGISTRY[name] = Registration(mixer, config)
+        return mixer
+
+    return decorate
+
+
+def registered(name: str) -> Registration:
+    """The mixer and configuration class of that name.
+
+    Raises:
+        KeyError: If there is none; the message lists the known names.
+    """
+    if name not in _REGISTRY:
+        raise KeyError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}")
+    return _REGISTRY[name]
+
+
+def registered_names() -> list[str]:
+    """The names of all registered mixers, sorted."""
+    return sorted(_REGISTRY)

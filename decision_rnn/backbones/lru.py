@@ -1,0 +1,106 @@
+"""LRU, the linear recurrent unit: a diagonal complex recurrence with a constant decay.
+
+Orvieto et al., "Resurrecting Recurrent Neural Networks for Long Sequences" (2023), equations 5 to 8 and
+appendix A:
+
+    lambda = exp(-exp(nu) + i exp(theta))                    inside the unit disc for every nu
+    h_t = lambda * h_{t-1} + gamma * (B x_t)                 gamma starts at sqrt(1 - |lambda|^2), learnt as its log
+    y_t = Re(C h_t) + D * x_t
+
+|lambda| is drawn uniformly over the ring r_min <= |lambda| <= r_max, its phase uniformly over [0, max_phase].
+
+What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.recurrence import linear_recurrence
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRUConfig(BackboneConfig):
+    """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
+
+    Attributes:
+        state_size: Complex channels of the recurrent state.
+        r_min: Least initial |lambda|.
+        r_max: Largest initial |lambda|.
+        max_phase: Largest initial phase of lambda, in radians.
+    """
+
+    name: str = "lru"
+    state_size: int = 128
+    r_min: float = 0.0
+    r_max: float = 0.99
+    max_phase: float = math.pi / 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.state_size < 1:
+            raise ValueError(f"backbone.state_size {self.state_size} must be at least 1")
+        if not 0 <= self.r_min <= self.r_max <= 1:
+            raise ValueError(f"backbone.r_min {self.r_min} and backbone.r_max {self.r_max} must rise within 0 to 1")
+        if self.max_phase <= 0:
+            raise ValueError(f"backbone.max_phase {self.max_phase} must be above 0")
+
+
+@register(LRUConfig)
+class LRU(SequenceMixer):
+    """State: the real and the imaginary plane of h, each (batch, state_size)."""
+
+    def __init__(self, config: LRUConfig) -> None:
+        super().__init__()
+        width, size = config.width, config.state_size
+        # |lambda|^2 uniform makes lambda uniform over the ring's area (appendix A, lemma 3.2).
+        squared = torch.empty(size).uniform_(config.r_min**2, config.r_max**2).clamp_min(1e-12)
+        phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
+        self.nu_log = nn.Parameter(torch.log(-0.5 * torch.log(squared)))
+        self.theta_log = nn.Parameter(torch.log(phase))
+        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-squared))
+        # Real and imaginary parts lie interleaved, as a complex tensor's memory does.
+        self.b = nn.Parameter(torch.randn(size, 2, width) / math.sqrt(2 * width))
+        self.c = nn.Parameter(torch.randn(width, size, 2) / math.sqrt(size))
+        self.d = nn.Parameter(torch.randn(width))
+
+    def initial_state(self, batch_size: int) -> State:
+        return self.b.new_zeros(batch_size, len(self.b)), self.b.new_zeros(batch_size, len(self.b))
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        initial = torch.complex(*(self.initial_state(len(x)) if state is None else state))
+        h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, reset)
+        return self._output(torch.view_as_real(h), x), (h[:, -1].real.clone(), h[:, -1].imag.clone())
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        real, imag = state
+        decay_real, decay_imag = self._decay()
+        drive_real, drive_imag = self._drive(x).unbind(-1)
+        real, imag = (
+            decay_real * real - decay_imag * imag + drive_real,
+            decay_real * imag + decay_imag * real + drive_imag,
+        )
+        return self._output(torch.stack((real, imag), dim=-1), x), (real, imag)
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        return self.nu_log, self.theta_log, self.gamma_log, self.b
+
+    def _decay(self) -> tuple[Tensor, Tensor]:
+        """Real and imaginary part of lambda, each (state_size,)."""
+        magnitude, phase = torch.exp(-torch.exp(self.nu_log)), torch.exp(self.theta_log)
+        return magnitude * torch.cos(phase), magnitude * torch.sin(phase)
+
+    def _drive(self, x: Tensor) -> Tensor:
+        """gamma * B x, (..., state_size, 2), in float32 also under autocast."""
+        weight = self.b * torch.exp(self.gamma_log)[:, None, None]
+        return F.linear(x, weight.flatten(0, 1)).to(self.b.dtype).unflatten(-1, (-1, 2))
+
+    def _output(self, h: Tensor, x: Tensor) -> Tensor:
+        """Re(C h) + D * x, with h as (..., state_size, 2)."""
+        conjugate = self.c * self.c.new_tensor((1.0, -1.0))
+        return F.linear(h.flatten(-2), conjugate.flatten(1)) + self.d * x

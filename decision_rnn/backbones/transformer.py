@@ -1,0 +1,154 @@
+"""Local causal self-attention with rotary positions, whose memory is the last `window` steps.
+
+Vaswani et al., "Attention Is All You Need" (2017); rotary positions after Su et al., "RoFormer" (2021),
+equation 34. A step t attends to the steps t - window < s <= t of its own episode:
+
+    y_t = W_o sum_s softmax_s(<R_t q_t, R_s k_s> / sqrt(head_width)) v_s
+
+The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py; over several
+layers a carried memory reaches back further than `window`, which re-running a window (rollout.py) does not.
+
+What differs from the Decision Transformer: positions are relative, because a position counted inside a window
+changes as the window moves. Keys are kept unrotated and rotated by their place in the window when read, which
+is exact after any number of steps.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(BackboneConfig):
+    """Transformer with local causal attention.
+
+    Attributes:
+        heads: Attention heads; their width must be even.
+        window: How many tokens, its own included, a token attends to.
+    """
+
+    name: str = "transformer"
+    heads: int = 1
+    window: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1 or self.window < 1:
+            raise ValueError(f"backbone.heads {self.heads} and backbone.window {self.window} must be at least 1")
+        if self.width % (2 * self.heads):
+            raise ValueError(f"backbone.width {self.width} must be a multiple of twice backbone.heads {self.heads}")
+
+
+@register(TransformerConfig)
+class Transformer(SequenceMixer):
+    """State: the last `window` keys and values, oldest first, (batch, window, width), and how many of them
+    are written, (batch,). Unwritten places hold NaN, so that reading one is loud."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.heads, self.window = config.heads, config.window
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.output = nn.Linear(config.width, config.width)
+        cos, sin = _rotary_table(2 * config.window, config.width // config.heads)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def initial_state(self, batch_size: int) -> State:
+        weight = self.output.weight
+        unwritten = weight.new_full((batch_size, self.window, weight.shape[0]), torch.nan)
+        return unwritten, unwritten.clone(), torch.zeros(batch_size, dtype=torch.int64, device=weight.device)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        batch, time, _ = x.shape
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        segment = torch.zeros(batch, time, dtype=torch.int64, device=x.device) if reset is None else reset.cumsum(1)
+        fits = state is None and time <= self.window
+        if fits:  # the usual training slice: one block, nothing before it
+            past, block = 0, time
+        else:
+            past, block = self.window, self.window
+            past_k, past_v, count = self.initial_state(batch) if state is None else state
+            written = torch.arange(past, device=x.device) >= past - count[:, None]
+            k = torch.cat([past_k.masked_fill(~written[..., None], 0).to(k.dtype), k], dim=1)
+            v = torch.cat([past_v.masked_fill(~written[..., None], 0).to(v.dtype), v], dim=1)
+            segment = torch.cat([torch.where(written, 0, -1), segment], dim=1)
+
+        # Queries in blocks of `window`; each block sees itself and the block before it.
+        pad = -time % block
+        blocks = (time + pad) // block
+        query = self._heads(F.pad(q, (0, 0, 0, pad)).view(batch, blocks, block, -1))
+        key, value, key_segment = k, v, segment
+        if pad:
+            key, value = F.pad(k, (0, 0, 0, pad)), F.pad(v, (0, 0, 0, pad))
+            key_segment = F.pad(segment, (0, pad), value=-2)
+        query_segment = key_segment[:, past:].view(batch, blocks, block)
+        key_segment = key_segment.unfold(1, past + block, block)
+        key = self._heads(key.unfold(1, past + block, block).transpose(-1, -2))
+        value = self._heads(value.unfold(1, past + block, block).transpose(-1, -2))
+
+        place = torch.arange(past + block, device=x.device)
+        age = place[past:, None] - place
+        visible = (age >= 0) & (age < self.window)
+        if reset is not None or not fits:
+            same = query_segment[..., :, None] == key_segment[..., None, :]
+            visible = (visible & same).unsqueeze(2)
+        mixed = self._attend(self._rotate(query, past), self._rotate(key, 0), value, visible)
+        mixed = mixed.transpose(2, 3).reshape(batch, blocks * block, -1)[:, :time]
+        return self.output(mixed), self._final_state(k, v, segment)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        keys, values, count = state
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        keys = torch.cat([keys[:, 1:], k.unsqueeze(1)], dim=1)
+        values = torch.cat([values[:, 1:], v.unsqueeze(1)], dim=1)
+        count = (count + 1).clamp_max(self.window)
+        written = torch.arange(self.window, device=x.device) >= self.window - count[:, None]
+        key = self._heads(keys.masked_fill(~written[..., None], 0))
+        value = self._heads(values.masked_fill(~written[..., None], 0))
+        query = self._rotate(self._heads(q.unsqueeze(1)), self.window - 1)
+        mixed = self._attend(query, self._rotate(key, 0), value, written[:, None, None])
+        return self.output(mixed.flatten(1)), (keys, values, count)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(..., time, width) -> (..., heads, time, head width)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+
+    def _rotate(self, x: Tensor, start: int) -> Tensor:
+        """Turn (..., time, head width) by the angles of the places start, start + 1, ...; the width's first half
+        holds the first coordinate of every pair, its second half the other."""
+        cos, sin = (table[start : start + x.shape[-2]].to(x.dtype) for table in (self.cos, self.sin))
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
+        """Softmax attention written out: on a CPU it is faster than the fused kernel on short sequences."""
+        scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        return torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype) @ v
+
+    def _final_state(self, k: Tensor, v: Tensor, segment: Tensor) -> State:
+        """The newest `window` keys and values, NaN where they belong to an earlier episode or to none."""
+        # Copies: views would keep the whole slice alive.
+        keys, values = (part[:, -self.window :].to(self.output.weight.dtype, copy=True) for part in (k, v))
+        current = segment[:, -self.window :] == segment[:, -1:]
+        if not bool(current.all()):
+            keys = keys.masked_fill(~current[..., None], torch.nan)
+            values = values.masked_fill(~current[..., None], torch.nan)
+        missing = self.window - keys.shape[1]
+        if missing:
+            keys = F.pad(keys, (0, 0, missing, 0), value=torch.nan)
+            values = F.pad(values, (0, 0, missing, 0), value=torch.nan)
+        return keys, values, current.sum(1)
+
+
+def _rotary_table(length: int, width: int) -> tuple[Tensor, Tensor]:
+    """cos and sin of place * 10000^(-2i / width), each (length, width / 2)."""
+    frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+    return angle.cos(), angle.sin()

@@ -1,0 +1,27 @@
+"""How fast it is, beside what one would otherwise use: `decision-rnn bench train | rollout | data`."""
+
+from collections.abc import Callable
+
+from decision_rnn.bench.data import bench_data
+from decision_rnn.bench.measure import Baseline, Row, check_destination, format_rows, write_rows
+from decision_rnn.bench.rollout import bench_rollout
+from decision_rnn.bench.train import bench_train
+
+BENCHES: dict[str, Callable[..., list[Row]]] = {
+    "train": bench_train,
+    "rollout": bench_rollout,
+    "data": bench_data,
+}
+"""The benchmarks by name. Their parameters are their options on the command line."""
+
+__all__ = [
+    "BENCHES",
+    "Baseline",
+    "Row",
+    "bench_data",
+    "bench_rollout",
+    "bench_train",
+    "check_destination",
+    "format_rows",
+    "write_rows",
+]

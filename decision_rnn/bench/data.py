@@ -1,0 +1,92 @@
+"""What one training batch costs to make, beside the padded sampling of the published Decision Transformer."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decision_rnn.bench.measure import Row, compare, interleaved, one_thread, timed
+from decision_rnn.data.catalog import open_store
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.stream import StepStream
+
+DATASET = "hopper-medium"
+SIZES = ((64, 20), (8, 1000))
+
+
+class PaddedSampler:
+    """Draws padded slices of single episodes, as the published Decision Transformer's get_batch does.
+
+    Our re-creation after github.com/kzl/decision-transformer, gym/experiment.py: an episode is drawn in
+    proportion to its length and a slice begins anywhere in it; its returns-to-go are summed from the rewards in
+    a loop; every array is cut, padded on the left up to `context` and concatenated.
+    """
+
+    def __init__(self, store: EpisodeStore, context: int, batch_size: int, return_scale: float = 1000.0) -> None:
+        self.context, self.batch_size, self.return_scale = context, batch_size, return_scale
+        self.mean, self.std = store.observation_mean, store.observation_std + 1e-6
+        self.probabilities = store.episode_lengths / store.steps
+        spans = zip(store.offsets[:-1], store.offsets[1:], strict=True)
+        self.episodes = [
+            (store.observations[start:end], store.actions[start:end], store.rewards[start:end]) for start, end in spans
+        ]
+        self.random = np.random.default_rng(0)
+
+    def sample(self) -> tuple[Tensor, ...]:
+        """Observation, action, reward, return-to-go, (batch, context, ...), timestep and mask, (batch, context)."""
+        drawn = self.random.choice(len(self.episodes), self.batch_size, p=self.probabilities)
+        slices = [self._slice(*self.episodes[i]) for i in drawn]
+        columns = [torch.from_numpy(np.concatenate(parts)) for parts in zip(*slices, strict=True)]
+        observation, action, reward, return_to_go, timestep, mask = columns
+        floats = (part.float() for part in (observation, action, reward, return_to_go))
+        return *floats, timestep.long(), mask
+
+    def _slice(self, observations: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> list[np.ndarray]:
+        start = int(self.random.integers(len(rewards)))
+        end = min(start + self.context, len(rewards))
+        returns_to_go = np.zeros_like(rewards[start:])
+        total = 0.0
+        for i in reversed(range(len(returns_to_go))):
+            total = rewards[start + i] + total
+            returns_to_go[i] = total
+        parts = [
+            (self._pad(observations[start:end]) - self.mean) / self.std,
+            self._pad(actions[start:end], -10.0),
+            self._pad(rewards[start:end, None]),
+            self._pad(returns_to_go[: end - start, None]) / self.return_scale,
+            self._pad(np.arange(start, end)),
+            self._pad(np.ones(end - start)),
+        ]
+        return [part[None] for part in parts]
+
+    def _pad(self, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
+        missing = self.context - len(values)
+        return np.concatenate([np.full((missing, *values.shape[1:]), fill), values])
+
+
+def bench_data(rounds: int = 20) -> list[Row]:
+    """Time the making of one training batch from the 1M steps of hopper-medium, on one thread.
+
+    The baseline is our re-creation of the published Decision Transformer's padded sampling.
+
+    Args:
+        rounds: How often each is timed; a timing is the mean over many batches.
+
+    Returns:
+        Rows `data/batch-<size>x<context>` and `data/padded-<size>x<context>`, in µs per batch; ratio: the
+        padded sampling's time over theirs.
+    """
+    store = open_store(DATASET)
+    timings, goals = {}, []
+    for batch_size, context in SIZES:
+        size = f"{batch_size}x{context}"
+        stream = StepStream(store, context, batch_size, seed=0)
+        timings[f"data/batch-{size}"] = timed(stream.sample, calls=200)
+        timings[f"data/padded-{size}"] = timed(PaddedSampler(store, context, batch_size).sample, calls=2)
+        goals.append(size)
+    with one_thread():
+        seconds = interleaved(timings, rounds, warmup=2, description="timing batches")
+    rows = []
+    for size in goals:
+        pair = {name: 1e6 * seconds[name] for name in (f"data/batch-{size}", f"data/padded-{size}")}
+        rows += compare(pair, f"data/padded-{size}", "µs")
+    return rows

@@ -1,0 +1,197 @@
+"""What an evaluation costs beside the environments alone, and what one action costs."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import process_time
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import State, registered
+from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, one_thread, timed
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
+from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
+from decision_rnn.rollout import Actor, Episodes, WindowActor, rollout
+from decision_rnn.training import Trainer
+
+DATASET = "hopper-medium"
+EPISODES = 100
+SEED = 1_000_000
+BATCHES = (1, 64)
+WINDOW = 20
+TRAINING_STEPS = 500
+ACTING_ROUNDS = 10  # per round of the evaluation, which takes seconds
+
+OnStep = Callable[[Sequence[int], np.ndarray], None]
+
+
+class StartWatch:
+    """An actor that notes when a rollout has made its environments and begins to act."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.begun = 0.0
+
+    def initial_state(self, target_return: Tensor) -> State:
+        self.begun = process_time()
+        return self.actor.initial_state(target_return)
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        return self.actor.act(observation, reward, reset, state)
+
+
+class Recording:
+    """A rollout's episodes and, step by step, which environments ran and what they were given.
+
+    Args:
+        actor: In evaluation mode, on the CPU.
+        environment_id: A Gymnasium id.
+        target_returns: What to ask for.
+        episodes: Per target return.
+        seed: Of the first environment.
+    """
+
+    def __init__(
+        self, actor: Actor, environment_id: str, target_returns: Sequence[float], episodes: int, seed: int
+    ) -> None:
+        self.actor = actor
+        self.environment_id = environment_id
+        self.target_returns = target_returns
+        self.episodes = episodes
+        self.seed = seed
+        self.steps: list[tuple[list[int], np.ndarray]] = []
+        results = self._rollout(actor, self._record)
+        self.returns = np.concatenate([result.returns for result in results])
+        self.lengths = np.concatenate([result.lengths for result in results])
+
+    def time_rollout(self) -> float:
+        """Seconds of the rollout once more, environments made and reset before they count."""
+        watch = StartWatch(self.actor)
+        results = self._rollout(watch, None)
+        taken = process_time() - watch.begun
+        self._check(np.concatenate([result.returns for result in results]))
+        return taken
+
+    def time_environments(self) -> float:
+        """Seconds of the same environments taking the same actions in the same order, with no agent."""
+        environments = [gymnasium.make(self.environment_id, disable_env_checker=True) for _ in self.returns]
+        for i, environment in enumerate(environments):
+            environment.reset(seed=self.seed + i % self.episodes)
+        returns = np.zeros(len(environments))
+        begun = process_time()
+        for running, actions in self.steps:
+            for row, i in enumerate(running):
+                returns[i] += environments[i].step(actions[row])[1]
+        taken = process_time() - begun
+        for environment in environments:
+            environment.close()
+        self._check(returns)
+        return taken
+
+    def _rollout(self, actor: Actor, on_step: OnStep | None) -> list[Episodes]:
+        targets, count = self.target_returns, self.episodes
+        return rollout(actor, self.environment_id, targets, count, self.seed, on_step=on_step)
+
+    def _record(self, running: Sequence[int], actions: np.ndarray) -> None:
+        self.steps.append((list(running), actions.copy()))
+
+    def _check(self, returns: np.ndarray) -> None:
+        if not np.array_equal(returns, self.returns):
+            raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
+
+
+def time_episodes(recording: Recording, rounds: int) -> Row:
+    """The row `rollout/episodes-N`, in seconds; ratio: time over that of the environments alone."""
+    name = f"rollout/episodes-{len(recording.returns)}"
+    timings: dict[str, Timing] = {
+        name: recording.time_rollout,
+        "rollout/environments-alone": recording.time_environments,
+    }
+    seconds = interleaved(timings, rounds, warmup=0, description="timing episodes")
+    value, alone = seconds[name], seconds["rollout/environments-alone"]
+    return Row(name, value, "s", Baseline("rollout/environments-alone", alone), value / alone)
+
+
+def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
+    """Rows `rollout/act-B` and `rollout/window-20/act-B`, in µs per environment step, for a batch of 1 and of 64.
+
+    Carried state against the same agent re-run on its last 20 steps for every action, the Decision
+    Transformer's protocol.
+    """
+    timings = {}
+    for batch in BATCHES:
+        timings[f"rollout/act-{batch}"] = timed(_acting(agent, agent, batch), calls=200)
+        window = WindowActor(agent, WINDOW)
+        timings[f"rollout/window-{WINDOW}/act-{batch}"] = timed(_acting(window, agent, batch), calls=WINDOW)
+    with torch.inference_mode():
+        seconds = interleaved(timings, rounds, warmup=2, description="timing actions")
+    rows = []
+    for batch in BATCHES:
+        names = (f"rollout/act-{batch}", f"rollout/window-{WINDOW}/act-{batch}")
+        rows += compare({name: 1e6 * seconds[name] / batch for name in names}, names[1], "µs")
+    return rows
+
+
+def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
+    """Time an evaluation of 100 episodes beside the environments alone, and one action, on one thread.
+
+    The episodes are split evenly over the dataset's target returns (hopper-medium: 50 each for 3600 and 1800)
+    and stepped together, as `decision-rnn evaluate` does. The environments alone take the same actions, recorded
+    before, from the same seeds in the same order. Making and resetting the environments counts on neither side.
+
+    Args:
+        rounds: How often each evaluation is timed; actions are timed ten times as often.
+        run: A trained run's folder; if left out, a minGRU is trained for 500 steps first, about 20 seconds.
+
+    Returns:
+        `rollout/episodes-100` in seconds, ratio: time over that of the environments alone; `rollout/act-1` and
+        `rollout/act-64` in µs per environment step, ratio: the time of re-running a window of 20 over theirs.
+
+    Raises:
+        InputError: If `run` has no usable checkpoint, or there are no rounds.
+    """
+    check_rounds(rounds)  # before half a minute of training
+    with one_thread():
+        agent, spec = _briefly_trained() if run is None else _of_run(run)
+        targets = spec.target_returns
+        recording = Recording(agent, spec.environment_id, targets, EPISODES // len(targets), SEED)
+        return [time_episodes(recording, rounds), *time_acting(agent, ACTING_ROUNDS * rounds)]
+
+
+def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
+    trained = load_agent(last_checkpoint(run))
+    return trained.agent, lookup(trained.provenance.dataset)
+
+
+def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
+    """An agent that stays up long enough for its episodes to be like a trained one's."""
+    spec = lookup(DATASET)
+    training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
+    backbone = registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE)
+    trainer = Trainer(
+        RunConfig(dataset=DATASET, backbone=backbone, training=training), open_store(DATASET), spec.return_scale
+    )
+    for _ in tqdm(range(TRAINING_STEPS), desc="training an agent to time", unit="step", disable=None):
+        trainer.train_step()
+    return trainer.agent.eval(), spec
+
+
+def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
+    """One action after another of a batch of environments that give noise."""
+    generator = torch.Generator().manual_seed(0)
+    observation = agent.observation_mean + agent.observation_std * torch.randn(
+        batch, len(agent.observation_mean), generator=generator
+    )
+    reward = torch.ones(batch)
+    state = actor.initial_state(torch.full((batch,), 3600.0))
+
+    def work() -> None:
+        nonlocal state
+        _, state = actor.act(observation, reward, None, state)
+
+    return work

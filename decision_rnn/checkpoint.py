@@ -1,0 +1,158 @@
+"""Checkpoints: what is saved, atomically, and how it comes back.
+
+    <run>/checkpoints/<step>/weights.safetensors    the agent, normalisation statistics included
+                             config.json            how it was made: enough to rebuild it and to evaluate it
+                             training_state.pt      optimiser, random generators, position in the stream
+    <run>/checkpoints/last -> <step>
+
+Every folder is written under a temporary name, fsynced and renamed, so that it is whole or absent.
+"""
+
+import io
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.config import RunConfig, from_dict, to_dict
+from decision_rnn.errors import InputError
+from decision_rnn.files import fsync_path, new_directory
+
+KEPT = 2
+"""How many of the newest checkpoints stay: should the last one be damaged, the one before it serves."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What an agent was trained on, as far as its evaluation needs it.
+
+    Attributes:
+        dataset: The dataset's full name.
+        fingerprint: sha256 over its contents.
+        environment_id: The environment it comes from.
+        return_mean: Mean of its episodes' returns.
+        return_sd: Their standard deviation.
+    """
+
+    dataset: str
+    fingerprint: str
+    environment_id: str
+    return_mean: float
+    return_sd: float
+
+
+@dataclass(frozen=True)
+class TrainedAgent:
+    """An agent as a checkpoint holds it: after `step` steps, which took `seconds` of training."""
+
+    agent: DecisionAgent
+    config: RunConfig
+    provenance: Provenance
+    step: int
+    seconds: float
+
+
+def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
+    """Write a checkpoint of that step and point `last` at it; older ones but the newest few are removed.
+
+    Raises:
+        InputError: If it cannot be written, a full disk for one; what was there before is untouched.
+    """
+    folder = run / "checkpoints" / str(trained.step)
+    description = {
+        "config": to_dict(trained.config),
+        "observation_dim": len(trained.agent.observation_mean),
+        "action_dim": trained.agent.action_dim,
+        "provenance": asdict(trained.provenance),
+        "step": trained.step,
+        "seconds": round(trained.seconds, 2),
+    }
+    buffer = io.BytesIO()
+    torch.save(training_state, buffer)
+    try:
+        with new_directory(folder) as new:
+            weights = {name: tensor.contiguous() for name, tensor in trained.agent.state_dict().items()}
+            (new / "weights.safetensors").write_bytes(safetensors.torch.save(weights))
+            (new / "config.json").write_text(json.dumps(description, indent=2) + "\n")
+            (new / "training_state.pt").write_bytes(buffer.getbuffer())
+        _point_last_at(folder)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the checkpoint {folder}: {error.strerror}; earlier checkpoints are intact, so make room "
+            "and run the same command with --resume"
+        ) from None
+    for old in _saved(run)[:-KEPT]:
+        shutil.rmtree(old)
+    return folder
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of a run; InputError if `run` is no run or has none yet."""
+    if not (run / "config.yaml").is_file():
+        raise InputError(f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made")
+    saved = _saved(run)
+    if not saved:
+        raise InputError(f"{run} has no checkpoint yet: train it on with --resume")
+    return saved[-1]
+
+
+def load_agent(folder: Path) -> TrainedAgent:
+    """The agent of a checkpoint folder, in evaluation mode on the CPU.
+
+    Raises:
+        InputError: Naming the file that is missing, damaged or does not fit.
+    """
+    path = folder / "config.json"
+    try:
+        description = json.loads(path.read_text())
+        config = from_dict(description["config"], str(path))
+        provenance = Provenance(**description["provenance"])
+        step, seconds = description["step"], description["seconds"]
+        dims = description["observation_dim"], description["action_dim"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from None
+    statistics = torch.zeros(dims[0]), torch.ones(dims[0])
+    agent = DecisionAgent(config.agent, config.backbone, *statistics, action_dim=dims[1], return_scale=1.0)
+    path = folder / "weights.safetensors"
+    try:
+        agent.load_state_dict(safetensors.torch.load(path.read_bytes()))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise _damaged(path, error) from None
+    return TrainedAgent(agent.eval(), config, provenance, step, seconds)
+
+
+def load_training_state(folder: Path) -> dict[str, Any]:
+    """The optimiser's and the generators' state of a checkpoint folder; InputError if it is damaged."""
+    path = folder / "training_state.pt"
+    try:
+        return torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+    except Exception as error:  # a damaged archive surfaces as any of half a dozen types
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    folder = path.parent
+    others = [other.name for other in _saved(folder.parents[1]) if other != folder]
+    remedy = f"delete {folder} to go on from step {others[-1]}" if others else "train the run again"
+    return InputError(f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): {remedy}")
+
+
+def _saved(run: Path) -> list[Path]:
+    """The run's checkpoint folders, oldest first."""
+    folders = (run / "checkpoints").iterdir() if (run / "checkpoints").is_dir() else ()
+    return sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name))
+
+
+def _point_last_at(folder: Path) -> None:
+    temporary = folder.parent / f".last.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(folder.name)
+    temporary.replace(folder.parent / "last")
+    fsync_path(folder.parent)

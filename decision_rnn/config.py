@@ -1,0 +1,263 @@
+"""The configuration of a run: one frozen dataclass tree, strict, printed back whole, saved with every run.
+
+YAML file -> dictionary -> dataclasses, then the command line's `--section.key value` on top; the same way in
+reads a checkpoint's config.json.
+"""
+
+import argparse
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from decision_rnn.agent import AgentConfig
+from decision_rnn.backbones import BackboneConfig, registered, registered_names
+from decision_rnn.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How the agent is trained.
+
+    Attributes:
+        steps: Optimiser steps.
+        batch_size: Slices per step.
+        context: Environment steps per slice.
+        learning_rate: AdamW's peak rate.
+        recurrent_rate: Rate of a recurrence's own parameters (LRU) over `learning_rate`.
+        weight_decay: AdamW's decay of weight matrices.
+        warmup_steps: Steps over which the rate rises from zero.
+        schedule: What the rate does after the warm-up: `cosine` to zero at the last step, or `constant`.
+        gradient_clip: Largest global norm of the gradient.
+        precision: Of matrix products: `bf16`, `fp32`, or `auto`, bf16 where the processor multiplies it natively.
+        device: `cpu`, `cuda`, or `auto`, cuda where there is one.
+        checkpoint_every: Steps between checkpoints.
+        log_every: Steps between lines of metrics.
+    """
+
+    steps: int = 5_000
+    batch_size: int = 64
+    context: int = 20
+    learning_rate: float = 1e-3
+    recurrent_rate: float = 0.5
+    weight_decay: float = 1e-4
+    warmup_steps: int = 500
+    schedule: Literal["cosine", "constant"] = "cosine"
+    gradient_clip: float = 0.25
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    checkpoint_every: int = 1_000
+    log_every: int = 100
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "steps", "batch_size", "context", "checkpoint_every", "log_every")
+        _at_least(self, 0, "learning_rate", "recurrent_rate", "weight_decay", "warmup_steps", "gradient_clip")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """How the agent is evaluated: all episodes of all target returns at once.
+
+    Attributes:
+        episodes: Episodes per target return.
+        target_returns: Returns to ask for; the dataset's own if left out.
+        state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for
+            every action, the Decision Transformer's protocol.
+        window: Steps in that window.
+        seed: Episode i of every target begins with the environment's reset(seed + i).
+    """
+
+    episodes: int = 100
+    target_returns: tuple[float, ...] | None = None
+    state: Literal["carry", "window"] = "carry"
+    window: int = 20
+    seed: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "episodes", "window")
+        _at_least(self, 0, "seed")
+        if self.target_returns is not None and not self.target_returns:
+            raise InputError("evaluation.target_returns is empty: name at least one return, or leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides a run.
+
+    Attributes:
+        dataset: A dataset's name, as in data/catalog.py.
+        seed: Of the weights' initialisation, the sampled slices and dropout.
+        backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
+        agent: How histories become tokens.
+        training: How the agent is trained.
+        evaluation: How it is evaluated.
+    """
+
+    dataset: str
+    seed: int = 0
+    backbone: BackboneConfig
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+
+DEFAULT_BACKBONE = "mingru"
+_SECTIONS = {"agent": AgentConfig, "training": TrainingConfig, "evaluation": EvaluationConfig}
+
+
+def parse_run(
+    program: str,
+    arguments: Sequence[str],
+    add_options: Callable[[ArgumentParser], None] = lambda parser: None,
+    backbone: str | None = None,
+) -> tuple[RunConfig, Namespace]:
+    """The run that a command line asks for, and the command's own options.
+
+    A YAML file named by `--config` comes first, `--section.key value` goes on top of it.
+
+    Args:
+        program: The command's name, for its help.
+        arguments: What follows it.
+        add_options: Adds the command's own options.
+        backbone: Takes the place of the one asked for.
+
+    Raises:
+        InputError: Naming the file or key that cannot be used.
+    """
+    chosen, file, rest = _split_backbone(arguments)
+    data = read_yaml(file) if file else {}
+    if backbone or chosen:
+        data["backbone"] = {**_section(data.get("backbone")), "name": backbone or chosen}
+    parser = _run_parser(program, backbone_of(data))
+    parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
+    add_options(parser)
+    base = _apply(parser, data, str(file or "command line"))
+    namespace = parse(parser, rest, base)
+    if namespace.dataset is None:
+        namespace.dataset = base.dataset  # a positional that is left out hides what the file says
+    return _instantiate(parser, namespace), namespace
+
+
+def parse(parser: ArgumentParser, arguments: Sequence[str], base: Namespace | None = None) -> Namespace:
+    """Parse a command line; what cannot be used is an InputError of one sentence."""
+    try:
+        return parser.parse_args(list(arguments), namespace=base)
+    except ArgumentError as error:
+        raise InputError(_explain(parser, error, "command line")) from None
+
+
+def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
+    """The run configuration that `to_dict` wrote; InputError names `source` and the key."""
+    parser = _run_parser("decision-rnn", backbone_of(data))
+    return _instantiate(parser, _apply(parser, data, source))
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """The configuration, whole, as plain JSON values."""
+    data = asdict(config)
+    targets = config.evaluation.target_returns
+    data["evaluation"]["target_returns"] = None if targets is None else list(targets)
+    return data
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A configuration file as a dictionary."""
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise InputError(f"{path} holds a {type(data).__name__}: it must hold keys and values")
+    return data
+
+
+def backbone_of(data: Mapping[str, Any]) -> str:
+    """The name of the backbone that a configuration dictionary asks for: `backbone: lru` or its `name` key."""
+    section = data.get("backbone", DEFAULT_BACKBONE)
+    name = section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section
+    if name not in registered_names():
+        near = difflib.get_close_matches(str(name), registered_names(), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}{hint}")
+    return name
+
+
+def _at_least(section: Any, least: float, *names: str) -> None:
+    kind = type(section).__name__.removesuffix("Config").lower()
+    for name in names:
+        if getattr(section, name) < least:
+            raise InputError(f"{kind}.{name} is {getattr(section, name)}: it must be at least {least}")
+
+
+def _run_parser(program: str, backbone: str) -> ArgumentParser:
+    """A parser of every key of a run with that backbone."""
+    parser = ArgumentParser(
+        prog=program,
+        exit_on_error=False,
+        epilog=f"backbones: {', '.join(registered_names())}; the options shown are those of {backbone}",
+    )
+    parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
+    parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
+    parser.add_class_arguments(registered(backbone).config, "backbone")
+    for name, section in _SECTIONS.items():
+        parser.add_class_arguments(section, name)
+    return parser
+
+
+def _split_backbone(arguments: Sequence[str]) -> tuple[str | None, Path | None, list[str]]:
+    """Take `--backbone NAME` and `--config FILE` out of a command line: they decide what the rest may say."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first.add_argument("--backbone", "--backbone.name")
+    first.add_argument("--config", type=Path)
+    try:
+        options, rest = first.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise InputError(f"command line: {error}") from None
+    return options.backbone, options.config, rest
+
+
+def _apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
+    """The parser's defaults with a configuration dictionary on top."""
+    nested = dict(data)
+    nested["backbone"] = {**_section(nested.get("backbone")), "name": backbone_of(data)}
+    for name in _SECTIONS:
+        if name in nested and not isinstance(nested[name], dict):
+            raise InputError(f"{source}: {name} must hold keys and values, not {nested[name]!r}")
+    try:
+        return parser.parse_object(nested)
+    except ArgumentError as error:
+        raise InputError(_explain(parser, error, source)) from None
+
+
+def _instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
+    try:
+        values = parser.instantiate(namespace)
+    except ValueError as error:  # of a backbone's configuration
+        raise InputError(str(error)) from None
+    if values.dataset is None:
+        raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
+    return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig)})
+
+
+def _section(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _explain(parser: ArgumentParser, error: Exception, source: str) -> str:
+    """One sentence of a parser's message, with the nearest known key where one was misspelt."""
+    message = " ".join(str(error).split())
+    known = [action.dest for action in parser._actions if "." in action.dest]
+    unknown = re.search(r"unrecognized arguments: --([\w.]+)", message)
+    grouped = re.search(r"Group '(\w+)' does not accept option '(\w+)'", message)
+    key = unknown[1] if unknown else f"{grouped[1]}.{grouped[2]}" if grouped else ""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    return f"{source}: {message}; " + (f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` lists the keys")

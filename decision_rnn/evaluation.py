@@ -1,0 +1,131 @@
+"""From a trained agent to scores that can be believed: last checkpoint, every target, the data beside them."""
+
+import contextlib
+import json
+import os
+import platform
+import time
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import EvaluationConfig, to_dict
+from decision_rnn.data.catalog import lookup
+from decision_rnn.errors import InputError
+from decision_rnn.files import write_atomically
+from decision_rnn.rollout import Episodes, WindowActor, rollout
+from decision_rnn.scores import normalised_score
+
+
+def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any]:
+    """Play the episodes and gather the result: what result.json holds.
+
+    Args:
+        trained: The agent, on any device.
+        settings: How many episodes, which targets, which protocol.
+
+    Returns:
+        Scores per target return, raw and normalised, with the data's mean, the run's configuration, versions,
+        hardware and wall time; plain JSON values.
+    """
+    spec = lookup(trained.provenance.dataset)
+    agent = trained.agent.eval()
+    device = agent.return_scale.device
+    actor = agent if settings.state == "carry" else WindowActor(agent, settings.window)
+    targets = settings.target_returns or spec.target_returns
+    begun = time.perf_counter()
+    results = rollout(actor, trained.provenance.environment_id, targets, settings.episodes, settings.seed, device)
+    seconds = time.perf_counter() - begun
+
+    def normalised(returns: np.ndarray | float) -> np.ndarray:
+        return normalised_score(returns, spec.reference_min, spec.reference_max)
+
+    def summary(episodes: Episodes) -> dict[str, Any]:
+        scores = normalised(episodes.returns)
+        return {
+            "target_return": episodes.target_return,
+            "return_mean": float(episodes.returns.mean()),
+            "return_sd": float(episodes.returns.std()),
+            "score_mean": float(scores.mean()),
+            "score_sd": float(scores.std()),
+            "length_mean": float(episodes.lengths.mean()),
+            "returns": [round(float(value), 3) for value in episodes.returns],
+        }
+
+    provenance = trained.provenance
+    return {
+        "dataset": {
+            **asdict(provenance),
+            "score_mean": float(normalised(provenance.return_mean)),
+            "reference_min": spec.reference_min,
+            "reference_max": spec.reference_max,
+        },
+        "targets": [summary(episodes) for episodes in results],
+        "protocol": {**asdict(settings), "target_returns": list(targets)},
+        "checkpoint": trained.step,
+        "training_seconds": round(trained.seconds, 1),
+        "parameters": sum(p.numel() for p in agent.parameters()),
+        "config": to_dict(trained.config),
+        "environment_steps": int(sum(episodes.lengths.sum() for episodes in results)),
+        "evaluation_seconds": round(seconds, 2),
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+
+
+def write_result(run: Path, result: dict[str, Any]) -> Path:
+    """Write result.json, or result-window-K.json for the window protocol, into the run's folder."""
+    protocol = result["protocol"]
+    name = "result.json" if protocol["state"] == "carry" else f"result-window-{protocol['window']}.json"
+    try:
+        write_atomically(run / name, (json.dumps(result, indent=2) + "\n").encode())
+    except OSError as error:
+        raise InputError(f"cannot write {run / name}: {error.strerror}") from None
+    return run / name
+
+
+def format_result(result: dict[str, Any]) -> str:
+    """The result as a table for a terminal."""
+    data, protocol = result["dataset"], result["protocol"]
+    state = "carried state" if protocol["state"] == "carry" else f"window of {protocol['window']}"
+    backbone = result["config"]["backbone"]["name"]
+    lines = [
+        f"{backbone} on {data['dataset']}, step {result['checkpoint']}, {protocol['episodes']} episodes per target, "
+        f"{state}, {data['environment_id']}",
+        f"{'asked for':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
+    ]
+    for target in result["targets"]:
+        lines.append(
+            f"{target['target_return']:>12g}  {target['return_mean']:>8.1f} ± {target['return_sd']:>6.1f}"
+            f"  {target['score_mean']:>8.1f} ± {target['score_sd']:>6.1f}  {target['length_mean']:>6.0f}"
+        )
+    lines.append(
+        f"{'(the data)':>12}  {data['return_mean']:>8.1f} ± {data['return_sd']:>6.1f}  {data['score_mean']:>8.1f}"
+    )
+    lines.append("± is one standard deviation over episodes; score 0 is a random policy, 100 an expert")
+    return "\n".join(lines)
+
+
+def versions() -> dict[str, str]:
+    """The versions that a number depends on."""
+    packages = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
+    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, threads and GPU of this process."""
+    model = platform.processor()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }

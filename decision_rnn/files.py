@@ -1,0 +1,62 @@
+"""Writing files so that a reader sees the old content or the new, never a part of either."""
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def _temporary_sibling(path: Path) -> Path:
+    """A hidden name beside `path` that no other process uses."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+
+
+def fsync_path(path: Path) -> None:
+    """Force a file's content, or a directory's entries, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` through a temporary sibling: written, fsynced, renamed."""
+    temporary = _temporary_sibling(path)
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_path(path.parent)
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """Fill a temporary sibling of `path`; rename it to `path` when the block ends without an error.
+
+    A process killed inside the block leaves `path` untouched. When another process has put a directory there
+    first, that one stays and ours is dropped: both were made by the same recipe.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary_sibling(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            fsync_path(file)
+        fsync_path(temporary)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        fsync_path(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,140 @@
+"""Episodes in the environment: every episode of every target return, stepped together as one batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import State, select_rows
+
+
+class Actor(Protocol):
+    """Something that acts in a batch of environments, one step at a time."""
+
+    def initial_state(self, target_return: Tensor) -> State:
+        """What it remembers before the first step, for target returns (batch,)."""
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """Actions, (batch, action_dim), and the new state; as DecisionAgent.act."""
+
+
+class WindowActor:
+    """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
+
+    All rows of the batch are at the same step of their episodes. State: targets, then the returns-to-go,
+    observations, previous actions and timesteps of up to `window` steps, (batch, steps, ...), and the last action.
+    """
+
+    def __init__(self, agent: DecisionAgent, window: int) -> None:
+        self.agent = agent
+        self.window = window
+
+    def initial_state(self, target_return: Tensor) -> State:
+        batch = len(target_return)
+        empty = [target_return.new_zeros(batch, 0, n) for n in (1, len(self.agent.observation_mean))]
+        actions = target_return.new_zeros(batch, 0, self.agent.action_dim)
+        timesteps = torch.zeros(batch, 0, dtype=torch.int64, device=target_return.device)
+        return target_return, *empty, actions, timesteps, target_return.new_zeros(batch, self.agent.action_dim)
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        if reset is not None:
+            raise ValueError("a window cannot hold episodes that begin at different steps")
+        target, *window, action = state
+        returns_to_go, timesteps = window[0], window[3]
+        fresh = returns_to_go.shape[1] == 0
+        newest = (
+            target[:, None, None] if fresh else returns_to_go[:, -1:] - reward[:, None, None],
+            observation[:, None],
+            action[:, None],
+            timesteps.new_zeros(len(target), 1) if fresh else timesteps[:, -1:] + 1,
+        )
+        window = [torch.cat((old, new), dim=1)[:, -self.window :] for old, new in zip(window, newest, strict=True)]
+        first = window[3] == 0
+        actions, _ = self.agent(*window, first)
+        return actions[:, -1], (target, *window, actions[:, -1])
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What the episodes of one target return came to.
+
+    Attributes:
+        target_return: The return that was asked for.
+        returns: (episodes,), undiscounted sums of rewards.
+        lengths: (episodes,), steps.
+    """
+
+    target_return: float
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+@torch.inference_mode()
+def rollout(
+    actor: Actor,
+    environment_id: str,
+    target_returns: Sequence[float],
+    episodes: int,
+    seed: int,
+    device: torch.device | str = "cpu",
+    on_step: Callable[[Sequence[int], np.ndarray], None] | None = None,
+) -> list[Episodes]:
+    """Play `episodes` episodes for each target return, all at once.
+
+    Each has its own environment, begun by reset(seed + its number), the same for every target; one that has ended
+    is no longer stepped, and its row leaves the batch.
+
+    Args:
+        actor: In evaluation mode, on `device`.
+        environment_id: A Gymnasium id with Box spaces.
+        target_returns: What to ask for.
+        episodes: Per target return.
+        seed: Of the first environment.
+        device: Of the actor.
+        on_step: Called before each step with the numbers of the environments still running and their actions.
+
+    Returns:
+        One result per target return.
+    """
+    count = len(target_returns) * episodes
+    environments = [gymnasium.make(environment_id, disable_env_checker=True) for _ in range(count)]
+    firsts = [env.reset(seed=seed + i % episodes)[0] for i, env in enumerate(environments)]
+    observations = np.asarray(firsts, np.float32)
+    rewards = np.zeros(count, np.float32)
+    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    running = list(range(count))
+    targets = torch.tensor(target_returns, dtype=torch.float32).repeat_interleave(episodes)
+    state = actor.initial_state(targets.to(device))
+    with tqdm(total=count, desc="evaluating", unit="episode", disable=None) as bar:
+        while running:
+            action, state = actor.act(
+                torch.from_numpy(observations).to(device), torch.from_numpy(rewards).to(device), None, state
+            )
+            actions = action.cpu().numpy()
+            if on_step is not None:
+                on_step(running, actions)
+            going = []
+            for row, i in enumerate(running):
+                observation, reward, terminated, truncated, _ = environments[i].step(actions[row])
+                observations[row], rewards[row] = observation, reward
+                returns[i] += reward
+                lengths[i] += 1
+                if not (terminated or truncated):
+                    going.append(row)
+            if len(going) < len(running):
+                bar.update(len(running) - len(going))
+                state = select_rows(state, torch.tensor(going, dtype=torch.int64, device=device))
+                observations, rewards = observations[going], rewards[going]
+                running = [running[row] for row in going]
+    for env in environments:
+        env.close()
+    per_target = [slice(i, i + episodes) for i in range(0, count, episodes)]
+    return [
+        Episodes(target, returns[part], lengths[part]) for target, part in zip(target_returns, per_target, strict=True)
+    ]

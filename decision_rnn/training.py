@@ -1,0 +1,264 @@
+"""Training: the loop, its precision and schedule, its logs, and how a killed run goes on."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+from decision_rnn.agent import DecisionAgent, optimizer_groups
+from decision_rnn.checkpoint import (
+    Provenance,
+    TrainedAgent,
+    last_checkpoint,
+    load_agent,
+    load_training_state,
+    save_checkpoint,
+)
+from decision_rnn.config import RunConfig, TrainingConfig, from_dict, read_yaml, to_dict
+from decision_rnn.data.catalog import lookup, open_store
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.stream import StepStream
+from decision_rnn.errors import InputError
+from decision_rnn.files import write_atomically
+
+
+class Trainer:
+    """An agent, its optimiser and its data: everything that changes from step to step."""
+
+    def __init__(self, config: RunConfig, store: EpisodeStore, return_scale: float) -> None:
+        settings = config.training
+        self.device = pick_device(settings.device)
+        torch.manual_seed(config.seed)
+        self.agent = DecisionAgent(
+            config.agent,
+            config.backbone,
+            torch.from_numpy(store.observation_mean),
+            torch.from_numpy(store.observation_std),
+            store.action_dim,
+            return_scale,
+        ).to(self.device)
+        self.parameters = [p for p in self.agent.parameters() if p.requires_grad]
+        groups = optimizer_groups(self.agent, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
+        self.optimizer = torch.optim.AdamW(groups, fused=True)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
+        self.stream = StepStream(store, settings.context, settings.batch_size, config.seed, self.device)
+        self.gradient_clip = settings.gradient_clip
+        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
+        self.step = 0
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """One optimiser step; returns the loss and the gradient's norm before clipping."""
+        batch = self.stream.sample()
+        with self._precision():
+            loss = self.agent.loss(**batch._asdict())
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
+        self.optimizer.step()
+        self.schedule.step()
+        self.step += 1
+        return loss.detach(), norm
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed run needs beside the weights, in tensors and plain types."""
+        state = {
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "stream": self.stream.state_dict(),
+            "random": torch.get_rng_state(),
+            "step": self.step,
+        }
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken; the weights come from the checkpoint's own file."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.stream.load_state_dict(state["stream"])
+        torch.set_rng_state(state["random"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"])
+        self.step = state["step"]
+
+    def _precision(self) -> AbstractContextManager[None]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
+
+
+def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
+    """Train an agent from start to end, or on from the last checkpoint.
+
+    Args:
+        config: What to train.
+        run: The run's folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
+        resume: Go on with the run in that folder, to the same bits as if it had never stopped.
+
+    Returns:
+        The agent of the last step.
+
+    Raises:
+        InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
+    """
+    spec = lookup(config.dataset)
+    _prepare_folder(config, run, resume)
+    store = open_store(config.dataset)
+    returns = store.episode_returns
+    provenance = Provenance(
+        spec.name, store.fingerprint, store.environment_id, float(returns.mean()), float(returns.std())
+    )
+    trainer = Trainer(config, store, spec.return_scale)
+    seconds = _resume(trainer, run, store) if resume else 0.0
+    log = _Log(run, trainer.step, seconds)
+    settings = config.training
+    bar = tqdm(
+        total=settings.steps, initial=trainer.step, desc=f"training {config.backbone.name}", unit="step", disable=None
+    )
+    losses = []
+    with bar, log:
+        while trainer.step < settings.steps:
+            loss, norm = trainer.train_step()
+            losses.append(loss)
+            bar.update()
+            last = trainer.step == settings.steps
+            if last or trainer.step % settings.log_every == 0:
+                mean = torch.stack(losses).mean().item()
+                losses.clear()
+                if not math.isfinite(mean):
+                    raise InputError(
+                        f"the loss is {mean} at step {trainer.step} of {run}: lower training.learning_rate or train "
+                        "with training.precision fp32"
+                    )
+                rate = float(trainer.schedule.get_last_lr()[0])
+                log.write(trainer.step, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
+                bar.set_postfix(loss=f"{mean:.4f}")
+            if last or trainer.step % settings.checkpoint_every == 0:
+                current = TrainedAgent(trainer.agent, config, provenance, trainer.step, log.elapsed())
+                save_checkpoint(run, current, trainer.state_dict())
+    return TrainedAgent(trainer.agent.eval(), config, provenance, trainer.step, log.elapsed())
+
+
+def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:
+    """Bring the trainer to the run's last checkpoint; returns the seconds of training it took to get there."""
+    if not (run / "checkpoints").is_dir():
+        return 0.0  # killed before its first checkpoint
+    folder = last_checkpoint(run)
+    saved = load_agent(folder)
+    if saved.provenance.fingerprint != store.fingerprint:
+        raise InputError(
+            f"{run} was trained on other contents of {saved.provenance.dataset} (fingerprint "
+            f"{saved.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): train it anew elsewhere"
+        )
+    trainer.agent.load_state_dict(saved.agent.state_dict())
+    trainer.load_state_dict(load_training_state(folder))
+    return saved.seconds
+
+
+def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
+    """The schedule: a linear rise over the warm-up, then cosine to zero or constant, as a factor of the rate."""
+
+    def factor(step: int) -> float:
+        if step < settings.warmup_steps:
+            return (step + 1) / settings.warmup_steps
+        if settings.schedule == "constant":
+            return 1.0
+        progress = (step - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    return factor
+
+
+def pick_device(name: str) -> torch.device:
+    """The device that `training.device` asks for; InputError if there is none."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("training.device is cuda, but torch sees no CUDA device: use cpu or auto")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether the processor has bf16 matrix units: elsewhere bf16 is emulated and slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.cpu._is_amx_tile_supported()
+
+
+class _Log:
+    """The run's metrics, as lines of JSON and as TensorBoard events."""
+
+    def __init__(self, run: Path, step: int, seconds: float) -> None:
+        path = run / "metrics.jsonl"
+        # A killed run may have written past its last checkpoint, and half a line.
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        write_atomically(path, "".join(line for line in lines if _step_of(line) <= step).encode())
+        self.lines = path.open("a")
+        self.events = SummaryWriter(str(run), purge_step=step + 1 if step else None)
+        self.begun = time.perf_counter() - seconds
+        self.last_step, self.last_seconds = step, seconds
+
+    def elapsed(self) -> float:
+        """Seconds of training, those before a resumption included."""
+        return time.perf_counter() - self.begun
+
+    def write(self, step: int, **metrics: float) -> None:
+        seconds = self.elapsed()
+        metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
+        self.last_step, self.last_seconds = step, seconds
+        self.lines.write(json.dumps({"step": step, "seconds": round(seconds, 3), **metrics}) + "\n")
+        self.lines.flush()
+        for name, value in metrics.items():
+            self.events.add_scalar(f"training/{name}", value, step)
+
+    def __enter__(self) -> "_Log":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.lines.close()
+        self.events.close()
+
+
+def _step_of(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except ValueError:
+        return math.inf
+
+
+def _prepare_folder(config: RunConfig, run: Path, resume: bool) -> None:
+    """Make a new run's folder, or see that an old one is a run of this very configuration."""
+    path = run / "config.yaml"
+    if not resume:
+        if path.exists():
+            raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, yaml.safe_dump(to_dict(config), sort_keys=False).encode())
+        except OSError as error:
+            raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
+        return
+    if not path.is_file():
+        raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
+    before, now = to_dict(from_dict(read_yaml(path), str(path))), to_dict(config)
+    for section, value in now.items():
+        # How it is evaluated may change; what is trained may not.
+        if section == "evaluation" or value == before[section]:
+            continue
+        pairs = [(section, before[section], value)]
+        if isinstance(value, dict):
+            pairs = [
+                (f"{section}.{key}", before[section].get(key), new)
+                for key, new in value.items()
+                if before[section].get(key) != new
+            ]
+        key, old, new = pairs[0]
+        raise InputError(
+            f"{run} was begun with {key} {old!r}, not {new!r}: resume it as it was, or use another --output"
+        )

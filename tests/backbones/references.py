@@ -1,0 +1,120 @@
+"""The papers' equations as plain float64 loops, one step after the other: what every backbone is held to.
+
+Each takes the configuration, the module's parameters by name, x (batch, time, width), the state before the
+first step and reset (batch, time) bool, and returns the output and the state after the last step. Autograd
+through them gives the gradients. Nothing here may come from decision_rnn: a twin that shares code shares
+faults.
+"""
+
+import math
+
+import torch
+
+
+def affine(parameters, name, x):
+    return x @ parameters[f"{name}.weight"].T + parameters[f"{name}.bias"]
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def before_step(h, reset, t):
+    """h_{t-1}: zero in the rows that begin an episode at t."""
+    return torch.stack([torch.zeros_like(h[i]) if reset[i, t] else h[i] for i in range(len(h))])
+
+
+def g(x):
+    """minGRU, appendix B.2: the positive candidate."""
+    return torch.where(x >= 0, x + 0.5, sigmoid(x))
+
+
+def mingru(config, parameters, x, state, reset):
+    (h,), outputs = state, []
+    for t in range(x.shape[1]):
+        z, candidate = affine(parameters, "gates", x[:, t]).chunk(2, dim=-1)
+        z, candidate = sigmoid(z), g(candidate)
+        h = (1 - z) * before_step(h, reset, t) + z * candidate
+        outputs.append(affine(parameters, "output", h) if "output.weight" in parameters else h)
+    return torch.stack(outputs, dim=1), (h,)
+
+
+def minlstm(config, parameters, x, state, reset):
+    (h,), outputs = state, []
+    for t in range(x.shape[1]):
+        f, i, candidate = affine(parameters, "gates", x[:, t]).chunk(3, dim=-1)
+        f, i, candidate = sigmoid(f), sigmoid(i), g(candidate)
+        h = f / (f + i) * before_step(h, reset, t) + i / (f + i) * candidate
+        outputs.append(affine(parameters, "output", h) if "output.weight" in parameters else h)
+    return torch.stack(outputs, dim=1), (h,)
+
+
+def lru(config, parameters, x, state, reset):
+    decay = torch.exp(-torch.exp(parameters["nu_log"]) + 1j * torch.exp(parameters["theta_log"]))
+    gamma = torch.exp(parameters["gamma_log"])
+    b = parameters["b"][:, 0] + 1j * parameters["b"][:, 1]
+    c = parameters["c"][..., 0] + 1j * parameters["c"][..., 1]
+    h, outputs = state[0] + 1j * state[1], []
+    for t in range(x.shape[1]):
+        h = decay * before_step(h, reset, t) + gamma * (x[:, t].to(b.dtype) @ b.T)
+        outputs.append((h @ c.T).real + parameters["d"] * x[:, t])
+    return torch.stack(outputs, dim=1), (h.real, h.imag)
+
+
+def transformer(config, parameters, x, state, reset):
+    """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
+    positions count from the first step of x, so that those of the memory are negative."""
+    keys, values, count = state
+    batch, time, width = x.shape
+    window, heads, pairs = config.window, config.heads, width // config.heads // 2
+    frequency = torch.tensor([10000.0 ** (-j / pairs) for j in range(pairs)], dtype=torch.float64)
+    q, k, v = affine(parameters, "qkv", x).chunk(3, dim=-1)
+
+    def turned(vector, position):
+        first, second = vector.view(heads, 2, pairs).unbind(1)
+        return (first + 1j * second) * torch.exp(1j * position * frequency)
+
+    outputs, new_keys, new_values, new_count = [], [], [], []
+    for row in range(batch):
+        memory = [(s, keys[row, s], values[row, s]) for s in range(-int(count[row]), 0)]
+        for t in range(time):
+            if reset[row, t]:
+                memory = []
+            memory = [*memory, (t, k[row, t], v[row, t])]  # the whole episode so far
+            weights, mixed = 0, 0
+            for s, key, value in memory:
+                if s > t - window:
+                    inner = (turned(q[row, t], t) * turned(key, s).conj()).real.sum(-1, keepdim=True)
+                    weight = torch.exp(inner / math.sqrt(2 * pairs))
+                    weights, mixed = weights + weight, mixed + weight * value.view(heads, -1)
+            outputs.append(affine(parameters, "output", (mixed / weights).flatten()))
+        kept = memory[-window:]
+        unwritten = [torch.full((width,), torch.nan, dtype=x.dtype)] * (window - len(kept))
+        new_keys.append(torch.stack(unwritten + [key for _, key, _ in kept]))
+        new_values.append(torch.stack(unwritten + [value for _, _, value in kept]))
+        new_count.append(len(kept))
+    y = torch.stack(outputs).view(batch, time, width)
+    return y, (torch.stack(new_keys), torch.stack(new_values), torch.tensor(new_count))
+
+
+REFERENCES = {"lru": lru, "mingru": mingru, "minlstm": minlstm, "transformer": transformer}
+
+
+def stack(mixer, config, parameters, x, state, reset):
+    """x + mixer(norm(x)), then x + mlp(norm(x)), in every block, and a final norm."""
+    size, parts = len(state) // config.layers, ()
+    for i in range(config.layers):
+        prefix = f"blocks.{i}."
+        block = {k.removeprefix(prefix): p for k, p in parameters.items() if k.startswith(prefix)}
+        inside = {k.removeprefix("mixer."): p for k, p in block.items() if k.startswith("mixer.")}
+        y, new = mixer(config, inside, norm(block, "mixer_norm", x), state[i * size : (i + 1) * size], reset)
+        x, parts = x + y, parts + new
+        hidden = affine(block, "mlp.0", norm(block, "mlp_norm", x))
+        x = x + affine(block, "mlp.2", torch.where(hidden > 0, hidden, 0))
+    return norm(parameters, "norm", x), parts
+
+
+def norm(parameters, name, x):
+    centred = x - x.mean(-1, keepdim=True)
+    scaled = centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)
+    return scaled * parameters[f"{name}.weight"] + parameters[f"{name}.bias"]

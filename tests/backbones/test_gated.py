@@ -1,0 +1,109 @@
+"""minGRU and minLSTM: far gates, forget bias, expansion. Their equations are under the law (test_law.py)."""
+
+import itertools
+
+import pytest
+import references
+import torch
+from law import assert_near, assert_same, gradients, noise, steps
+
+from decision_rnn.backbones import registered
+from decision_rnn.backbones.mingru import positive
+
+FAR = (-120.0, 0.0, 120.0)
+
+
+def far_mixer(name, dtype):
+    """One channel for every combination of gates at -120, 0 and 120, and little weight on x."""
+    parts = {"mingru": 2, "minlstm": 3}[name]
+    biases = torch.tensor(list(itertools.product(FAR, repeat=parts))).T
+    mixer = registered(name).mixer(registered(name).config(width=biases.shape[1]))
+    with torch.no_grad():
+        mixer.gates.weight.copy_(0.1 * noise(*mixer.gates.weight.shape, seed=7))
+        mixer.gates.bias.copy_(biases.flatten())
+    return mixer.to(dtype), biases.shape[1]
+
+
+@pytest.mark.parametrize("mode", ["forward", "steps"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=str)
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+def test_far_gates(name, dtype, tolerance, mode):
+    mixer, width = far_mixer(name, dtype)
+    x, state = noise(2, 5, width, dtype=dtype), (noise(2, width, dtype=dtype, seed=8),)
+    reset = torch.tensor([[0, 0, 0, 1, 0], [0, 0, 0, 0, 0]], dtype=torch.bool)
+    named = dict(mixer.named_parameters())
+    wide = {key: p.detach().double().requires_grad_() for key, p in named.items()}
+
+    def naive(x, state):
+        return references.REFERENCES[name](None, wide, x, state, reset)
+
+    def run(x, state):
+        return mixer(x, state, reset) if mode == "forward" else steps(mixer, x, state, reset)
+
+    wide_state = (state[0].double(),)
+    assert_same(run(x, state), naive(x.double(), wide_state), tolerance, mode)
+    right = gradients(naive, wide, x.double(), wide_state)
+    for key, grad in gradients(run, named, x, state).items():
+        assert grad.isfinite().all()
+        assert_near(grad, right[key], tolerance, f"gradient of {key}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_positive_is_the_papers_g(dtype):
+    points = [-300, -120, -20, -1, -1e-3, -1e-6, 1e-6, 1e-3, 1, 20, 120, 1e4]
+    x = torch.tensor(points, dtype=dtype, requires_grad=True)
+    wide = x.detach().double().requires_grad_()
+    y, right = positive(x), references.g(wide)
+    torch.testing.assert_close(y, right.to(dtype))
+    pull = noise(len(points), seed=9)
+    (grad,) = torch.autograd.grad(y, x, pull.to(dtype))
+    (slope,) = torch.autograd.grad(right, wide, pull)
+    torch.testing.assert_close(grad, slope.to(dtype))
+
+
+def test_positive_has_a_slope_at_its_kink():
+    """Any between sigmoid's 1/4 on the left and 1 on the right will do."""
+    x = torch.zeros(1, requires_grad=True)
+    y = positive(x)
+    y.backward()
+    assert y.item() == 0.5
+    assert 0.25 <= x.grad.item() <= 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gates_that_both_vanish_share_evenly(dtype):
+    """minLSTM's f / (f + i) where both are below the least number: half and half, not 0 / 0."""
+    mixer = registered("minlstm").mixer(registered("minlstm").config(width=1)).to(dtype)
+    with torch.no_grad():
+        mixer.gates.weight.zero_()
+        mixer.gates.bias.copy_(torch.tensor([-2000.0, -2000.0, 3.0]))
+    x, state = torch.zeros(1, 1, 1, dtype=dtype), (torch.full((1, 1), 0.5, dtype=dtype),)
+    for y, _ in (mixer(x, state), mixer.step(x[:, 0], state)):
+        assert y.item() == pytest.approx(0.5 * 0.5 + 0.5 * 3.5)
+
+
+def test_forget_bias_remembers_longer():
+    kept = []
+    for bias in (-4.0, 0.0, 4.0):
+        torch.manual_seed(0)
+        mixer = registered("minlstm").mixer(registered("minlstm").config(width=16, forget_bias=bias))
+        x = noise(4, 1, 16, dtype=torch.float32)
+        states = [(torch.full((4, 16), value),) for value in (0.0, 1.0)]
+        without, with_memory = (mixer(x, state)[0] for state in states)
+        kept.append((with_memory - without).squeeze(1))  # f' itself
+    low, middle, high = kept
+    assert (low < middle).all()
+    assert (middle < high).all()
+    assert middle.mean().item() == pytest.approx(0.5, abs=0.02)
+    assert low.mean() < 0.1
+    assert high.mean() > 0.6  # f / (f + i) with f near 1 and i near 1/2
+
+
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+def test_expansion_is_the_state_over_the_width(name):
+    for expansion, size in ((1.0, 8), (0.5, 4), (2.0, 16)):
+        mixer = registered(name).mixer(registered(name).config(width=8, expansion=expansion))
+        (state,) = mixer.initial_state(3)
+        assert state.shape == (3, size)
+        assert mixer(noise(3, 4, 8, dtype=torch.float32))[0].shape == (3, 4, 8)
+        assert list(mixer.recurrent_parameters()) == []

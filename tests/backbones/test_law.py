@@ -1,0 +1,12 @@
+"""Every registered mixer, alone and stacked, under every law."""
+
+import pytest
+from law import LAWS, subjects
+
+from decision_rnn.backbones import registered_names
+
+
+@pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_law(law, subject):
+    law(subject)

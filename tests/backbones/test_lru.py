@@ -1,0 +1,86 @@
+"""LRU: its initialisation, and the equation in Python's own complex numbers."""
+
+import cmath
+import math
+
+import pytest
+import torch
+from law import assert_same, noise
+
+from decision_rnn.backbones import registered
+
+
+def make(**options):
+    torch.manual_seed(0)
+    return registered("lru").mixer(registered("lru").config(**options))
+
+
+def eigenvalues(lru):
+    with torch.no_grad():
+        return torch.exp(-torch.exp(lru.nu_log.double()) + 1j * torch.exp(lru.theta_log.double()))
+
+
+@pytest.mark.parametrize("ring", [(0.0, 0.99, math.pi / 10), (0.9, 0.999, 2 * math.pi)])
+def test_eigenvalues_begin_uniform_over_the_ring(ring):
+    r_min, r_max, max_phase = ring
+    lru = make(width=4, state_size=4000, r_min=r_min, r_max=r_max, max_phase=max_phase)
+    decay = eigenvalues(lru)
+    magnitude, phase = decay.abs(), torch.exp(lru.theta_log.detach().double())
+    assert magnitude.min() >= r_min - 1e-6
+    assert magnitude.max() <= r_max + 1e-6
+    assert phase.min() >= 0
+    assert phase.max() <= max_phase * (1 + 1e-6)
+    # Uniform over the area is uniform in |lambda|^2 and in phase. Kolmogorov-Smirnov's 1% bound is 0.026.
+    places = torch.linspace(0, 1, 4000, dtype=torch.float64)
+    area = (magnitude**2 - r_min**2) / (r_max**2 - r_min**2)
+    assert (area.sort().values - places).abs().max() < 0.03
+    assert ((phase / max_phase).sort().values - places).abs().max() < 0.03
+
+
+@pytest.mark.parametrize(("r_min", "r_max"), [(0.0, 0.99), (0.9, 0.999)])
+def test_gamma_begins_as_the_normaliser(r_min, r_max):
+    lru = make(width=4, state_size=500, r_min=r_min, r_max=r_max)
+    gamma = torch.exp(lru.gamma_log.detach().double())
+    torch.testing.assert_close(gamma, torch.sqrt(1 - eigenvalues(lru).abs() ** 2), rtol=1e-4, atol=0)
+
+
+def test_state_begins_with_the_variance_of_the_input():
+    """What gamma and the scale of B are for: white noise of unit variance gives E|h|^2 = 1."""
+    lru = make(width=64, state_size=64, r_min=0.5, r_max=0.95)
+    _, (real, imag) = lru(noise(500, 150, 64, dtype=torch.float32))
+    assert (real**2 + imag**2).mean().item() == pytest.approx(1, rel=0.05)
+
+
+def test_stays_inside_the_unit_disc():
+    lru = make(width=4, state_size=50)
+    with torch.no_grad():
+        lru.nu_log.copy_(torch.linspace(-10, 5, 50))
+    assert (eigenvalues(lru).abs() < 1).all()
+    y, _ = lru(torch.ones(1, 2000, 4))
+    assert y.isfinite().all()
+
+
+def test_equation_in_python_complex_numbers():
+    lru = make(width=2, state_size=3).double()
+    x, state, reset = noise(1, 4, 2), (noise(1, 3, seed=1), noise(1, 3, seed=2)), [False, False, True, False]
+    nu, theta, gamma, b, c, d = (p.tolist() for p in (lru.nu_log, lru.theta_log, lru.gamma_log, lru.b, lru.c, lru.d))
+    h, y = [complex(re, im) for re, im in zip(state[0][0].tolist(), state[1][0].tolist(), strict=True)], []
+    for t, u in enumerate(x[0].tolist()):
+        for n in range(3):
+            decay = cmath.exp(complex(-math.exp(nu[n]), math.exp(theta[n])))
+            drive = sum(complex(b[n][0][k], b[n][1][k]) * u[k] for k in range(2))
+            h[n] = decay * (0 if reset[t] else h[n]) + math.exp(gamma[n]) * drive
+        y.append([sum(complex(*c[k][n]) * h[n] for n in range(3)).real + d[k] * u[k] for k in range(2)])
+    planes = ([[value.real for value in h]], [[value.imag for value in h]])
+    right = (
+        torch.tensor([y], dtype=torch.float64),
+        tuple(torch.tensor(plane, dtype=torch.float64) for plane in planes),
+    )
+    assert_same(lru(x, state, torch.tensor([reset])), right, 1e-13, "LRU")
+
+
+def test_recurrent_parameters():
+    lru = make(width=4, state_size=6)
+    found = {id(parameter) for parameter in lru.recurrent_parameters()}
+    names = {name for name, parameter in lru.named_parameters() if id(parameter) in found}
+    assert names == {"nu_log", "theta_log", "gamma_log", "b"}

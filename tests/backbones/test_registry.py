@@ -1,0 +1,150 @@
+"""The table of mixers, and a mixer from outside the package: it inherits the law, and the law can fail it."""
+
+from dataclasses import dataclass
+
+import law
+import pytest
+import torch
+from torch import nn
+
+from decision_rnn.backbones import (
+    Backbone,
+    BackboneConfig,
+    SequenceMixer,
+    contract,
+    register,
+    registered,
+    registered_names,
+)
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch):
+    """A copy that is thrown away after each test."""
+    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AverageConfig(BackboneConfig):
+    """Exponential moving average; `fault` breaks it in one way."""
+
+    name: str = "average"
+    fault: str = ""
+
+
+class Average(SequenceMixer):
+    """h_t = sigmoid(a) * h_{t-1} + x_t, y = h."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.fault = config.fault
+        self.a = nn.Parameter(torch.zeros(config.width))
+        self.scale = torch.rand(()) if self.fault == "hides a weight" else 1
+
+    def initial_state(self, batch_size):
+        return (self.a.new_zeros(batch_size, len(self.a)),)
+
+    def forward(self, x, state=None, reset=None):
+        outputs = []
+        if state is None or self.fault == "starts anew":
+            state = self.initial_state(len(x))
+        if self.fault == "writes into x":
+            x.data[:, -1] += 1
+        for t in range(x.shape[1]):
+            if reset is not None and reset[:, t].any() and self.fault != "ignores resets":
+                state = contract.reset_rows(state, self.initial_state(len(x)), reset[:, t])
+            if self.fault == "drops the gradient of the state":
+                state = tuple(part.detach() for part in state)
+            y, state = self.step(x[:, t], state)
+            outputs.append(y)
+        y = torch.stack(outputs, dim=1)
+        if self.fault == "divides by products":
+            products = torch.sigmoid(self.a) ** torch.arange(1, x.shape[1] + 1)[:, None]
+            y = products * (x / products).cumsum(1)
+        if self.fault == "sees the future":
+            y = y + 1e-9 * y[:, -1:]
+        if self.fault == "mixes rows":
+            y = y + 1e-9 * y.mean(0)
+        if self.fault == "keeps everything":
+            state = (*state, y)
+        return y, state
+
+    def step(self, x, state):
+        h = torch.sigmoid(self.a) * state[0] + self.scale * x
+        if self.fault == "rounds the state":
+            h = h.bfloat16().to(h.dtype)
+        if self.fault == "keeps a half-precision state" and torch.is_autocast_enabled("cpu"):
+            h = h.bfloat16()
+        return h, (h,)
+
+
+def average_reference(config, parameters, x, state, reset):
+    decay, h, outputs = 1 / (1 + torch.exp(-parameters["a"])), list(state[0]), []
+    for t in range(x.shape[1]):
+        h = [x[row, t] + (0 if reset[row, t] else decay * h[row]) for row in range(len(x))]
+        outputs.append(torch.stack(h))
+    return torch.stack(outputs, dim=1), (torch.stack(h),)
+
+
+def average(fault="", layers=None):
+    return law.Subject("average", {"fault": fault} if fault else {}, layers, reference=average_reference)
+
+
+@pytest.mark.parametrize("layers", [None, 2])
+@pytest.mark.parametrize("check", law.LAWS, ids=lambda check: check.__name__)
+def test_a_mixer_from_outside_is_under_the_law(check, layers):
+    register(AverageConfig)(Average)
+    check(average(layers=layers))
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [
+        ("ignores resets", law.all_modes_agree),
+        ("ignores resets", law.nothing_crosses_a_reset),
+        ("drops the gradient of the state", law.gradients_agree),
+        ("sees the future", law.causal),
+        ("mixes rows", law.rows_are_independent),
+        ("keeps everything", law.state_keeps_its_form),
+        ("rounds the state", law.all_modes_agree),
+        ("keeps a half-precision state", law.half_precision),
+        ("starts anew", law.absent_means_initial),
+        ("starts anew", law.one_step_is_step),
+        ("hides a weight", law.weights_are_all),
+        ("divides by products", law.ten_thousand_steps),
+        ("writes into x", law.arguments_stay),
+    ],
+)
+def test_the_law_catches(fault, check):
+    register(AverageConfig)(Average)
+    with pytest.raises((AssertionError, ValueError)):
+        check(average(fault))
+
+
+def test_registered():
+    assert {"lru", "mingru", "minlstm", "transformer"} <= set(registered_names())
+    assert register(AverageConfig)(Average) is Average
+    assert registered_names() == sorted(registered_names())
+    assert registered("average").mixer is Average
+    assert registered("average").config is AverageConfig
+
+
+def test_unknown_name_lists_the_known():
+    with pytest.raises(KeyError) as error:
+        registered("mimgru")
+    for name in ("mimgru", *registered_names()):
+        assert name in str(error.value)
+    with pytest.raises(KeyError, match="mimgru"):
+        Backbone(BackboneConfig(name="mimgru"))
+
+
+def test_taken_name_is_refused():
+    before = registered("mingru")
+
+    @dataclass(frozen=True, kw_only=True)
+    class OtherConfig(BackboneConfig):
+        name: str = "mingru"
+
+    with pytest.raises(ValueError, match="mingru"):
+        register(OtherConfig)(Average)
+    assert registered("mingru") is before

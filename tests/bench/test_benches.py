@@ -1,0 +1,134 @@
+"""Every benchmark runs and names its rows as promised; nothing here asserts a time."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.backbones import registered, registered_names
+from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_train, format_rows
+from decision_rnn.bench import rollout as rollout_bench
+from decision_rnn.bench.data import PaddedSampler
+from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
+from decision_rnn.checkpoint import Provenance, TrainedAgent, save_checkpoint
+from decision_rnn.config import RunConfig
+from decision_rnn.errors import InputError
+from decision_rnn.rollout import rollout
+
+
+def check(rows):
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        assert row.value > 0
+        assert row.baseline.value > 0
+        assert math.isfinite(row.ratio)
+    assert len(format_rows(rows).splitlines()) == len(rows) + 1
+
+
+def untrained(name="mingru"):
+    torch.manual_seed(0)
+    mean, std = torch.zeros(11), torch.ones(11)
+    return DecisionAgent(AgentConfig(), registered(name).config(name=name), mean, std, 3, 1000.0).eval()
+
+
+def test_names():
+    assert list(BENCHES) == ["train", "rollout", "data"]
+
+
+def test_train(small_store):
+    threads = torch.get_num_threads()
+    rows = bench_train(rounds=1)
+    check(rows)
+    baseline = "train/decision-transformer/fp32"
+    expected = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")}
+    expected |= {baseline, "train/decision-transformer/bf16", "train/decision-transformer-no-dropout/fp32"}
+    assert {row.name for row in rows} == expected
+    assert {(row.unit, row.baseline.name) for row in rows} == {("ms", baseline)}
+    assert [row.ratio for row in rows if row.name == baseline] == [1.0]
+    assert torch.get_num_threads() == threads
+
+
+def test_data(small_store, monkeypatch):
+    monkeypatch.setattr("decision_rnn.bench.data.SIZES", ((64, 20), (8, 100)))
+    rows = bench_data(rounds=1)
+    check(rows)
+    names = ["data/batch-64x20", "data/padded-64x20", "data/batch-8x100", "data/padded-8x100"]
+    assert [row.name for row in rows] == names
+    assert [row.baseline.name for row in rows] == [names[1], names[1], names[3], names[3]]
+    assert {row.unit for row in rows} == {"µs"}
+
+
+def test_padded_batches_hold_the_store_episodes(store):
+    sampler = PaddedSampler(store, context=20, batch_size=16)
+    observation, action, reward, return_to_go, timestep, mask = sampler.sample()
+    assert observation.shape == (16, 20, 11)
+    assert action.shape == (16, 20, 3)
+    assert (action[mask == 0] == -10).all()
+    table = {tuple(np.round(row, 4)): i for i, row in enumerate(store.actions)}
+    for b in range(16):
+        length = int(mask[b].sum())
+        assert mask[b, -length:].all()
+        at = [table[tuple(np.round(row, 4))] for row in action[b, -length:].numpy()]
+        assert at == list(range(at[0], at[0] + length))
+        column = store.columns["return_to_go"]
+        expected = torch.from_numpy(store.table[at][:, column])
+        torch.testing.assert_close(return_to_go[b, -length:] * 1000, expected, rtol=1e-4, atol=1e-3)
+        assert timestep[b, -length:].tolist() == store.table[at, store.columns["timestep"].start].tolist()
+        torch.testing.assert_close(reward[b, -length:, 0], torch.from_numpy(store.rewards[at]))
+
+
+def test_a_replay_of_the_actions_gives_the_same_episodes():
+    agent = untrained()
+    recording = Recording(agent, "Hopper-v5", (3600.0, 1800.0), episodes=3, seed=7)
+    results = rollout(agent, "Hopper-v5", (3600.0, 1800.0), 3, 7)
+    assert recording.returns.tolist() == [value for result in results for value in result.returns]
+    assert sum(len(running) for running, _ in recording.steps) == recording.lengths.sum()
+    assert recording.time_environments() > 0  # raises unless every return comes out the same
+    assert recording.time_rollout() > 0
+    row = time_episodes(recording, rounds=1)
+    assert row.name == "rollout/episodes-6"
+    assert row.ratio == row.value / row.baseline.value
+
+
+def test_a_replay_that_differs_is_an_error():
+    recording = Recording(untrained(), "Hopper-v5", (3600.0,), episodes=2, seed=7)
+    recording.steps[0][1][:] = 1.0
+    with pytest.raises(RuntimeError, match="not comparable"):
+        recording.time_environments()
+
+
+@pytest.mark.parametrize("name", registered_names())
+def test_acting(name):
+    rows = time_acting(untrained(name), rounds=1)
+    check(rows)
+    names = ["rollout/act-1", "rollout/window-20/act-1", "rollout/act-64", "rollout/window-20/act-64"]
+    assert [row.name for row in rows] == names
+    assert {row.unit for row in rows} == {"µs"}
+
+
+@pytest.fixture
+def few_episodes(monkeypatch):
+    monkeypatch.setattr(rollout_bench, "EPISODES", 4)
+    monkeypatch.setattr(rollout_bench, "ACTING_ROUNDS", 1)
+
+
+def test_rollout_of_a_run(tmp_path, few_episodes):
+    config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru"))
+    provenance = Provenance("standin/hopper-medium", "0" * 64, "Hopper-v5", 1400.0, 380.0)
+    (tmp_path / "config.yaml").touch()
+    save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, provenance, 1, 0.0), {})
+    rows = bench_rollout(rounds=1, run=tmp_path)
+    check(rows)
+    assert [row.name for row in rows][:2] == ["rollout/episodes-4", "rollout/act-1"]
+
+
+def test_rollout_without_a_run(small_store, few_episodes, monkeypatch):
+    monkeypatch.setattr(rollout_bench, "TRAINING_STEPS", 2)
+    check(bench_rollout(rounds=1))
+
+
+def test_rollout_of_no_run(tmp_path):
+    with pytest.raises(InputError, match="is not a run folder"):
+        bench_rollout(run=tmp_path)

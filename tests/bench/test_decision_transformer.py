@@ -1,0 +1,93 @@
+"""The baseline is the published architecture: its size, its masks, and it learns."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from decision_rnn.bench.decision_transformer import DecisionTransformer
+
+BATCH, TIME, OBSERVATION, ACTION = 3, 7, 11, 3
+
+
+def inputs(batch: int = BATCH, time: int = TIME) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "observation": torch.randn(batch, time, OBSERVATION, generator=generator),
+        "action": torch.rand(batch, time, ACTION, generator=generator) * 2 - 1,
+        "return_to_go": torch.randn(batch, time, 1, generator=generator),
+        "timestep": torch.randint(1000, (batch, time), generator=generator),
+        "mask": torch.ones(batch, time),
+    }
+
+
+@pytest.fixture
+def model() -> DecisionTransformer:
+    torch.manual_seed(0)
+    return DecisionTransformer(OBSERVATION, ACTION).eval()
+
+
+def test_parameters_are_as_many_as_published():
+    width = 128
+    norm = 2 * width
+    embeddings = 1000 * width + (1 + 1) * width + (11 + 1) * width + (3 + 1) * width + norm
+    attention = (width + 1) * 3 * width + (width + 1) * width
+    mlp = (width + 1) * 4 * width + (4 * width + 1) * width
+    heads = (width + 1) * (11 + 3 + 1)
+    expected = embeddings + 3 * (norm + attention + norm + mlp) + norm + heads
+    assert sum(p.numel() for p in DecisionTransformer(OBSERVATION, ACTION).parameters()) == expected == 727_567
+
+
+def test_weights_begin_as_gpt2s(model):
+    for block in model.blocks:
+        assert block.attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.05)
+        assert not block.mlp[0].bias.any()
+
+
+@pytest.mark.parametrize("changed", ["observation", "action", "return_to_go"])
+@torch.no_grad()
+def test_nothing_is_seen_before_it_is_known(model, changed):
+    """An action depends on returns and observations up to its own step and on actions before it."""
+    data, step = inputs(), 4
+    before = model(**data)
+    data[changed] = data[changed].clone()
+    data[changed][:, step] += 1
+    after = model(**data)
+    actions_known = step + 1 if changed == "action" else step
+    for head, known in zip((0, 1, 2), (step, actions_known, step), strict=True):
+        torch.testing.assert_close(after[head][:, :known], before[head][:, :known], rtol=0, atol=1e-6)
+        assert (after[head][:, known] - before[head][:, known]).abs().min() > 1e-6
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(model):
+    """Padded on the left with anything, the real steps' predictions and the loss are those without padding."""
+    data, missing = inputs(), 5
+    expected, loss = model(**data), model.loss(**data)
+    padded = {}
+    for name, value in data.items():
+        filler = torch.zeros_like(value[:, :1]) if name == "mask" else value[:, :1] * 3 % 1000
+        padded[name] = torch.cat([filler.expand(-1, missing, *value.shape[2:]), value], dim=1)
+    for actual, exact in zip(model(**padded), expected, strict=True):
+        torch.testing.assert_close(actual[:, missing:], exact)
+    torch.testing.assert_close(model.loss(**padded), loss)
+
+
+def test_it_overfits_a_small_batch(model):
+    data = inputs(batch=4, time=5)
+    model.eval()  # without dropout, so that it can
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    first = model.loss(**data).item()
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = model.loss(**data)
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.02 * first
+
+
+def test_dropout_is_at_work_in_training(model):
+    data = inputs()
+    model.train()
+    assert not torch.equal(model(**data)[1], model(**data)[1])
+    without = DecisionTransformer(OBSERVATION, ACTION, dropout=0.0)
+    assert torch.equal(without(**data)[1], without(**data)[1])

@@ -1,0 +1,97 @@
+"""Interleaving, and rows as a table and as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from decision_rnn.bench import Baseline, Row, check_destination, format_rows, write_rows
+from decision_rnn.bench.measure import compare, interleaved, one_thread, timed
+from decision_rnn.errors import InputError
+
+ROWS = [
+    Row("train/mingru/fp32", 50.0, "ms", Baseline("train/decision-transformer/fp32", 200.0), 4.0),
+    Row("train/decision-transformer/fp32", 200.0, "ms", Baseline("train/decision-transformer/fp32", 200.0), 1.0),
+]
+
+
+def test_candidates_run_in_turn_and_warmup_does_not_count():
+    calls = []
+    seconds = {"a": iter([100.0, 3.0, 1.0, 2.0]), "b": iter([100.0, 7.0, 9.0, 8.0])}
+
+    def candidate(name):
+        def timing():
+            calls.append(name)
+            return next(seconds[name])
+
+        return timing
+
+    medians = interleaved({name: candidate(name) for name in "ab"}, rounds=3, warmup=1, description="test")
+    assert calls == list("abababab")
+    assert medians == {"a": 2.0, "b": 8.0}
+
+
+def test_timing_is_the_mean_of_its_calls():
+    calls = []
+    timing = timed(lambda: calls.append(sum(range(20_000))), calls=5)
+    assert 0 < timing() < 1
+    assert len(calls) == 5
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_no_rounds_are_refused(rounds):
+    with pytest.raises(InputError, match=f"rounds is {rounds}"):
+        interleaved({}, rounds, warmup=1, description="test")
+
+
+def test_one_thread_is_given_back_after_an_error():
+    before = torch.get_num_threads()
+    inside = []
+
+    def fails():
+        with one_thread():
+            inside.append(torch.get_num_threads())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert inside == [1]
+    assert torch.get_num_threads() == before
+
+
+def test_ratio_is_how_many_times_better():
+    fast, slow = compare({"fast": 2.0, "slow": 8.0}, "slow", "ms")
+    assert fast == Row("fast", 2.0, "ms", Baseline("slow", 8.0), 4.0)
+    assert slow.ratio == 1.0
+
+
+def test_rows_come_back_from_json(tmp_path: Path):
+    path = tmp_path / "rows.json"
+    write_rows(path, ROWS)
+    loaded = json.loads(path.read_text())
+    assert [list(row) for row in loaded] == [["name", "value", "unit", "baseline", "ratio"]] * 2
+    assert [Row(**{**row, "baseline": Baseline(**row["baseline"])}) for row in loaded] == ROWS
+
+
+def test_table_shows_every_row():
+    header, *lines = format_rows(ROWS).splitlines()
+    assert "ratio" in header
+    assert [line.split()[0] for line in lines] == [row.name for row in ROWS]
+    assert "4.00  train/decision-transformer/fp32 (200.0 ms)" in lines[0]
+
+
+@pytest.mark.parametrize("destination", ["absent/rows.json", "folder"])
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, destination):
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / destination
+    with pytest.raises(InputError, match=f"cannot write {path}"):
+        check_destination(path)
+    with pytest.raises(InputError, match=f"cannot write {path}"):
+        write_rows(path, ROWS)
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_file_that_can_be_written_is_left_alone(tmp_path: Path):
+    check_destination(tmp_path / "rows.json")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,55 @@
+"""Fixtures shared by the tests of the package's upper rooms: nothing here touches the user's own folders."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decision_rnn.data.episodes import Episode, EpisodeStore
+
+SMALL_CLI = Path(__file__).parent / "small_cli.py"
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
+    """Thirty Hopper-shaped episodes whose action is a fixed function of observation and previous action."""
+    generator = np.random.default_rng(0)
+    weights = generator.normal(0, 0.5, (11, 3))
+
+    def episode(length: int) -> Episode:
+        observations = generator.normal(1, 2, (length + 1, 11))
+        actions = np.zeros((length, 3), np.float32)
+        for t in range(length):
+            actions[t] = np.tanh((observations[t] - 1) / 2 @ weights + 0.5 * actions[t - 1] * (t > 0))
+        return Episode(observations, actions, generator.normal(3, 1, length), True, False)
+
+    path = tmp_path_factory.mktemp("store") / "small"
+    episodes = [episode(int(generator.integers(5, 60))) for _ in range(30)]
+    return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
+
+
+@pytest.fixture(scope="session")
+def small_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment variables of a process that has its own cache and Minari folder, shared by a test session."""
+    root = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        root = root.parent  # of all workers together, so that the small dataset is made once
+    folders = {"DECISION_RNN_CACHE": str(root / "cache"), "MINARI_DATASETS_PATH": str(root / "minari")}
+    return {**os.environ, **folders, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def small_cli(small_environment: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `decision-rnn` with hopper-medium cut to a few thousand steps, in a process and folder of its own."""
+
+    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(SMALL_CLI), *arguments]
+        return subprocess.run(
+            command, env=small_environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, **options
+        )
+
+    return run

@@ -1,0 +1,35 @@
+"""Fixtures of the data tests: nothing here touches the user's own cache or Minari folder."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decision_rnn.data.episodes import Episode
+
+
+def random_episode(generator: np.random.Generator, length: int, terminated: bool, truncated: bool) -> Episode:
+    """An episode of noise with 4 observations and 2 actions."""
+    return Episode(
+        generator.normal(3, 2, (length + 1, 4)),
+        generator.uniform(-1, 1, (length, 2)).astype(np.float32),
+        generator.normal(1, 1, length),
+        terminated,
+        truncated,
+    )
+
+
+@pytest.fixture
+def episodes() -> list[Episode]:
+    """Episodes with all kinds of ends: fallen, at the time limit, both, partial; one of a single step."""
+    generator = np.random.default_rng(0)
+    kinds = [(1, True, False), (7, True, False), (40, False, True), (12, True, True), (25, False, False)]
+    return [random_episode(generator, *kind) for kind in kinds]
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder with the cache in `cache` and Minari's datasets in `minari`."""
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    return tmp_path

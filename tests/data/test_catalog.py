@@ -1,0 +1,258 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import minari
+import numpy as np
+import pytest
+
+from decision_rnn.data import catalog, standin
+from decision_rnn.data.catalog import DATASETS, lookup, open_store
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.errors import InputError
+
+NAME = "standin/hopper-medium"
+SMALL = replace(standin.RECIPES[NAME], steps=1500)
+
+# Makes a small dataset in a process of its own, pausing after each episode converted.
+SCRIPT = """
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from decision_rnn.data import catalog, minari, standin
+
+standin.RECIPES["standin/hopper-medium"] = replace(standin.RECIPES["standin/hopper-medium"], steps={steps})
+if __name__ == "__main__":
+    read_episodes = minari.read_episodes
+    def slowly(dataset_id):
+        for episode in read_episodes(dataset_id):
+            time.sleep({pause})
+            yield episode
+    minari.read_episodes = slowly
+    print(catalog.open_store("hopper-medium").fingerprint)
+"""
+
+
+@pytest.fixture
+def small(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a store that `open_store` makes in seconds; it is not there yet."""
+    monkeypatch.setitem(standin.RECIPES, NAME, SMALL)
+    return folders / "cache" / "stores" / "standin" / "hopper-medium"
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small dataset, made once, in `cache` and `minari`."""
+    root = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DECISION_RNN_CACHE", str(root / "cache"))
+        patch.setenv("MINARI_DATASETS_PATH", str(root / "minari"))
+        patch.setitem(standin.RECIPES, NAME, SMALL)
+        open_store(NAME)
+    return root
+
+
+@pytest.fixture
+def made(small: Path, made_once: Path, folders: Path) -> Path:
+    """The folder of the small store, made, with its Minari dataset."""
+    shutil.copytree(made_once, folders, dirs_exist_ok=True)
+    return small
+
+
+def start(folder: Path, steps: int = SMALL.steps, pause: float = 0.0) -> "subprocess.Popen[str]":
+    script = folder / f"make-{steps}-{pause}.py"
+    script.write_text(SCRIPT.format(steps=steps, pause=pause))
+    path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder)},
+    )
+
+
+def test_a_short_name_means_the_stand_in() -> None:
+    assert lookup("hopper-medium") is lookup("standin/hopper-medium")
+    spec = lookup("hopper-medium")
+    assert (spec.environment_id, spec.target_returns, spec.return_scale) == (
+        "Hopper-v5",
+        (3600.0, 1800.0),
+        1000.0,
+    )
+    assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
+
+
+@pytest.mark.parametrize("name", ["hoper-medium", "standin/hopper-mediun", "hopper_medium"])
+def test_a_misspelt_name_is_told_the_nearest(name: str) -> None:
+    with pytest.raises(InputError, match=rf"'{name}'.*did you mean standin/hopper-medium\?.*known are"):
+        lookup(name)
+
+
+@pytest.mark.parametrize("name", ["d4rl/hopper-medium-v2", "", "/", "pong"])
+def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(InputError, match=r"unknown dataset.*known are standin/hopper-medium"):
+        open_store(name)
+
+
+def test_every_dataset_has_a_recipe_for_its_environment() -> None:
+    assert {name: spec.environment_id for name, spec in DATASETS.items()} == {
+        name: recipe.environment_id for name, recipe in standin.RECIPES.items()
+    }
+
+
+def test_the_first_use_makes_the_dataset_and_the_second_opens_it(
+    small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store("hopper-medium")
+    assert store.steps >= 1500
+    assert "other bits than in our results" in capfd.readouterr().err
+    made = (small / "manifest.json").stat().st_mtime_ns
+    again = open_store(NAME)
+    assert (small / "manifest.json").stat().st_mtime_ns == made
+    assert again.fingerprint == store.fingerprint
+    assert capfd.readouterr().err == ""
+
+    dataset = minari.load_dataset("standin/hopper-medium-v0")
+    assert dataset.total_steps == store.steps
+    np.testing.assert_allclose([e.rewards.sum() for e in dataset.iterate_episodes()], store.episode_returns, rtol=1e-6)
+    assert minari.get_normalized_score(dataset, np.array([3234.3])) == 1.0
+    source = store.manifest["source"]
+    assert source["minari"] == dataset.id
+    assert source["recipe"] == json.loads(json.dumps(SMALL.describe()))
+    assert source["versions"]["numpy"] == np.__version__
+    assert source["cpu"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "manifest", "garbage", "absent"])
+def test_a_damaged_store_is_made_again(made: Path, capfd: pytest.CaptureFixture[str], damage: str) -> None:
+    fingerprint = open_store(NAME).fingerprint
+    file = made / ("manifest.json" if damage in ("manifest", "garbage") else "steps.npy")
+    content = bytearray(file.read_bytes())
+    if damage == "flip":
+        content[5000] ^= 1
+        file.write_bytes(content)
+    elif damage == "truncate":
+        file.write_bytes(content[:-1])
+    elif damage == "garbage":
+        file.write_text("{garbage")
+    else:
+        file.unlink()
+    capfd.readouterr()
+    assert open_store(NAME).fingerprint == fingerprint
+    first_line = capfd.readouterr().err.splitlines()[0]
+    assert file.name in first_line
+    assert first_line.endswith("making it again")
+    EpisodeStore.open(made)
+
+
+def test_both_store_and_minari_data_damaged_are_made_again(
+    made: Path, folders: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fingerprint = open_store(NAME).fingerprint
+    shutil.rmtree(made)
+    data = folders / "minari" / "standin" / "hopper-medium-v0" / "data" / "main_data.hdf5"
+    data.write_bytes(data.read_bytes()[:-100])
+    capfd.readouterr()
+    assert open_store(NAME).fingerprint == fingerprint
+    assert "main_data.hdf5 is corrupt" in capfd.readouterr().err
+
+
+def test_a_dataset_of_another_recipe_is_never_used(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = open_store(NAME)
+    changed = replace(SMALL, seed=1)
+    monkeypatch.setitem(standin.RECIPES, NAME, changed)
+    capfd.readouterr()
+    second = open_store(NAME)
+    assert capfd.readouterr().err.count("was made by another recipe; making it again") == 2  # store and Minari
+    assert second.fingerprint != first.fingerprint
+    assert second.manifest["source"]["recipe_fingerprint"] == changed.fingerprint
+
+
+def test_a_strangers_minari_dataset_is_refused_and_kept(small: Path, folders: Path) -> None:
+    theirs = folders / "minari" / "standin" / "hopper-medium-v0" / "data"
+    theirs.mkdir(parents=True)
+    (theirs / "metadata.json").write_text("{}")
+    with pytest.raises(InputError, match="not made by decision_rnn"):
+        open_store(NAME)
+    assert (theirs / "metadata.json").read_text() == "{}"
+    assert not small.exists()
+
+
+def test_a_stand_in_far_from_ours_says_so(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    statistics = open_store(NAME).manifest["statistics"]
+    for factor, verdict in ((1.03, "close enough"), (1.2, "too far off")):
+        ours = catalog.Made("other", statistics["return_mean"] * factor, statistics["length_mean"])
+        monkeypatch.setitem(catalog.DATASETS, NAME, replace(DATASETS[NAME], ours=ours))
+        shutil.rmtree(made)
+        capfd.readouterr()
+        open_store(NAME)
+        assert verdict in capfd.readouterr().err
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("stage", ["collecting", "converting"])
+def test_a_process_killed_while_making_leaves_nothing_that_counts(small: Path, folders: Path, stage: str) -> None:
+    dataset = folders / "minari" / "standin" / "hopper-medium-v0"
+    if stage == "collecting":
+        process = start(folders, steps=10_000_000)
+        wait_until(lambda: any(f.stat().st_size > 50_000 for f in dataset.parent.glob(".*/data/*.hdf5")))
+        assert not dataset.exists()
+    else:
+        process = start(folders, pause=5.0)
+        wait_until(lambda: any(small.parent.glob(".*/steps.npy")))
+    workers = children(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()  # type: ignore[union-attr]
+    assert not small.exists()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    store = open_store(NAME)
+    assert store.manifest["source"]["recipe_fingerprint"] == SMALL.fingerprint
+    EpisodeStore.open(small)
+
+
+def test_two_processes_at_once_end_with_one_whole_dataset(small: Path, folders: Path) -> None:
+    processes = [start(folders) for _ in range(2)]
+    printed = {process.communicate(timeout=120)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0, 0]
+    assert printed == {open_store(NAME).fingerprint + "\n"}
+    for parent in (small.parent, folders / "minari" / "standin"):
+        assert [path.name for path in parent.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folders")
+def test_hopper_medium_holds_what_d4rls_holds() -> None:
+    store = open_store("hopper-medium")
+    d4rl = lookup("hopper-medium").d4rl
+    returns = store.episode_returns
+    assert 1_000_000 <= store.steps < 1_001_000
+    assert (store.terminated ^ store.truncated).all()
+    assert returns.mean() == pytest.approx(d4rl.return_mean, rel=0.1)
+    assert returns.std() == pytest.approx(d4rl.return_sd, rel=0.15)
+    assert returns.max() == pytest.approx(d4rl.return_max, rel=0.1)
+    assert store.episode_lengths.mean() == pytest.approx(d4rl.length_mean, rel=0.15)
+    assert (store.episode_lengths[store.truncated] == 1000).all()

@@ -1,0 +1,190 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decision_rnn.data.episodes import Episode, EpisodeStore, cache_root
+from decision_rnn.errors import InputError
+
+
+@pytest.fixture
+def store(episodes: list[Episode], tmp_path: Path) -> EpisodeStore:
+    return EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={"from": "noise"})
+
+
+def test_every_row_is_the_step_it_should_be(store: EpisodeStore, episodes: list[Episode]) -> None:
+    row = 0
+    for episode in episodes:
+        for t in range(len(episode.rewards)):
+            expected = np.concatenate(
+                [
+                    [sum(float(r) for r in episode.rewards[t:])],
+                    episode.observations[t],
+                    episode.actions[t - 1] if t > 0 else np.zeros(2),
+                    episode.actions[t],
+                    [episode.rewards[t], t, t == 0],
+                ]
+            )
+            np.testing.assert_allclose(store.table[row], expected, rtol=1e-6, atol=1e-6)
+            row += 1
+    assert store.steps == row == 85
+    assert store.table.dtype == np.float32
+
+
+def test_long_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
+    length = 1000
+    rewards = np.random.default_rng(1).uniform(2, 4, length)
+    episode = Episode(np.zeros((length + 1, 1)), np.zeros((length, 1)), rewards, False, True)
+    store = EpisodeStore.write(tmp_path / "store", [episode], environment_id="Toy-v0", source={})
+    exact = [sum(rewards[t:].tolist()) for t in range(length)]
+    np.testing.assert_array_equal(store.table[:, 0], np.array(exact).astype(np.float32))
+
+
+def test_columns_name_the_whole_table_in_order(store: EpisodeStore) -> None:
+    widths = {name: column.stop - column.start for name, column in store.columns.items()}
+    assert list(widths.items()) == [
+        ("return_to_go", 1),
+        ("observation", 4),
+        ("previous_action", 2),
+        ("action", 2),
+        ("reward", 1),
+        ("timestep", 1),
+        ("reset", 1),
+    ]
+    assert store.table.shape == (85, 12)
+
+
+def test_views_offsets_ends_and_last_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
+    assert store.episodes == len(episodes)
+    assert store.offsets.tolist() == [0, 1, 8, 48, 60, 85]
+    assert store.episode_lengths.tolist() == [1, 7, 40, 12, 25]
+    assert store.terminated.tolist() == [True, True, False, True, False]
+    assert store.truncated.tolist() == [False, False, True, True, False]
+    assert (store.observation_dim, store.action_dim) == (4, 2)
+    assert store.environment_id == "Toy-v0"
+    assert store.manifest["source"] == {"from": "noise"}
+    np.testing.assert_allclose(store.final_observations, [e.observations[-1] for e in episodes], rtol=1e-6)
+    np.testing.assert_allclose(store.observations, np.concatenate([e.observations[:-1] for e in episodes]), rtol=1e-6)
+    np.testing.assert_array_equal(store.actions, np.concatenate([e.actions for e in episodes]))
+    np.testing.assert_allclose(store.rewards, np.concatenate([e.rewards for e in episodes]), rtol=1e-6)
+    np.testing.assert_allclose(store.episode_returns, [e.rewards.sum() for e in episodes], rtol=1e-5)
+    assert store.episode_returns.dtype == np.float64
+
+
+def test_statistics_are_those_of_the_steps(store: EpisodeStore, episodes: list[Episode]) -> None:
+    observations = np.concatenate([e.observations[:-1] for e in episodes])
+    np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(store.observation_std, observations.std(0), rtol=1e-6)
+    returns = [e.rewards.sum() for e in episodes]
+    statistics = store.manifest["statistics"]
+    assert statistics["return_mean"] == pytest.approx(np.mean(returns), rel=1e-5)
+    assert statistics["return_sd"] == pytest.approx(np.std(returns), rel=1e-5)
+    assert statistics["return_p90"] == pytest.approx(np.percentile(returns, 90), rel=1e-5)
+    assert (statistics["terminated"], statistics["truncated"], statistics["episodes"]) == (3, 2, 5)
+    assert (statistics["steps"], statistics["length_mean"]) == (85, 17)
+
+
+def test_statistics_do_not_depend_on_the_chunks(
+    episodes: list[Episode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decision_rnn.data.episodes.CHUNK", 9)
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
+    observations = np.concatenate([e.observations[:-1] for e in episodes])
+    np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(store.observation_std, observations.std(0), rtol=1e-6)
+
+
+def test_the_fingerprint_is_of_the_contents_alone(episodes: list[Episode], tmp_path: Path) -> None:
+    def fingerprint(name: str, content: list[Episode]) -> str:
+        return EpisodeStore.write(tmp_path / name, content, environment_id="Toy-v0", source={"name": name}).fingerprint
+
+    assert fingerprint("a", episodes) == fingerprint("b", episodes)
+    assert fingerprint("c", episodes[:-1]) != fingerprint("b", episodes)
+    ended = [*episodes[:-1], replace(episodes[-1], truncated=True)]
+    assert fingerprint("d", ended) != fingerprint("b", episodes)
+
+
+def test_writing_to_the_table_leaves_the_file_alone(store: EpisodeStore) -> None:
+    store.table[:] = 0
+    assert EpisodeStore.open(store.path).table.any()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"rewards": np.zeros(0)}, "no steps"),
+        ({"actions": np.zeros((6, 2))}, "6 actions"),
+        ({"observations": np.zeros((7, 4))}, "7 observations"),
+        ({"rewards": np.zeros((7, 1))}, r"rewards \(7, 1\)"),
+        ({"observations": np.full((8, 4), np.nan)}, "observations that are not finite"),
+        ({"rewards": np.full(7, 1e39)}, "rewards that are not finite"),
+        ({"actions": np.zeros((7, 3))}, "from one environment"),
+    ],
+)
+def test_a_bad_episode_is_refused_by_its_number(
+    episodes: list[Episode], tmp_path: Path, change: dict[str, np.ndarray], complaint: str
+) -> None:
+    episodes[1] = replace(episodes[1], **change)
+    with pytest.raises(InputError, match=f"^episode 1 .*{complaint}"):
+        EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_episodes_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no episodes"):
+        EpisodeStore.write(tmp_path / "store", [], environment_id="Toy-v0", source={})
+
+
+FILES = ["steps.npy", "offsets.npy", "terminated.npy", "truncated.npy", "final_observations.npy"]
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_one_changed_bit_is_noticed_anywhere(store: EpisodeStore, name: str) -> None:
+    file = store.path / name
+    whole = file.read_bytes()
+    for position in {0, len(whole) // 3, len(whole) // 2, len(whole) - 2}:
+        data = bytearray(whole)
+        data[position] ^= 1
+        file.write_bytes(data)
+        with pytest.raises(InputError, match=f"{name}.*delete the folder"):
+            EpisodeStore.open(store.path)
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_truncated_or_absent_file_is_named(store: EpisodeStore, name: str) -> None:
+    file = store.path / name
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(InputError, match=name):
+        EpisodeStore.open(store.path)
+    file.unlink()
+    with pytest.raises(InputError, match=f"{name} does not exist"):
+        EpisodeStore.open(store.path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "null", "{}", "garbage", "\x00\xff"])
+def test_a_garbled_manifest_is_an_error(store: EpisodeStore, text: str) -> None:
+    (store.path / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=r"manifest\.json is not the manifest"):
+        EpisodeStore.open(store.path)
+
+
+def test_a_manifest_of_another_format_is_refused(
+    store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decision_rnn.data.episodes.FORMAT", 2)
+    with pytest.raises(InputError, match="format 1, not 2"):
+        EpisodeStore.open(store.path)
+
+
+def test_the_manifest_is_plain_json(store: EpisodeStore) -> None:
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    assert manifest["files"]["steps.npy"]["bytes"] == (store.path / "steps.npy").stat().st_size
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DECISION_RNN_CACHE", "/somewhere/else")
+    assert cache_root() == Path("/somewhere/else")
+    monkeypatch.delenv("DECISION_RNN_CACHE")
+    assert cache_root() == Path.home() / ".cache" / "decision_rnn"

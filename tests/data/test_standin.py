@@ -1,0 +1,138 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from decision_rnn.data import standin
+from decision_rnn.data.episodes import Episode
+from decision_rnn.data.standin import RECIPES, Collector, Policy, collect, weights_path
+from decision_rnn.errors import InputError
+
+SMALL = replace(RECIPES["standin/hopper-medium"], steps=3000)
+
+
+def assert_same(one: Episode, other: Episode) -> None:
+    np.testing.assert_array_equal(one.observations, other.observations)
+    np.testing.assert_array_equal(one.actions, other.actions)
+    np.testing.assert_array_equal(one.rewards, other.rewards)
+    assert (one.terminated, one.truncated, one.seed) == (other.terminated, other.truncated, other.seed)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in SMALL.policies])
+def test_the_numpy_actor_is_the_torch_actor(name: str) -> None:
+    weights = load_file(weights_path(name))
+    linear = torch.nn.functional.linear
+    observations = np.random.default_rng(0).normal(0, 2, (200, 11))
+    x = torch.tensor(observations, dtype=torch.float32)
+    for layer in ("hidden.0", "hidden.1"):
+        x = torch.relu(linear(x, weights[f"{layer}.weight"], weights[f"{layer}.bias"]))
+    mean = linear(x, weights["mean.weight"], weights["mean.bias"])
+    log_std = linear(x, weights["log_std.weight"], weights["log_std.bias"]).clamp(-20, 2)
+
+    policy = Policy(weights_path(name))
+    ours = [policy.distribution(observation) for observation in observations]
+    np.testing.assert_allclose([m for m, _ in ours], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([s for _, s in ours], log_std.exp(), rtol=1e-4, atol=1e-6)
+
+    noise = torch.tensor(np.random.default_rng(1).standard_normal((200, 3), np.float32))
+    generator = np.random.default_rng(1)
+    actions = np.stack([policy.sample(observation, generator) for observation in observations])
+    np.testing.assert_allclose(actions, torch.tanh(mean + log_std.exp() * noise), rtol=1e-4, atol=1e-5)
+    assert actions.dtype == np.float32
+
+
+def test_the_environment_gives_the_same_rewards_for_an_episodes_seed_and_actions() -> None:
+    episode = Collector(SMALL).play(3)
+    environment = gymnasium.make("Hopper-v5")
+    observation, _ = environment.reset(seed=episode.seed)
+    np.testing.assert_array_equal(observation, episode.observations[0])
+    for t, action in enumerate(episode.actions):
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        np.testing.assert_array_equal(observation, episode.observations[t + 1])
+        assert reward == episode.rewards[t]
+        last = t == len(episode.actions) - 1
+        assert (terminated, truncated) == ((episode.terminated, episode.truncated) if last else (False, False))
+
+
+def test_an_episode_depends_on_its_index_alone() -> None:
+    collector = Collector(SMALL)
+    collector.play(7)
+    assert_same(collector.play(2), Collector(SMALL).play(2))
+
+
+def test_the_number_of_processes_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environment = dict(os.environ)
+    one = list(collect(SMALL, progress=False, processes=1))
+    two = list(collect(SMALL, processes=2))
+    assert len(one) == len(two)
+    for a, b in zip(one, two, strict=True):
+        assert_same(a, b)
+    collector = Collector(SMALL)
+    for index, episode in enumerate(one):
+        assert_same(episode, collector.play(index))
+    assert sum(len(e.rewards) for e in one) >= SMALL.steps > sum(len(e.rewards) for e in one[:-1])
+    assert one[-1].terminated or one[-1].truncated
+    assert list(tmp_path.iterdir()) == []  # no MUJOCO_LOG.TXT
+    assert dict(os.environ) == environment
+    assert capfd.readouterr().err == ""  # no bar where stderr is not a terminal
+
+
+def test_the_policies_have_their_shares_of_the_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[int] = []
+    collector = Collector(SMALL)
+    for number, policy in enumerate(collector.policies):
+
+        def fall(*_: object, number: int = number) -> np.ndarray:
+            played.append(number)
+            return np.zeros(3, np.float32)
+
+        monkeypatch.setattr(policy, "sample", fall)
+    monkeypatch.setattr(collector, "environment", OneStep())
+    for index in range(2000):
+        collector.play(index)
+    shares = np.bincount(played) / 2000
+    np.testing.assert_allclose(shares, [share for _, share in SMALL.policies], atol=0.03)
+
+
+class OneStep:
+    """An environment whose episodes end after one step."""
+
+    def reset(self, seed: int) -> tuple[np.ndarray, dict[str, object]]:
+        return np.zeros(11), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
+        return np.zeros(11), 0.0, True, False, {}
+
+
+def test_every_part_of_a_recipe_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    changed = [
+        replace(SMALL, seed=1),
+        replace(SMALL, steps=3001),
+        replace(SMALL, environment_id="Hopper-v4"),
+        replace(SMALL, policies=SMALL.policies[:2]),
+        replace(SMALL, policies=((SMALL.policies[0][0], 0.5), *SMALL.policies[1:])),
+    ]
+    fingerprints = {recipe.fingerprint for recipe in [SMALL, *changed]}
+    assert len(fingerprints) == 6
+    assert replace(SMALL).fingerprint in fingerprints
+    for name, _ in SMALL.policies:
+        (tmp_path / f"{name}.safetensors").write_bytes(weights_path(name).read_bytes() + b" ")
+    monkeypatch.setattr(standin, "BEHAVIOR", tmp_path)
+    assert SMALL.fingerprint not in fingerprints
+    monkeypatch.undo()
+    monkeypatch.setattr(standin, "COLLECTOR", standin.COLLECTOR + 1)
+    assert SMALL.fingerprint not in fingerprints
+
+
+def test_a_process_that_dies_is_an_error() -> None:
+    unplayable = replace(SMALL, policies=(("no-such-weights", 1.0),))  # its workers cannot start
+    with pytest.raises(InputError, match="a process that collects episodes has died"):
+        list(collect(unplayable, processes=1))

@@ -1,0 +1,13 @@
+"""`decision-rnn` on a hopper-medium of a few thousand steps: everything real but the size."""
+
+import sys
+from dataclasses import replace
+
+from decision_rnn.cli import main
+from decision_rnn.data import standin
+
+NAME = "standin/hopper-medium"
+standin.RECIPES[NAME] = replace(standin.RECIPES[NAME], steps=3_000)  # in spawned workers too, which import this file
+
+if __name__ == "__main__":
+    sys.exit(main())

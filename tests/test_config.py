@@ -1,0 +1,108 @@
+"""Configurations: strict, overridable, and the same after a round trip."""
+
+from pathlib import Path
+
+import pytest
+
+from decision_rnn.backbones import registered_names
+from decision_rnn.config import from_dict, parse_run, to_dict
+from decision_rnn.errors import InputError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def parse(*arguments: str) -> object:
+    return parse_run("decision-rnn train", arguments)[0]
+
+
+def test_every_part_of_a_run_can_be_set_on_the_command_line() -> None:
+    words = (
+        "hopper-medium --backbone lru --backbone.r_max=0.9 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
+    )
+    words += " --agent.tokens interleaved --agent.return_conditioning false --evaluation.target_returns [3000,10]"
+    config = parse(*words.split())
+    assert (config.dataset, config.seed, config.backbone.name, config.backbone.r_max) == (
+        "hopper-medium",
+        3,
+        "lru",
+        0.9,
+    )
+    assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
+    assert (config.agent.tokens, config.agent.return_conditioning) == ("interleaved", False)
+    assert config.evaluation.target_returns == (3000.0, 10.0)
+
+
+def test_the_command_line_goes_on_top_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("dataset: hopper-medium\nbackbone: {name: lru, r_max: 0.8}\ntraining: {steps: 5, context: 7}\n")
+    config = parse("--config", str(file), "--training.steps", "6")
+    assert (config.backbone.name, config.backbone.r_max) == ("lru", 0.8)
+    assert (config.training.steps, config.training.context) == (6, 7)
+    file.write_text("dataset: hopper-medium\nbackbone: minlstm\n")
+    assert parse("--config", str(file)).backbone.name == "minlstm"
+
+
+@pytest.mark.parametrize("backbone", registered_names())
+def test_a_configuration_survives_being_saved(backbone: str) -> None:
+    config = parse("hopper-medium", "--backbone", backbone, "--backbone.width", "64", "--training.schedule", "constant")
+    assert from_dict(to_dict(config), "here") == config
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_configurations_we_ship_are_valid(file: Path) -> None:
+    parse("--config", str(file))
+
+
+def test_the_paper_recipe_is_the_papers() -> None:
+    """Chen et al. 2021, table 8; batch 64 and 100k steps as in their code."""
+    config = parse("--config", str(CONFIGS / "hopper-medium-paper.yaml"))
+    training = config.training
+    assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
+    assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
+    assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hopper-medium", "--backbone", "mingur"], ["mingur", "mingru, minlstm", "did you mean mingru"]),
+        (["hopper-medium", "--training.stepz", "5"], ["training.stepz", "did you mean training.steps"]),
+        (["hopper-medium", "--training.steps", "many"], ["training.steps", "many"]),
+        (["hopper-medium", "--training.steps", "0"], ["training.steps", "at least 1"]),
+        (["hopper-medium", "--training.schedule", "square"], ["training.schedule", "square", "cosine"]),
+        (["hopper-medium", "--backbone", "lru", "--backbone.heads", "2"], ["backbone.heads"]),
+        (["hopper-medium", "--evaluation.target_returns", "[]"], ["evaluation.target_returns", "empty"]),
+        ([], ["no dataset", "hopper-medium"]),
+        (["hopper-medium", "--config", "nowhere.yaml"], ["nowhere.yaml", "No such file"]),
+    ],
+)
+def test_what_cannot_be_used_is_named_in_one_sentence(arguments: list[str], words: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        parse(*arguments)
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("training: {stepz: 5}", ["stepz", "training.steps"]),
+        ("training: 5", ["training", "5"]),
+        ("trainin: {steps: 5}", ["trainin"]),
+        ("backbone: {name: gru9}", ["gru9", "known"]),
+        ("backbone: {width: wide}", ["backbone.width", "wide"]),
+        ("- 1\n- 2", ["list"]),
+        ("a: [", ["not YAML"]),
+        ("\0", ["not YAML"]),
+        ("seed: x", ["seed"]),
+    ],
+)
+def test_a_faulty_file_is_named_with_its_key(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "faulty.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        parse("hopper-medium", "--config", str(file))
+    for word in words:
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)
