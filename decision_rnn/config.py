@@ -40,7 +40,7 @@ class TrainingConfig:
         log_every: Steps between lines of metrics.
     """
 
-    steps: int = 5_000
+    steps: int = 10_000
     batch_size: int = 64
     context: int = 20
     learning_rate: float = 1e-3
@@ -51,7 +51,7 @@ class TrainingConfig:
     gradient_clip: float = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    checkpoint_every: int = 1_000
+    checkpoint_every: int = 2_000
     log_every: int = 100
 
     def __post_init__(self) -> None:

@@ -1,0 +1,80 @@
+"""Makes results/hopper-medium/: four backbones, three seeds, one table and two pictures.
+
+    python scripts/hopper_medium.py                      # about 45 minutes on two cores; goes on where it stopped
+    python scripts/hopper_medium.py --config configs/hopper-medium-paper.yaml --name hopper-medium-paper
+
+What is not an option of this script goes to `decision-rnn compare`.
+"""
+
+import argparse
+import json
+import platform
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.catalog import open_store
+from decision_rnn.evaluation import evaluate
+from decision_rnn.report import plot_asked_against_achieved, plot_comparison
+
+ROOT = Path(__file__).parents[1]
+SWEEP = tuple(range(600, 4201, 300))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", default="hopper-medium", help="folder under results/ and runs/")
+    options, rest = parser.parse_known_args()
+    runs, results = ROOT / "runs" / options.name, ROOT / "results" / options.name
+    compare = [
+        "compare",
+        "hopper-medium",
+        "--backbones",
+        "mingru,minlstm,lru,transformer",
+        "--seeds",
+        "3",
+        "--jobs",
+        "2",
+    ]
+    command = ["decision-rnn", *compare, *rest]
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    subprocess.run([*command, "--output", str(runs)], cwd=ROOT, check=True)
+
+    results.mkdir(parents=True, exist_ok=True)
+    shutil.copy(runs / "comparison.json", results)
+    comparison = json.loads((runs / "comparison.json").read_text())
+    plot_comparison(comparison, results / "scores.png")
+    curves = {}
+    for entry in comparison["backbones"]:
+        name = entry["backbone"]
+        settings = EvaluationConfig(episodes=20, target_returns=SWEEP)
+        curves[name] = [
+            target
+            for seed in comparison["seeds"]
+            for target in evaluate(load_agent(last_checkpoint(runs / f"{name}-seed{seed}")), settings)["targets"]
+        ]
+    (results / "sweep.json").write_text(json.dumps(curves) + "\n")
+    data_max = float(open_store("hopper-medium").episode_returns.max())
+    plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
+
+    versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())
+    hardware = comparison["hardware"]
+    (results / "README.md").write_text(
+        f"# {options.name}\n\n"
+        + (runs / "comparison.md").read_text()
+        + "\n![scores](scores.png)\n\n"
+        + "Asked for more, or less, than the two targets (20 episodes for each of the seeds and returns):\n\n"
+        + "![asked against achieved](asked-achieved.png)\n\n"
+        + f"Made by `python scripts/hopper_medium.py` ({shlex.join(command)}) at commit {commit}; seeds "
+        + f"{comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
+        + f"{platform.system()}; {versions}; data fingerprint {comparison['dataset']['fingerprint'][:16]}.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
