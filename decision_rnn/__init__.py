@@ -1,3 +1,41 @@
 """Offline reinforcement learning with a return-conditioned agent and a swappable sequence backbone."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from decision_rnn.agent import AgentConfig as AgentConfig
+    from decision_rnn.agent import DecisionAgent as DecisionAgent
+    from decision_rnn.backbones import Backbone as Backbone
+    from decision_rnn.backbones import BackboneConfig as BackboneConfig
+    from decision_rnn.backbones import SequenceMixer as SequenceMixer
+    from decision_rnn.backbones import register as register
+    from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
+    from decision_rnn.checkpoint import load_agent as load_agent
+    from decision_rnn.data.catalog import open_store as open_store
+    from decision_rnn.data.episodes import Episode as Episode
+    from decision_rnn.data.episodes import EpisodeStore as EpisodeStore
+    from decision_rnn.data.stream import StepStream as StepStream
+    from decision_rnn.rollout import rollout as rollout
+
 __version__ = "0.1.0"
+
+_ROOMS = {
+    "decision_rnn.agent": ("AgentConfig", "DecisionAgent"),
+    "decision_rnn.backbones": ("Backbone", "BackboneConfig", "SequenceMixer", "register"),
+    "decision_rnn.checkpoint": ("last_checkpoint", "load_agent"),
+    "decision_rnn.data.catalog": ("open_store",),
+    "decision_rnn.data.episodes": ("Episode", "EpisodeStore"),
+    "decision_rnn.data.stream": ("StepStream",),
+    "decision_rnn.rollout": ("rollout",),
+}
+_HOMES = {name: module for module, names in _ROOMS.items() for name in names}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the workers that collect data must not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,5 +1,6 @@
 """The command line: `decision-rnn train | evaluate | compare | bench`."""
 
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ USAGE = """usage: decision-rnn COMMAND ...
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
+"""What any write may meet, and the user can mend: a full disk, a quota, a folder that may not be written."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, or 2 where the input cannot be used."""
@@ -29,6 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         COMMANDS[name](rest)
     except InputError as error:
         print(f"decision-rnn: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in DISK_FAULTS:
+            raise
+        where = f" {error.filename}" if error.filename else ""
+        print(
+            f"decision-rnn: cannot write{where}: {error.strerror}; what was written before is intact", file=sys.stderr
+        )
         return 2
     except KeyboardInterrupt:
         print("decision-rnn: interrupted; `--resume` goes on from the last checkpoint", file=sys.stderr)

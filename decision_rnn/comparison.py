@@ -20,8 +20,9 @@ from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.catalog import open_store
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation import evaluate, hardware, versions, write_result
+from decision_rnn.evaluation import PACKAGES, evaluate, write_result
 from decision_rnn.files import write_atomically
+from decision_rnn.machine import hardware, versions
 from decision_rnn.scores import bootstrap_interval, interquartile_mean
 from decision_rnn.training import train
 from decision_rnn.workers import available_cores, limited_threads, start_worker
@@ -61,7 +62,7 @@ def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jo
         "seeds": list(seeds),
         "jobs": jobs,
         "backbones": [_summary(group, folder) for group, folder in zip(grouped, folders, strict=True)],
-        "versions": versions(),
+        "versions": versions(PACKAGES),
         "hardware": hardware(),
     }
     try:

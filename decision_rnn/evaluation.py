@@ -1,25 +1,24 @@
 """From a trained agent to scores that can be believed: last checkpoint, every target, the data beside them."""
 
-import contextlib
 import json
-import os
-import platform
 import time
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.data.catalog import lookup
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
+from decision_rnn.machine import hardware, versions
 from decision_rnn.rollout import Episodes, WindowActor, rollout
 from decision_rnn.scores import normalised_score
+
+PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
+"""What a score depends on."""
 
 
 def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
         "config": to_dict(trained.config),
         "environment_steps": int(sum(episodes.lengths.sum() for episodes in results)),
         "evaluation_seconds": round(seconds, 2),
-        "versions": versions(),
+        "versions": versions(PACKAGES),
         "hardware": hardware(),
     }
 
@@ -109,23 +108,3 @@ def format_result(result: dict[str, Any]) -> str:
     )
     lines.append("± is one standard deviation over episodes; score 0 is a random policy, 100 an expert")
     return "\n".join(lines)
-
-
-def versions() -> dict[str, str]:
-    """The versions that a number depends on."""
-    packages = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
-    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
-
-
-def hardware() -> dict[str, Any]:
-    """Processor, cores, threads and GPU of this process."""
-    model = platform.processor()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }

@@ -110,8 +110,10 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
         InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
     """
     spec = lookup(config.dataset)
-    _prepare_folder(config, run, resume)
+    _check_folder(config, run, resume)
     store = open_store(config.dataset)
+    if not resume:
+        _make_folder(config, run)
     returns = store.episode_returns
     provenance = Provenance(
         spec.name, store.fingerprint, store.environment_id, float(returns.mean()), float(returns.std())
@@ -232,17 +234,20 @@ def _step_of(line: str) -> float:
         return math.inf
 
 
-def _prepare_folder(config: RunConfig, run: Path, resume: bool) -> None:
-    """Make a new run's folder, or see that an old one is a run of this very configuration."""
+def _make_folder(config: RunConfig, run: Path) -> None:
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
+    except OSError as error:
+        raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
+
+
+def _check_folder(config: RunConfig, run: Path, resume: bool) -> None:
+    """See that a new run's folder is free, or that an old one's run has this very configuration."""
     path = run / "config.yaml"
     if not resume:
         if path.exists():
             raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
-        try:
-            run.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, yaml.safe_dump(to_dict(config), sort_keys=False).encode())
-        except OSError as error:
-            raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
         return
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")

@@ -150,6 +150,7 @@ def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: Small
         (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
         (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
         (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),
+        (["train", "hopper-medium", "--output", "/dev/null/run"], ["/dev/null/run", "Not a directory"]),
         (["trian"], ["trian", "train"]),
         (["bench", "nothing"], ["nothing", "rollout"]),
     ],

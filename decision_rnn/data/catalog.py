@@ -1,10 +1,7 @@
 """Datasets by name: "hopper-medium" -> its episodes, environment, reference scores and target returns."""
 
-import contextlib
 import difflib
-import importlib.metadata
 import math
-import platform
 import shutil
 import sys
 from dataclasses import dataclass
@@ -13,10 +10,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-import decision_rnn
 from decision_rnn.data import minari, standin
 from decision_rnn.data.episodes import CacheError, EpisodeStore, cache_root
 from decision_rnn.errors import InputError
+from decision_rnn.machine import cpu_model, versions
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,7 @@ DATASETS = {
     ]
 }
 DEFAULT_SOURCE = "standin"
+BYTES_PER_STEP = 400  # of the Minari dataset, which is the larger of the two files, with some to spare
 TOLERANCE = 0.05  # relative, within which a stand-in made on another machine counts as the same
 
 
@@ -118,6 +116,8 @@ def open_store(name: str, progress: bool = True) -> EpisodeStore:
         except CacheError as error:
             _discard(folder, error)
     if not folder.exists():
+        _check_room(folder, recipe.steps)
+        _check_room(path, recipe.steps)
         _collect(spec, recipe, dataset_id, progress)
     episodes = minari.read_episodes(dataset_id)
     store = EpisodeStore.write(
@@ -146,6 +146,17 @@ def _collect(spec: DatasetSpec, recipe: standin.Recipe, dataset_id: str, progres
         },
         source=_provenance(recipe),
     )
+
+
+def _check_room(path: Path, steps: int) -> None:
+    """Raise InputError where a dataset will not fit: HDF5 meets a full disk with a crash rather than an error."""
+    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    free, needed = shutil.disk_usage(existing).free, steps * BYTES_PER_STEP
+    if free < needed:
+        raise InputError(
+            f"{path} will not fit: {needed >> 20} MiB are needed and {free >> 20} MiB free; make room, or put the "
+            "caches elsewhere by DECISION_RNN_CACHE and MINARI_DATASETS_PATH"
+        )
 
 
 def _compare_with_ours(spec: DatasetSpec, store: EpisodeStore) -> None:
@@ -178,21 +189,9 @@ def _discard(path: Path, error: CacheError) -> None:
 
 def _provenance(recipe: standin.Recipe) -> dict[str, Any]:
     """What the bits of a collected dataset depend on."""
-    packages = ("gymnasium", "minari", "mujoco", "numpy")
     return {
         "recipe": recipe.describe(),
         "recipe_fingerprint": recipe.fingerprint,
-        "versions": {
-            "decision_rnn": decision_rnn.__version__,
-            **{package: importlib.metadata.version(package) for package in packages},
-        },
-        "cpu": _cpu_model(),
+        "versions": versions(("decision-rnn", "gymnasium", "minari", "mujoco", "numpy")),
+        "cpu": cpu_model(),
     }
-
-
-def _cpu_model() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -256,3 +256,11 @@ def test_hopper_medium_holds_what_d4rls_holds() -> None:
     assert returns.max() == pytest.approx(d4rl.return_max, rel=0.1)
     assert store.episode_lengths.mean() == pytest.approx(d4rl.length_mean, rel=0.15)
     assert (store.episode_lengths[store.truncated] == 1000).all()
+
+
+def test_a_disk_without_room_is_told_before_anything_is_collected(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(small.anchor)
+    monkeypatch.setattr(catalog.shutil, "disk_usage", lambda path: usage._replace(free=100_000))
+    with pytest.raises(InputError, match="will not fit.*DECISION_RNN_CACHE"):
+        open_store(NAME)
+    assert not small.exists()

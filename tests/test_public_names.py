@@ -1,0 +1,16 @@
+"""The package's face: the names it offers are there, and looking at it costs no torch."""
+
+import subprocess
+import sys
+
+import decision_rnn
+
+
+def test_every_public_name_is_there() -> None:
+    for name in decision_rnn.__all__:
+        assert getattr(decision_rnn, name).__name__ == name
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import decision_rnn, decision_rnn.data.standin, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
