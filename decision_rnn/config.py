@@ -202,14 +202,20 @@ def _run_parser(program: str, backbone: str) -> ArgumentParser:
     """A parser of every key of a run with that backbone."""
     parser = ArgumentParser(
         prog=program,
+        usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
+        epilog=f"`{program} --backbone NAME --help` shows the options of another backbone than {backbone}.",
         exit_on_error=False,
-        epilog=f"backbones: {', '.join(registered_names())}; the options shown are those of {backbone}",
     )
     parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")
     for name, section in _SECTIONS.items():
         parser.add_class_arguments(section, name)
+    for action in parser._actions:
+        if action.dest == "backbone":
+            action.metavar, action.help = "NAME", f"which one: {', '.join(registered_names())}"
+        elif action.dest in _SECTIONS:
+            action.help = argparse.SUPPRESS
     return parser
 
 
