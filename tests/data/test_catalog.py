@@ -261,6 +261,6 @@ def test_hopper_medium_holds_what_d4rls_holds() -> None:
 def test_a_disk_without_room_is_told_before_anything_is_collected(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(small.anchor)
     monkeypatch.setattr(catalog.shutil, "disk_usage", lambda path: usage._replace(free=100_000))
-    with pytest.raises(InputError, match="will not fit.*DECISION_RNN_CACHE"):
+    with pytest.raises(InputError, match=r"will not fit.*DECISION_RNN_CACHE"):
         open_store(NAME)
     assert not small.exists()

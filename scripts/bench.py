@@ -1,0 +1,60 @@
+"""Makes results/bench/: the speed of training steps, rollouts and batches, as tables and JSON.
+
+python scripts/bench.py [--run RUN]     # a few minutes; RUN: the agent whose episodes are timed
+"""
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+from decision_rnn.evaluation import PACKAGES
+from decision_rnn.machine import hardware, versions
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "bench"
+HEAD = "| | median | ratio | baseline |\n| --- | --- | --- | --- |\n"
+
+
+def table(path: Path) -> str:
+    """The rows of a benchmark's JSON file as a Markdown table."""
+    lines = []
+    for row in json.loads(path.read_text()):
+        against = row["baseline"]
+        beside = (
+            "itself" if against["name"] == row["name"] else f"{against['name']} {against['value']:.4g} {row['unit']}"
+        )
+        lines.append(f"| {row['name']} | {row['value']:.4g} {row['unit']} | {row['ratio']:.2f} | {beside} |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", help="a trained run's folder, for `bench rollout`")
+    options = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    describe = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    sections = []
+    for name in ("train", "rollout", "data"):
+        path = RESULTS / f"{name}.json"
+        command = ["decision-rnn", "bench", name, "--json", str(path)]
+        if name == "rollout" and options.run:
+            command += ["--run", options.run]
+        subprocess.run(command, check=True)
+        sections.append(f"## {name}\n\n`decision-rnn bench {name}`\n\n{table(path)}")
+    machine = hardware()
+    made = ", ".join(f"{package} {version}" for package, version in versions(PACKAGES).items())
+    (RESULTS / "README.md").write_text(
+        "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
+        "round. Ratio: how many times better than the baseline; for rollout/episodes-100, time over that of the "
+        "environments alone. The Decision Transformer is our plain-torch re-creation of the published one, with its "
+        "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py).\n\n"
+        + "\n".join(sections)
+        + f"\nMade by `python scripts/bench.py` at commit {commit} on {machine['cpu']}, {machine['cores']} cores, "
+        + f"GPU: {machine['gpu']}; {made}.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
