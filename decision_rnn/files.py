@@ -1,16 +1,32 @@
 """Writing files so that a reader sees the old content or the new, never a part of either."""
 
 import contextlib
+import glob
 import os
 import shutil
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 
 def _temporary_sibling(path: Path) -> Path:
-    """A hidden name beside `path` that no other process uses."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+    """A hidden name beside `path` that no other process uses; what processes that were killed left is removed."""
+    prefix = f".{path.name}.{socket.gethostname()}."
+    for left in path.parent.glob(f"{glob.escape(prefix)}*"):
+        if not _is_running(int(left.name.removeprefix(prefix).partition(".")[0])):
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    return path.with_name(f"{prefix}{os.getpid()}.{uuid.uuid4().hex[:8]}")
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it runs, as somebody else
+    return True
 
 
 def fsync_path(path: Path) -> None:

@@ -1,0 +1,71 @@
+"""A reader sees the old content or the new, never a part of either."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decision_rnn.files import new_directory, write_atomically
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from decision_rnn.files import new_directory
+with new_directory(Path(sys.argv[1])) as folder:
+    (folder / "half").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(os, "fsync", full)
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), new_directory(tmp_path / "made") as folder:
+        (folder / "file").write_text("x")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_read_what_is_made(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with new_directory(tmp_path / "made") as folder:
+            (folder / "file").write_text("x")
+        write_atomically(tmp_path / "file", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_running_one_makes_is_not(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".made.")
+    with new_directory(tmp_path / "made") as outer:
+        assert not left.exists()
+        (outer / "whose").write_text("the first's")
+        with new_directory(tmp_path / "made") as inner:  # as another process that is making the same would
+            assert outer.is_dir()
+            (inner / "whose").write_text("the second's")
+    assert (tmp_path / "made" / "whose").read_text() == "the second's"
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
