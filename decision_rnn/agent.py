@@ -169,14 +169,17 @@ class DecisionAgent(nn.Module):
         self, return_to_go: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
     ) -> list[Tensor]:
         """The tokens of each step, each (..., width): one, or previous action, return-to-go, observation."""
-        tokens = [
-            self.embed_action(previous_action),
-            self.embed_observation((observation - self.observation_mean) / self.observation_std),
-        ]
+        parts = [(self.embed_action, previous_action)]
         if self.embed_return is not None:
-            tokens.insert(1, self.embed_return(return_to_go / self.return_scale))
+            parts.append((self.embed_return, return_to_go / self.return_scale))
+        parts.append((self.embed_observation, (observation - self.observation_mean) / self.observation_std))
         if self.config.tokens == "step":
-            tokens = [sum(tokens[1:], start=tokens[0])]
+            # The sum of the embeddings, as one matrix product.
+            weight = torch.cat([embed.weight for embed, _ in parts], dim=1)
+            bias = torch.stack([embed.bias for embed, _ in parts]).sum(0)
+            tokens = [F.linear(torch.cat([value for _, value in parts], dim=-1), weight, bias)]
+        else:
+            tokens = [embed(value) for embed, value in parts]
         if self.embed_timestep is not None:
             when = self.embed_timestep(timestep.clamp_max(MAX_TIMESTEP - 1))
             tokens = [token + when for token in tokens]

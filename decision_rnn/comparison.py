@@ -23,6 +23,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation import PACKAGES, evaluate, write_result
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import hardware, versions
+from decision_rnn.rollout import one_thread
 from decision_rnn.scores import bootstrap_interval, interquartile_mean
 from decision_rnn.training import train
 from decision_rnn.workers import available_cores, limited_threads, start_worker
@@ -105,19 +106,14 @@ def format_comparison(comparison: dict[str, Any]) -> str:
 
 def action_latency(agent: DecisionAgent, actions: int = 300) -> float:
     """Median microseconds of one `act` in one environment, on one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     observation, reward = torch.zeros(1, len(agent.observation_mean)), torch.zeros(1)
     times = []
-    try:
-        with torch.inference_mode():
-            state = agent.initial_state(torch.ones(1))
-            for _ in range(actions):
-                begun = time.perf_counter()
-                _, state = agent.act(observation, reward, None, state)
-                times.append(time.perf_counter() - begun)
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.inference_mode():
+        state = agent.initial_state(torch.ones(1))
+        for _ in range(actions):
+            begun = time.perf_counter()
+            _, state = agent.act(observation, reward, None, state)
+            times.append(time.perf_counter() - begun)
     return statistics.median(times) * 1e6
 
 

@@ -1,6 +1,7 @@
 """Episodes in the environment: every episode of every target return, stepped together as one batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,6 +61,21 @@ class WindowActor:
         return actions[:, -1], (target, *window, actions[:, -1])
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread inside the block.
+
+    One step of a small network is too little work to share, and threads that wait for each other on a busy machine
+    have been seen to make it a hundred times slower.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @dataclass(frozen=True)
 class Episodes:
     """What the episodes of one target return came to.
@@ -75,6 +91,7 @@ class Episodes:
     lengths: np.ndarray
 
 
+@one_thread()
 @torch.inference_mode()
 def rollout(
     actor: Actor,

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from decision_rnn.data.episodes import Episode, EpisodeStore
+
+torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other's cores are slower than none
 
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
 

@@ -139,6 +139,20 @@ def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: Small
     assert small_cli(*command, "--training.steps", "20", "--resume").returncode == 0
 
 
+def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_path: Path) -> None:
+    done = small_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())}
+    row = rows["data/batch-64x20"]
+    assert row.keys() == {"name", "value", "unit", "baseline", "ratio"}
+    assert row["unit"] == "µs"
+    assert row["ratio"] == pytest.approx(row["baseline"]["value"] / row["value"])
+    assert "data/batch-64x20" in done.stdout
+    done = small_cli("bench", "data", "--json", "nowhere/rows.json")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

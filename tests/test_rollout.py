@@ -10,7 +10,7 @@ from torch import Tensor
 
 from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import State, registered
-from decision_rnn.rollout import WindowActor, rollout
+from decision_rnn.rollout import WindowActor, one_thread, rollout
 
 
 class Reflex:
@@ -125,3 +125,19 @@ def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str) 
                 torch.tensor([s == 0 for s in steps]).expand(batch, -1),
             )
             torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
+
+
+def test_one_thread_is_given_back_after_an_error() -> None:
+    torch.set_num_threads(2)
+    inside = []
+
+    def fails() -> None:
+        with one_thread():
+            inside.append(torch.get_num_threads())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert inside == [1]
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)

@@ -41,8 +41,8 @@ class BackboneConfig:
             raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
         if self.mlp_ratio <= 0:
             raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be above 0")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"backbone.dropout {self.dropout} must be at least 0 and below 1")
+        if not 0 <= self.dropout <= 1:
+            raise ValueError(f"backbone.dropout {self.dropout} must lie within 0 to 1")
 
 
 class SequenceMixer(nn.Module, ABC):

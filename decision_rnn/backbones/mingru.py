@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.recurrence import linear_recurrence
+from decision_rnn.backbones.recurrence import previous_states, run_adjoint, run_interpolation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,38 +56,58 @@ class MinGRU(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
-        z, candidate = self._gates(x)
-        h = linear_recurrence(1 - z, z * candidate, initial, reset)
+        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (h,) = state
-        z, candidate = self._gates(x)
-        h = torch.lerp(h, candidate, z)
+        gate, candidate = self._preactivations(x).chunk(2, dim=-1)
+        h = torch.lerp(h, positive(candidate), torch.sigmoid(gate))
         return self.output(h), (h,)
 
-    def _gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Update gate and candidate, in float32 also under autocast."""
-        z, candidate = self.gates(x).to(self.gates.weight.dtype).chunk(2, dim=-1)
-        return torch.sigmoid(z), positive(candidate)
+    def _preactivations(self, x: Tensor) -> Tensor:
+        """Those of gate and candidate, (..., 2 * inner), in float32 also under autocast."""
+        return self.gates(x).to(self.gates.weight.dtype)
 
 
 def positive(x: Tensor) -> Tensor:
-    """The paper's g: x + 0.5 for x >= 0, sigmoid(x) otherwise."""
-    return _Positive.apply(x)
+    """The paper's g: x + 0.5 for x >= 0, sigmoid(x) otherwise; positive and increasing.
+
+    sigmoid(x) > x + 0.5 exactly where x < 0, so g is the larger of the two, five times faster than a `where`.
+    """
+    return torch.maximum(x + 0.5, torch.sigmoid(x))
 
 
-class _Positive(torch.autograd.Function):
-    """g and its derivative without a `where`, which costs more than all the rest of it on a CPU."""
+def positive_backward(grad: Tensor, y: Tensor, out: Tensor) -> None:
+    """Write the gradient of g's argument, from that of y = g(x): g' is 1 where y > 1/2, y * (1 - y) elsewhere."""
+    above = torch.ops.aten.threshold_backward(grad, y, 0.5)  # grad where y > 1/2, else 0
+    torch.addcmul(above, grad - above, torch.addcmul(y, y, y, value=-1), out=out)
+
+
+class _GatedRecurrence(torch.autograd.Function):
+    """The equations from pre-activations (batch, time, 2 * inner) to h, with one hand-written backward pass.
+
+    Fused because the recurrence is cheap: left to autograd, gates and candidates cost more than all else in it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = torch.maximum(x + 0.5, torch.sigmoid(x))  # sigmoid(x) > x + 0.5 exactly where x < 0
-        ctx.save_for_backward(x, y)
-        return y
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+        activations = torch.sigmoid(preactivations)
+        gate, candidate = activations.chunk(2, dim=-1)
+        torch.maximum(candidate, preactivations.chunk(2, dim=-1)[1] + 0.5, out=candidate)
+        h = run_interpolation(gate, candidate, initial, reset)
+        ctx.save_for_backward(gate, candidate, h, initial, reset)
+        return h
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        x, y = ctx.saved_tensors
-        above = torch.ops.aten.threshold_backward(grads[0], x, 0)
-        return torch.addcmul(above, grads[0] - above, y * (1 - y))
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        gate, candidate, h, initial, reset = ctx.saved_tensors
+        keep = 1 - gate
+        d, grad_initial = run_adjoint(keep, grads[0], reset)
+        grad = d.new_empty(*d.shape[:2], 2 * d.shape[2])
+        grad_gate, grad_candidate = grad.chunk(2, dim=-1)
+        d.mul_(gate)  # now that of the candidate
+        torch.mul(keep.mul_(d), candidate - previous_states(h, initial, reset), out=grad_gate)
+        positive_backward(d, candidate, out=grad_candidate)
+        return grad, grad_initial, None

@@ -6,19 +6,21 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
     f'_t = f_t / (f_t + i_t),  i'_t = i_t / (f_t + i_t)          length-independent scaling
     h_t = f'_t * h_{t-1} + i'_t * c_t
 
-What differs: as for minGRU (mingru.py). The quotient is taken as f' = sigmoid(log f - log i), because f and i
+What differs: as for minGRU (mingru.py). The quotient is taken as i' = sigmoid(log i - log f), because f and i
 both underflow for strongly negative gates.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.mingru import positive
-from decision_rnn.backbones.recurrence import linear_recurrence
+from decision_rnn.backbones.mingru import positive, positive_backward
+from decision_rnn.backbones.recurrence import previous_states, run_adjoint, run_interpolation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +59,48 @@ class MinLSTM(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
-        forget, candidate = self._gates(x)
-        h = linear_recurrence(forget, (1 - forget) * candidate, initial, reset)
+        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (h,) = state
-        forget, candidate = self._gates(x)
-        h = torch.lerp(candidate, h, forget)
+        forget, insert, candidate = self._preactivations(x).chunk(3, dim=-1)
+        h = torch.lerp(h, positive(candidate), torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget)))
         return self.output(h), (h,)
 
-    def _gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised forget gate f' (the input gate is 1 - f') and candidate, in float32 also under autocast."""
-        forget, insert, candidate = self.gates(x).to(self.gates.weight.dtype).chunk(3, dim=-1)
-        return torch.sigmoid(F.logsigmoid(forget) - F.logsigmoid(insert)), positive(candidate)
+    def _preactivations(self, x: Tensor) -> Tensor:
+        """Those of forget gate, input gate and candidate, (..., 3 * inner), in float32 also under autocast."""
+        return self.gates(x).to(self.gates.weight.dtype)
+
+
+class _GatedRecurrence(torch.autograd.Function):
+    """The equations from pre-activations (batch, time, 3 * inner) to h, with one hand-written backward pass.
+
+    With i' = sigmoid(log i - log f): grad of the forget gate's pre-activation is -(1 - f) times, that of the input
+    gate's (1 - i) times the gradient of i' times i' (1 - i').
+    """
+
+    @staticmethod
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+        forget, insert, candidate = preactivations.chunk(3, dim=-1)
+        gate = torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget))
+        candidate = positive(candidate)
+        h = run_interpolation(gate, candidate, initial, reset)
+        ctx.save_for_backward(preactivations, gate, candidate, h, initial, reset)
+        return h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        preactivations, gate, candidate, h, initial, reset = ctx.saved_tensors
+        forget, insert, _ = preactivations.chunk(3, dim=-1)
+        keep = 1 - gate
+        d, grad_initial = run_adjoint(keep, grads[0], reset)
+        grad = torch.empty_like(preactivations)
+        grad_forget, grad_insert, grad_candidate = grad.chunk(3, dim=-1)
+        d.mul_(gate)  # now that of the candidate
+        grad_gate = keep.mul_(d).mul_(candidate - previous_states(h, initial, reset))
+        torch.mul(torch.sigmoid(-forget).neg_(), grad_gate, out=grad_forget)
+        torch.mul(torch.sigmoid(-insert), grad_gate, out=grad_insert)
+        positive_backward(d, candidate, out=grad_candidate)
+        return grad, grad_initial, None

@@ -43,12 +43,7 @@ def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Te
 
 
 class _LinearRecurrence(torch.autograd.Function):
-    """The loop and its adjoint.
-
-    With d_t the gradient that reaches h_t from its output and from later steps,
-    d_t = grad_t + conj(a_{t+1}) d_{t+1};  grad b_t = d_t;  grad a_t = d_t conj(h_{t-1}).
-    A reset at t cuts the chain between t-1 and t in both directions.
-    """
+    """The loop and its adjoint: grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), with d as in `run_adjoint`."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
@@ -67,25 +62,59 @@ class _LinearRecurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
         a, h, initial, reset = ctx.saved_tensors
-        (grad,) = grads
-        d = torch.empty_like(h)
-        steps = zip(
-            _over_time(a.conj().resolve_conj(), h), grad.unbind(1), d.unbind(1), _kept_rows(reset, h), strict=True
-        )
-        # Of the step after the current one; d is cut off where that step begins an episode.
-        a_next, d_next = torch.zeros_like(initial), torch.zeros_like(initial)
-        for a_t, grad_t, d_t, keep in reversed(list(steps)):
-            torch.addcmul(grad_t, a_next, d_next, out=d_t)
-            a_next, d_next = a_t, d_t if keep is None else d_t * keep
+        d, grad_initial = run_adjoint(a.conj().resolve_conj(), grads[0], reset)
         grad_a = None
         if ctx.needs_input_grad[0]:
-            previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-            if reset is not None:
-                previous[reset] = 0
-            grad_a = d * previous.conj()
+            grad_a = d * previous_states(h, initial, reset).conj()
             if a.dim() == 1:
                 grad_a = grad_a.sum(dim=(0, 1))
-        return grad_a, d, a_next * d_next, None
+        return grad_a, d, grad_initial, None
+
+
+def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * c_t, for autograd functions that fuse the gates with it.
+
+    Shapes as for `linear_recurrence`; nothing is recorded for autograd.
+    """
+    h = torch.empty_like(candidate, memory_format=torch.contiguous_format)
+    previous = initial
+    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), _kept_rows(reset, h), strict=True)
+    for gate_t, candidate_t, h_t, keep in steps:
+        if keep is not None:
+            previous = previous * keep
+        torch.lerp(previous, candidate_t, gate_t, out=h_t)
+        previous = h_t
+    return h
+
+
+def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The gradient d_t that reaches every state from its output and from later steps.
+
+    d_t = grad_t + a_{t+1} d_{t+1}. A reset at t cuts the chain between t-1 and t.
+
+    Args:
+        a: The (conjugate) decay, (batch, time, width) or (width,).
+        grad: Of the outputs, (batch, time, width).
+        reset: (batch, time) bool.
+
+    Returns:
+        d, (batch, time, width), and the gradient of the initial state, (batch, width).
+    """
+    d = torch.empty_like(grad, memory_format=torch.contiguous_format)
+    steps = list(zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), _kept_rows(reset, grad), strict=True))
+    a_next = d_next = torch.zeros_like(grad[:, 0])  # of the step after the current one; nothing comes after the last
+    for a_t, grad_t, d_t, keep in reversed(steps):
+        torch.addcmul(grad_t, a_next, d_next, out=d_t)
+        a_next, d_next = a_t, d_t if keep is None else d_t * keep
+    return d, a_next * d_next
+
+
+def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
+    previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
+    if reset is not None:
+        previous[reset] = 0
+    return previous
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:

@@ -4,10 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.bench.measure import Row, compare, interleaved, one_thread, timed
+from decision_rnn.bench.measure import Row, compare, interleaved, timed
 from decision_rnn.data.catalog import open_store
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
+from decision_rnn.rollout import one_thread
 
 DATASET = "hopper-medium"
 SIZES = ((64, 20), (8, 1000))

@@ -9,8 +9,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,17 +48,6 @@ class Row:
     unit: str
     baseline: Baseline
     ratio: float
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def clock(device: torch.device | str = "cpu") -> float:

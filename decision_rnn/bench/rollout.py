@@ -12,11 +12,11 @@ from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import State, registered
-from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, one_thread, timed
+from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
 from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
-from decision_rnn.rollout import Actor, Episodes, WindowActor, rollout
+from decision_rnn.rollout import Actor, Episodes, WindowActor, one_thread, rollout
 from decision_rnn.training import Trainer
 
 DATASET = "hopper-medium"

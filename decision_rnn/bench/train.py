@@ -9,11 +9,12 @@ from torch import Tensor
 
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
-from decision_rnn.bench.measure import Row, compare, interleaved, one_thread, timed
+from decision_rnn.bench.measure import Row, compare, interleaved, timed
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
+from decision_rnn.rollout import one_thread
 from decision_rnn.training import Trainer
 
 DATASET = "hopper-medium"

@@ -129,8 +129,7 @@ def test_order_matters():
 
 @pytest.mark.parametrize(("width", "heads"), [(6, 2), (7, 1), (8, 3)])
 def test_width_that_the_heads_do_not_divide_is_refused(width, heads):
-    config = registered("transformer").config(width=width, heads=heads)
     with pytest.raises(ValueError, match="width") as error:
-        registered("transformer").mixer(config)
+        registered("transformer").config(width=width, heads=heads)
     for said in ("width", "heads", str(width), str(heads)):
         assert said in str(error.value)

@@ -1,19 +1,9 @@
 """The shared small store in place of hopper-medium, so that no benchmark's test collects a million steps."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from decision_rnn.bench import data, rollout, train
-from decision_rnn.bench.measure import one_thread
 from decision_rnn.data.episodes import EpisodeStore
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    """As the benchmarks run; several test processes' threads would only wait for each other."""
-    with one_thread():
-        yield
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from decision_rnn.bench import Baseline, Row, check_destination, format_rows, write_rows
-from decision_rnn.bench.measure import compare, interleaved, one_thread, timed
+from decision_rnn.bench.measure import compare, interleaved, timed
 from decision_rnn.errors import InputError
 
 ROWS = [
@@ -43,21 +42,6 @@ def test_timing_is_the_mean_of_its_calls():
 def test_no_rounds_are_refused(rounds):
     with pytest.raises(InputError, match=f"rounds is {rounds}"):
         interleaved({}, rounds, warmup=1, description="test")
-
-
-def test_one_thread_is_given_back_after_an_error():
-    before = torch.get_num_threads()
-    inside = []
-
-    def fails():
-        with one_thread():
-            inside.append(torch.get_num_threads())
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fails()
-    assert inside == [1]
-    assert torch.get_num_threads() == before
 
 
 def test_ratio_is_how_many_times_better():
