@@ -63,6 +63,7 @@ def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jo
         "seeds": list(seeds),
         "jobs": jobs,
         "backbones": [_summary(group, folder) for group, folder in zip(grouped, folders, strict=True)],
+        "commits": sorted({str(result.get("commit")) for result in results}),
         "versions": versions(PACKAGES),
         "hardware": hardware(),
     }

@@ -13,7 +13,7 @@ from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.data.catalog import lookup
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
-from decision_rnn.machine import hardware, versions
+from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.rollout import Episodes, WindowActor, rollout
 from decision_rnn.scores import normalised_score
 
@@ -72,6 +72,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
         "config": to_dict(trained.config),
         "environment_steps": int(sum(episodes.lengths.sum() for episodes in results)),
         "evaluation_seconds": round(seconds, 2),
+        "commit": commit(),
         "versions": versions(PACKAGES),
         "hardware": hardware(),
     }

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,18 @@ def cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The git commit of this source tree, marked `-dirty` where files differ from it; None for an installed package."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    try:
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def hardware() -> dict[str, Any]:

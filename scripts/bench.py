@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from decision_rnn.evaluation import PACKAGES
-from decision_rnn.machine import hardware, versions
+from decision_rnn.machine import commit, hardware, versions
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "bench"
@@ -33,8 +33,6 @@ def main() -> None:
     parser.add_argument("--run", help="a trained run's folder, for `bench rollout`")
     options = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    describe = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     sections = []
     for name in ("train", "rollout", "data"):
         path = RESULTS / f"{name}.json"
@@ -51,7 +49,7 @@ def main() -> None:
         "environments alone. The Decision Transformer is our plain-torch re-creation of the published one, with its "
         "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py).\n\n"
         + "\n".join(sections)
-        + f"\nMade by `python scripts/bench.py` at commit {commit} on {machine['cpu']}, {machine['cores']} cores, "
+        + f"\nMade by `python scripts/bench.py` at commit {commit()} on {machine['cpu']}, {machine['cores']} cores, "
         + f"GPU: {machine['gpu']}; {made}.\n"
     )
 

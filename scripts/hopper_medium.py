@@ -1,7 +1,8 @@
 """Makes results/hopper-medium/: four backbones, three seeds, one table and two pictures.
 
     python scripts/hopper_medium.py                      # about 45 minutes on two cores; goes on where it stopped
-    python scripts/hopper_medium.py --config configs/hopper-medium-paper.yaml --name hopper-medium-paper
+    python scripts/hopper_medium.py --name hopper-medium-cloning --backbones mingru --agent.return_conditioning false
+    python scripts/hopper_medium.py --name hopper-medium-paper --config configs/hopper-medium-paper.yaml
 
 What is not an option of this script goes to `decision-rnn compare`.
 """
@@ -40,9 +41,6 @@ def main() -> None:
         "2",
     ]
     command = ["decision-rnn", *compare, *rest]
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
     subprocess.run([*command, "--output", str(runs)], cwd=ROOT, check=True)
 
     results.mkdir(parents=True, exist_ok=True)
@@ -63,14 +61,14 @@ def main() -> None:
     plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
 
     versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())
-    hardware = comparison["hardware"]
+    hardware, commits = comparison["hardware"], ", ".join(comparison["commits"])
     (results / "README.md").write_text(
         f"# {options.name}\n\n"
         + (runs / "comparison.md").read_text()
         + "\n![scores](scores.png)\n\n"
         + "Asked for more, or less, than the two targets (20 episodes for each of the seeds and returns):\n\n"
         + "![asked against achieved](asked-achieved.png)\n\n"
-        + f"Made by `python scripts/hopper_medium.py` ({shlex.join(command)}) at commit {commit}; seeds "
+        + f"Made by `python scripts/hopper_medium.py` ({shlex.join(command)}) at commit {commits}; seeds "
         + f"{comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
         + f"{platform.system()}; {versions}; data fingerprint {comparison['dataset']['fingerprint'][:16]}.\n"
     )

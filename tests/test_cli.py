@@ -35,6 +35,9 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     assert result["config"]["training"]["steps"] == 20
     assert {"torch", "mujoco", "decision-rnn"} <= result["versions"].keys()
     assert len(result["dataset"]["fingerprint"]) == 64
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=SMALL_CLI.parent, capture_output=True, text=True)
+    if head.returncode == 0:
+        assert result["commit"].removesuffix("-dirty") in head.stdout
     assert list(run.glob("events.out.tfevents.*"))
 
     before = (run / "result.json").read_bytes()
