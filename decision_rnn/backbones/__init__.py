@@ -1,6 +1,6 @@
 """The sequence backbones. Importing this package registers the mixers that ship with it."""
 
-from decision_rnn.backbones import lru, mingru, minlstm, transformer
+from decision_rnn.backbones import gru, lru, lstm, mingru, minlstm, rnn, transformer
 from decision_rnn.backbones.contract import (
     BackboneConfig,
     SequenceMixer,
@@ -18,13 +18,16 @@ __all__ = [
     "BackboneConfig",
     "SequenceMixer",
     "State",
+    "gru",
     "lru",
+    "lstm",
     "mingru",
     "minlstm",
     "register",
     "registered",
     "registered_names",
     "reset_rows",
+    "rnn",
     "select_rows",
     "transformer",
 ]

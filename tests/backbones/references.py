@@ -61,6 +61,40 @@ def lru(config, parameters, x, state, reset):
     return torch.stack(outputs, dim=1), (h.real, h.imag)
 
 
+def gru(config, parameters, x, state, reset):
+    (h,), outputs = state, []
+    w, u, b, c = (parameters[f"cell.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    for t in range(x.shape[1]):
+        h = before_step(h, reset, t)
+        (w_r, w_z, w_n), (u_r, u_z, u_n) = (x[:, t] @ w.T + b).chunk(3, dim=-1), (h @ u.T + c).chunk(3, dim=-1)
+        r, z = sigmoid(w_r + u_r), sigmoid(w_z + u_z)
+        h = (1 - z) * torch.tanh(w_n + r * u_n) + z * h
+        outputs.append(h)
+    return torch.stack(outputs, dim=1), (h,)
+
+
+def lstm(config, parameters, x, state, reset):
+    (h, c), outputs = state, []
+    w, u, b, d = (parameters[f"cell.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    for t in range(x.shape[1]):
+        h, c = before_step(h, reset, t), before_step(c, reset, t)
+        i, f, g, o = (x[:, t] @ w.T + h @ u.T + b + d).chunk(4, dim=-1)
+        c = sigmoid(f) * c + sigmoid(i) * torch.tanh(g)
+        h = sigmoid(o) * torch.tanh(c)
+        outputs.append(h)
+    return torch.stack(outputs, dim=1), (h, c)
+
+
+def rnn(config, parameters, x, state, reset):
+    (h,), outputs = state, []
+    w, u, b, c = (parameters[f"cell.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    for t in range(x.shape[1]):
+        z = x[:, t] @ w.T + before_step(h, reset, t) @ u.T + b + c
+        h = torch.where(z > 0, z, 0) if config.activation == "relu" else torch.tanh(z)
+        outputs.append(h)
+    return torch.stack(outputs, dim=1), (h,)
+
+
 def transformer(config, parameters, x, state, reset):
     """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
@@ -97,7 +131,15 @@ def transformer(config, parameters, x, state, reset):
     return y, (torch.stack(new_keys), torch.stack(new_values), torch.tensor(new_count))
 
 
-REFERENCES = {"lru": lru, "mingru": mingru, "minlstm": minlstm, "transformer": transformer}
+REFERENCES = {
+    "gru": gru,
+    "lru": lru,
+    "lstm": lstm,
+    "mingru": mingru,
+    "minlstm": minlstm,
+    "rnn": rnn,
+    "transformer": transformer,
+}
 
 
 def stack(mixer, config, parameters, x, state, reset):

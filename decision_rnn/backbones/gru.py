@@ -1,0 +1,54 @@
+"""GRU, the gated recurrent unit, by torch's own kernels.
+
+Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder" (2014), equations 5 to 8, in the form of
+torch.nn.GRU (Chung et al. 2014, with the reset gate behind the recurrent product, as in cuDNN):
+
+    r_t = sigmoid(W_r x_t + U_r h_{t-1} + b_r)                           reset gate
+    z_t = sigmoid(W_z x_t + U_z h_{t-1} + b_z)                           how much is kept
+    n_t = tanh(W_n x_t + b_n + r_t * (U_n h_{t-1} + c_n))                candidate
+    h_t = (1 - z_t) * n_t + z_t * h_{t-1}
+
+What differs: the kernel runs over the pieces of time between resets (segments.py), in float32 also under
+autocast. The gates look at h_{t-1}, so there is no parallelism over time.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.segments import full_precision, run_segments
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRUConfig(BackboneConfig):
+    """GRU, "Learning Phrase Representations using RNN Encoder-Decoder"."""
+
+    name: str = "gru"
+
+
+@register(GRUConfig)
+class GRU(SequenceMixer):
+    """State: h, (batch, width)."""
+
+    def __init__(self, config: GRUConfig) -> None:
+        super().__init__()
+        self.cell = nn.GRU(config.width, config.width, batch_first=True)
+
+    def initial_state(self, batch_size: int) -> State:
+        return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return full_precision(self._step, x, state)
+
+    def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, h = self.cell(x, state[0].unsqueeze(0))
+        return y, (h.squeeze(0),)
+
+    def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        h = torch.gru_cell(x, state[0], *self.cell.all_weights[0])
+        return h, (h,)

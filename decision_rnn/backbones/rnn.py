@@ -1,0 +1,73 @@
+"""The simple recurrent network, by torch's own kernels.
+
+Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
+
+    h_t = tanh(W x_t + U h_{t-1} + b)
+
+With `activation: relu` the network of Le et al., "A Simple Way to Initialize Recurrent Networks of Rectified
+Linear Units" (2015): ReLU in place of tanh, U starts as the identity and b at zero, so that the state begins as
+a sum of its inputs. It may grow without bound where tanh cannot.
+
+What differs: W keeps torch.nn.RNN's initialisation (Le et al. draw it with a standard deviation of 0.001); the
+kernel runs over the pieces of time between resets (segments.py), in float32 also under autocast.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.segments import full_precision, run_segments
+
+Activation = Literal["tanh", "relu"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNConfig(BackboneConfig):
+    """Simple recurrent network, "Finding Structure in Time".
+
+    Attributes:
+        activation: `tanh`, or `relu` with U starting as the identity.
+    """
+
+    name: str = "rnn"
+    activation: Activation = "tanh"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.activation not in get_args(Activation):
+            raise ValueError(f"backbone.activation {self.activation!r} must be tanh or relu")
+
+
+@register(RNNConfig)
+class RNN(SequenceMixer):
+    """State: h, (batch, width)."""
+
+    def __init__(self, config: RNNConfig) -> None:
+        super().__init__()
+        self.cell = nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True)
+        if config.activation == "relu":
+            _, recurrent, *biases = self.cell.all_weights[0]
+            nn.init.eye_(recurrent)
+            for bias in biases:
+                nn.init.zeros_(bias)
+        self._cell_step = {"tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}[config.activation]
+
+    def initial_state(self, batch_size: int) -> State:
+        return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return full_precision(self._step, x, state)
+
+    def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, h = self.cell(x, state[0].unsqueeze(0))
+        return y, (h.squeeze(0),)
+
+    def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        h = self._cell_step(x, state[0], *self.cell.all_weights[0])
+        return h, (h,)

@@ -1,0 +1,98 @@
+"""GRU, LSTM and RNN beside torch's modules, and how they begin. Their equations are under the law (test_law.py)."""
+
+import pytest
+import torch
+from law import assert_near, assert_same, gradients, noise, steps
+from torch import nn
+
+from decision_rnn.backbones import registered
+
+WIDTH, BATCH, TIME = 6, 4, 9
+MIXERS = [
+    ("gru", {}, nn.GRU, nn.GRUCell, {}),
+    ("lstm", {}, nn.LSTM, nn.LSTMCell, {}),
+    ("rnn", {}, nn.RNN, nn.RNNCell, {}),
+    ("rnn", {"activation": "relu"}, nn.RNN, nn.RNNCell, {"nonlinearity": "relu"}),
+]
+IDS = ["gru", "lstm", "rnn-tanh", "rnn-relu"]
+
+
+def make(name, **options):
+    torch.manual_seed(0)
+    return registered(name).mixer(registered(name).config(**{"width": WIDTH} | options)).double()
+
+
+def flat(state):
+    return state if isinstance(state, tuple) else (state,)
+
+
+@pytest.mark.parametrize(("name", "options", "module", "cell", "kind"), MIXERS, ids=IDS)
+def test_the_same_as_torch_with_copied_weights(name, options, module, cell, kind):
+    """nn.GRU over an episode alone, nn.GRUCell step after step: outputs, states and gradients."""
+    mixer, x = make(name, **options), noise(BATCH, TIME, WIDTH)
+    whole, single = module(WIDTH, WIDTH, batch_first=True, **kind).double(), cell(WIDTH, WIDTH, **kind).double()
+    whole.load_state_dict(mixer.cell.state_dict())
+    single.load_state_dict({key.removesuffix("_l0"): value for key, value in mixer.cell.state_dict().items()})
+    parts = len(mixer.initial_state(1))
+    state = tuple(noise(BATCH, WIDTH, seed=1 + i) for i in range(parts))
+
+    def given(state):
+        return state if parts == 2 else state[0]
+
+    def torch_whole(x, state):
+        y, after = whole(x, given(tuple(part[None] for part in state)))
+        return y, tuple(part[0] for part in flat(after))
+
+    def torch_single(x, state):
+        outputs = []
+        for t in range(TIME):
+            state = flat(single(x[:, t], given(state)))
+            outputs.append(state[0])
+        return torch.stack(outputs, dim=1), state
+
+    for run in (mixer, lambda x, state: steps(mixer, x, state, None)):
+        for right in (torch_whole, torch_single):
+            assert_same(run(x, state), right(x, state), 1e-13, "with a state")
+            expected = gradients(right, {}, x, state)
+            for key, grad in gradients(run, {}, x, state).items():
+                assert_near(grad, expected[key], 1e-13, f"gradient of {key}")
+    reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
+    reset[1, 4] = True
+    y, after = mixer(x, state, reset)
+    late, late_after = torch_whole(x[1:2, 4:], tuple(torch.zeros(1, WIDTH, dtype=torch.float64) for _ in state))
+    assert_same((y[1:2, 4:], tuple(part[1:2] for part in after)), (late, late_after), 1e-13, "an episode alone")
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm", "rnn"])
+def test_resets_cost_only_where_they_are(name, monkeypatch):
+    mixer, calls, slice_of = make(name), [], type(make(name))._slice
+    monkeypatch.setattr(type(mixer), "_slice", lambda *a: calls.append(a[1].shape[1]) or slice_of(*a))
+    reset, x = torch.zeros(BATCH, TIME, dtype=torch.bool), noise(BATCH, TIME, WIDTH)
+    mixer(x)
+    mixer(x, None, reset)
+    reset[0, 3] = reset[2, 3] = reset[1, 7] = True
+    mixer(x, None, reset)
+    assert calls == [TIME, TIME, 3, 4, 2]
+
+
+def test_the_forget_gate_begins_open():
+    mixer, state = make("lstm", width=64), (torch.zeros(1, 64).double(), torch.ones(1, 64).double())
+    _, (_, kept) = mixer.step(torch.zeros(1, 64).double(), state)
+    _, (_, alone) = mixer.step(torch.zeros(1, 64).double(), mixer.initial_state(1))
+    torch.testing.assert_close(kept - alone, torch.full_like(kept, 0.7310585786300049))  # sigmoid(1)
+    forget = make("lstm", width=64, forget_bias=-2.5).cell
+    assert (forget.bias_ih_l0 + forget.bias_hh_l0)[64:128].tolist() == [-2.5] * 64
+
+
+def test_relu_network_begins_as_a_sum():
+    mixer = make("rnn", activation="relu")
+    x = noise(1, TIME, WIDTH)
+    driven = x @ mixer.cell.weight_ih_l0.T
+    positive = torch.where(driven > 0, driven, 0)
+    mixer.cell.weight_ih_l0.data.copy_(torch.eye(WIDTH))
+    assert_near(mixer(positive)[0], positive.cumsum(1), 1e-13, "sum")
+
+
+def test_an_activation_it_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"backbone\.activation 'gelu' must be tanh or relu"):
+        registered("rnn").config(activation="gelu")
