@@ -7,14 +7,16 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
     h_t = (1 - z_t) * h_{t-1} + z_t * c_t
 
 with g(x) = x + 0.5 for x >= 0, sigmoid(x) otherwise (appendix B.2: it keeps the candidate positive, as the
-paper's log-space scan requires).
+paper's log-space scan requires), or with `candidate: signed` g(x) = x, the plain form of section 3.1.
 
 What differs: the recurrence is computed directly rather than in log space; h_0 = 0 rather than g(0);
-both maps are one matrix product.
+both maps are one matrix product. The log-space scan, log h_t = A_t + logcumsumexp(log b_t - A_t) with
+A_t = sum_{s <= t} log a_s, is kept in tests/backbones/test_gated.py beside its limits: it has no signed
+candidates, loses digits as A_t grows, the more so in half precision, and is some twenty times slower.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,20 +27,33 @@ from decision_rnn.backbones.recurrence import previous_states, run_adjoint, run_
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinGRUConfig(BackboneConfig):
-    """minGRU, "Were RNNs All We Needed?".
+class MinimalConfig(BackboneConfig):
+    """What minGRU and minLSTM share.
 
     Attributes:
         expansion: Channels of the recurrent state over `width`; other than 1 it adds an output projection.
+        candidate: `positive`, by g, as in the paper's experiments; or `signed`, without it.
+        forget_bias: Added to the initial bias of the gate that keeps; larger remembers longer at the start of
+            training.
     """
 
-    name: str = "mingru"
     expansion: float = 1.0
+    candidate: Literal["positive", "signed"] = "positive"
+    forget_bias: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.width * self.expansion < 1:
             raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
+        if self.candidate not in ("positive", "signed"):
+            raise ValueError(f"backbone.candidate {self.candidate!r} must be positive or signed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinGRUConfig(MinimalConfig):
+    """minGRU, "Were RNNs All We Needed?"."""
+
+    name: str = "mingru"
 
 
 @register(MinGRUConfig)
@@ -48,7 +63,10 @@ class MinGRU(SequenceMixer):
     def __init__(self, config: MinGRUConfig) -> None:
         super().__init__()
         self.inner = round(config.width * config.expansion)
+        self.signed = config.candidate == "signed"
         self.gates = nn.Linear(config.width, 2 * self.inner)
+        with torch.no_grad():
+            self.gates.bias[: self.inner] -= config.forget_bias
         self.output = nn.Linear(self.inner, config.width) if self.inner != config.width else nn.Identity()
 
     def initial_state(self, batch_size: int) -> State:
@@ -56,13 +74,13 @@ class MinGRU(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
-        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset)
+        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (h,) = state
         gate, candidate = self._preactivations(x).chunk(2, dim=-1)
-        h = torch.lerp(h, positive(candidate), torch.sigmoid(gate))
+        h = torch.lerp(h, candidate if self.signed else positive(candidate), torch.sigmoid(gate))
         return self.output(h), (h,)
 
     def _preactivations(self, x: Tensor) -> Tensor:
@@ -91,17 +109,21 @@ class _GatedRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
-        activations = torch.sigmoid(preactivations)
-        gate, candidate = activations.chunk(2, dim=-1)
-        torch.maximum(candidate, preactivations.chunk(2, dim=-1)[1] + 0.5, out=candidate)
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+        gate, candidate = preactivations.chunk(2, dim=-1)
+        if signed:
+            gate = torch.sigmoid(gate)
+        else:
+            gate, activation = torch.sigmoid(preactivations).chunk(2, dim=-1)
+            candidate = torch.maximum(activation, candidate + 0.5, out=activation)
         h = run_interpolation(gate, candidate, initial, reset)
         ctx.save_for_backward(gate, candidate, h, initial, reset)
+        ctx.signed = signed
         return h
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         gate, candidate, h, initial, reset = ctx.saved_tensors
         keep = 1 - gate
         d, grad_initial = run_adjoint(keep, grads[0], reset)
@@ -109,5 +131,8 @@ class _GatedRecurrence(torch.autograd.Function):
         grad_gate, grad_candidate = grad.chunk(2, dim=-1)
         d.mul_(gate)  # now that of the candidate
         torch.mul(keep.mul_(d), candidate - previous_states(h, initial, reset), out=grad_gate)
-        positive_backward(d, candidate, out=grad_candidate)
-        return grad, grad_initial, None
+        if ctx.signed:
+            grad_candidate.copy_(d)
+        else:
+            positive_backward(d, candidate, out=grad_candidate)
+        return grad, grad_initial, None, None

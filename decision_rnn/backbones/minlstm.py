@@ -6,6 +6,8 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
     f'_t = f_t / (f_t + i_t),  i'_t = i_t / (f_t + i_t)          length-independent scaling
     h_t = f'_t * h_{t-1} + i'_t * c_t
 
+With `candidate: signed` g(x) = x, the plain form of section 3.2.
+
 What differs: as for minGRU (mingru.py). The quotient is taken as i' = sigmoid(log i - log f), because f and i
 both underflow for strongly negative gates.
 """
@@ -18,28 +20,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.mingru import positive, positive_backward
+from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.mingru import MinimalConfig, positive, positive_backward
 from decision_rnn.backbones.recurrence import previous_states, run_adjoint, run_interpolation
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinLSTMConfig(BackboneConfig):
-    """minLSTM, "Were RNNs All We Needed?".
-
-    Attributes:
-        expansion: Channels of the recurrent state over `width`; other than 1 it adds an output projection.
-        forget_bias: Initial bias of the forget gate; larger remembers longer at the start of training.
-    """
+class MinLSTMConfig(MinimalConfig):
+    """minLSTM, "Were RNNs All We Needed?"."""
 
     name: str = "minlstm"
-    expansion: float = 1.0
-    forget_bias: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.width * self.expansion < 1:
-            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
 
 
 @register(MinLSTMConfig)
@@ -49,6 +39,7 @@ class MinLSTM(SequenceMixer):
     def __init__(self, config: MinLSTMConfig) -> None:
         super().__init__()
         self.inner = round(config.width * config.expansion)
+        self.signed = config.candidate == "signed"
         self.gates = nn.Linear(config.width, 3 * self.inner)
         with torch.no_grad():
             self.gates.bias[: self.inner] += config.forget_bias
@@ -59,13 +50,14 @@ class MinLSTM(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
-        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset)
+        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (h,) = state
         forget, insert, candidate = self._preactivations(x).chunk(3, dim=-1)
-        h = torch.lerp(h, positive(candidate), torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget)))
+        candidate = candidate if self.signed else positive(candidate)
+        h = torch.lerp(h, candidate, torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget)))
         return self.output(h), (h,)
 
     def _preactivations(self, x: Tensor) -> Tensor:
@@ -81,17 +73,18 @@ class _GatedRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
         forget, insert, candidate = preactivations.chunk(3, dim=-1)
         gate = torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget))
-        candidate = positive(candidate)
+        candidate = candidate if signed else positive(candidate)
         h = run_interpolation(gate, candidate, initial, reset)
         ctx.save_for_backward(preactivations, gate, candidate, h, initial, reset)
+        ctx.signed = signed
         return h
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         preactivations, gate, candidate, h, initial, reset = ctx.saved_tensors
         forget, insert, _ = preactivations.chunk(3, dim=-1)
         keep = 1 - gate
@@ -102,5 +95,8 @@ class _GatedRecurrence(torch.autograd.Function):
         grad_gate = keep.mul_(d).mul_(candidate - previous_states(h, initial, reset))
         torch.mul(torch.sigmoid(-forget).neg_(), grad_gate, out=grad_forget)
         torch.mul(torch.sigmoid(-insert), grad_gate, out=grad_insert)
-        positive_backward(d, candidate, out=grad_candidate)
-        return grad, grad_initial, None
+        if ctx.signed:
+            grad_candidate.copy_(d)
+        else:
+            positive_backward(d, candidate, out=grad_candidate)
+        return grad, grad_initial, None, None

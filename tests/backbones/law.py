@@ -19,8 +19,8 @@ WIDTH, BATCH, TIME = 8, 3, 12
 
 SMALL: dict[str, list[dict[str, Any]]] = {
     "lru": [{"state_size": 6}],
-    "mingru": [{}, {"expansion": 1.5}],
-    "minlstm": [{}, {"expansion": 1.5}],
+    "mingru": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
+    "minlstm": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
     "rnn": [{}, {"activation": "relu"}],
     "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20}],
 }

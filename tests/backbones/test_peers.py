@@ -1,0 +1,34 @@
+"""Agreement with independent implementations, weights copied over, where they are installed."""
+
+import pytest
+import torch
+from law import assert_near, noise
+
+from decision_rnn.backbones import registered
+
+WIDTH, BATCH, TIME = 8, 3, 20
+
+
+def grad_of(y, x):
+    return torch.autograd.grad((y * noise(*y.shape, seed=1)).sum(), x)[0]
+
+
+@pytest.mark.parametrize("expansion", [1.0, 1.5])
+@pytest.mark.parametrize(("name", "theirs", "maps"), [("mingru", "minGRU", 2), ("minlstm", "minLSTM", 3)])
+def test_mingru_pytorch(name, theirs, maps, expansion):
+    """Its maps have no bias and come in the other order: the candidate first."""
+    package = pytest.importorskip(f"minGRU_pytorch.{theirs}")
+    peer = getattr(package, theirs)(WIDTH, expansion).double()
+    config = registered(name).config(width=WIDTH, expansion=expansion)
+    ours, x = registered(name).mixer(config).double(), noise(BATCH, TIME, WIDTH).requires_grad_()
+    with torch.no_grad():
+        joint = next(layer for key, layer in peer.named_children() if key.startswith("to_hidden_and"))
+        candidate, *gates = joint.weight.chunk(maps)
+        ours.gates.weight.copy_(torch.cat([*gates, candidate]))
+        ours.gates.bias.zero_()
+        if expansion != 1:
+            ours.output.weight.copy_(peer.to_out.weight)
+            ours.output.bias.zero_()
+    (y, _), right = ours(x), peer(x)
+    assert_near(y, right, 1e-12, "output")
+    assert_near(grad_of(y, x), grad_of(right, x), 1e-11, "gradient of x")
