@@ -1,6 +1,6 @@
 """The sequence backbones. Importing this package registers the mixers that ship with it."""
 
-from decision_rnn.backbones import gru, lru, lstm, mingru, minlstm, rnn, transformer
+from decision_rnn.backbones import gru, lru, lstm, mingru, minlstm, retention, rnn, transformer
 from decision_rnn.backbones.contract import (
     BackboneConfig,
     SequenceMixer,
@@ -27,6 +27,7 @@ __all__ = [
     "registered",
     "registered_names",
     "reset_rows",
+    "retention",
     "rnn",
     "select_rows",
     "transformer",

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.rotary import rotary_table, rotate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class Transformer(SequenceMixer):
         self.heads, self.window = config.heads, config.window
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
-        cos, sin = _rotary_table(2 * config.window, config.width // config.heads)
+        cos, sin = rotary_table(2 * config.window, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
@@ -121,11 +122,9 @@ class Transformer(SequenceMixer):
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
     def _rotate(self, x: Tensor, start: int) -> Tensor:
-        """Turn (..., time, head width) by the angles of the places start, start + 1, ...; the width's first half
-        holds the first coordinate of every pair, its second half the other."""
+        """Turn (..., time, head width) by the angles of the places start, start + 1, ..."""
         cos, sin = (table[start : start + x.shape[-2]].to(x.dtype) for table in (self.cos, self.sin))
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+        return rotate(x, cos, sin)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """Softmax attention written out: on a CPU it is faster than the fused kernel on short sequences."""
@@ -145,10 +144,3 @@ class Transformer(SequenceMixer):
             keys = F.pad(keys, (0, 0, missing, 0), value=torch.nan)
             values = F.pad(values, (0, 0, missing, 0), value=torch.nan)
         return keys, values, current.sum(1)
-
-
-def _rotary_table(length: int, width: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of place * 10000^(-2i / width), each (length, width / 2)."""
-    frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-    return angle.cos(), angle.sin()

@@ -95,6 +95,43 @@ def rnn(config, parameters, x, state, reset):
     return torch.stack(outputs, dim=1), (h,)
 
 
+def retention(config, parameters, x, state, reset):
+    """The parallel form, every pair (t, s) by itself, and the recurrent form for the state. S is complex here."""
+    width, heads, inner = config.width, config.heads, round(config.width * config.expansion)
+    pairs = width // heads // 2
+    frequency = torch.tensor([10000.0 ** (-j / pairs) for j in range(pairs)], dtype=torch.float64)
+    gamma = torch.tensor([1 - 2.0 ** (-5 - head) for head in range(heads)], dtype=torch.float64)
+    q, k, v, gate = (x @ parameters["qkvg.weight"].T).split((width, width, inner, inner), dim=-1)
+    outputs, after = [], []
+    for row in range(len(x)):
+        memory = torch.complex(*state[0][row].unflatten(1, (2, pairs)).unbind(1)).conj()  # (heads, pairs, values)
+        past = [(-1, None, None)]  # an entry for the memory, then the episode's keys and values
+        for t in range(x.shape[1]):
+            if reset[row, t]:
+                past = []
+            first, second = k[row, t].view(heads, 2, pairs).unbind(1)
+            key, value = (first + 1j * second).conj() / math.sqrt(2 * pairs), v[row, t].view(heads, -1)
+            past = [*past, (t, key, value)]
+            first, second = q[row, t].view(heads, 2, pairs).unbind(1)
+            query, r = first + 1j * second, 0
+            for s, key, value in past:
+                turn = gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)
+                if key is None:
+                    r = r + ((query * turn).unsqueeze(-1) * memory).real.sum(1)
+                else:
+                    r = r + (query * turn * key).real.sum(-1, keepdim=True) * value
+            centred = r - r.mean(-1, keepdim=True)
+            r = (centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)).flatten()
+            swish = gate[row, t] * sigmoid(gate[row, t])
+            outputs.append(parameters["output.weight"] @ (swish * r))
+        final = 0
+        for s, key, value in past:
+            turn = (gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)).unsqueeze(-1)
+            final = final + turn * (memory if key is None else key.unsqueeze(-1) * value.unsqueeze(1))
+        after.append(torch.cat((final.real, -final.imag), dim=1))
+    return torch.stack(outputs).view(x.shape), (torch.stack(after),)
+
+
 def transformer(config, parameters, x, state, reset):
     """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
@@ -137,6 +174,7 @@ REFERENCES = {
     "lstm": lstm,
     "mingru": mingru,
     "minlstm": minlstm,
+    "retention": retention,
     "rnn": rnn,
     "transformer": transformer,
 }

@@ -1,0 +1,51 @@
+"""Mixers that are parallel within blocks of time: the blocks' seams, and the first steps by hand."""
+
+import pytest
+import torch
+from law import Subject, assert_near, assert_same, chunks, gradients, noise, steps
+
+from decision_rnn.backbones import registered
+from decision_rnn.backbones.retention import CHUNK
+
+SUBJECTS = [Subject("retention", {"heads": 2})]
+
+
+@pytest.mark.parametrize("time", [CHUNK, CHUNK + 1, 2 * CHUNK + 3])
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_seams_do_not_show(subject, time):
+    """More steps than a block holds, an episode that ends at a seam and one that spans two."""
+    module, x = subject.build(), noise(2, time, 8)
+    reset = torch.zeros(2, time, dtype=torch.bool)
+    reset[0, CHUNK - 1] = True
+    if time > CHUNK:
+        reset[1, CHUNK] = True
+    _, state = module(noise(2, 5, 8, seed=2))
+    named = dict(module.named_parameters())
+
+    def naive(x, state):
+        return subject.naive(named, x, state, reset)
+
+    right, slopes = naive(x, state), gradients(naive, named, x, tuple(part.detach() for part in state))
+    for run in (
+        lambda x, state: module(x, state, reset),
+        lambda x, state: steps(module, x, state, reset),
+        lambda x, state: chunks(module, x, state, reset, [CHUNK // 2 + 1, time - CHUNK // 2 - 1]),
+    ):
+        assert_same(run(x, state), right, 1e-12, "values")
+        for key, grad in gradients(run, named, x, tuple(part.detach() for part in state)).items():
+            assert_near(grad, slopes[key], 1e-12, f"gradient of {key}")
+
+
+def test_retention_forgets_at_the_papers_rates():
+    """1 - 2^-5, 1 - 2^-6, ...: what a step of nothing leaves of the state's size."""
+    mixer = registered("retention").mixer(registered("retention").config(width=64)).double()
+    state = noise(1, *mixer.initial_state(1)[0].shape[1:])
+    _, (after,) = mixer.step(torch.zeros(1, 64).double(), (state,))
+    sizes = [part.square().sum((0, 2, 3)).sqrt() for part in (after, state)]  # turning keeps it
+    torch.testing.assert_close(sizes[0] / sizes[1], torch.tensor([31 / 32, 63 / 64, 127 / 128, 255 / 256]).double())
+
+
+@pytest.mark.parametrize("options", [{"heads": 3}, {"heads": 0}, {"heads": 2, "expansion": 1.01}])
+def test_retention_refuses_widths_that_its_heads_do_not_divide(options):
+    with pytest.raises(ValueError, match=r"backbone\.width 8 .*backbone\.heads"):
+        registered("retention").config(width=8, **options)
