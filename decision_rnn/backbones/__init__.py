@@ -1,6 +1,6 @@
 """The sequence backbones. Importing this package registers the mixers that ship with it."""
 
-from decision_rnn.backbones import gru, lru, lstm, mingru, minlstm, retention, rnn, transformer
+from decision_rnn.backbones import aaren, gru, lru, lstm, mingru, minlstm, retention, rnn, transformer
 from decision_rnn.backbones.contract import (
     BackboneConfig,
     SequenceMixer,
@@ -18,6 +18,7 @@ __all__ = [
     "BackboneConfig",
     "SequenceMixer",
     "State",
+    "aaren",
     "gru",
     "lru",
     "lstm",

@@ -18,6 +18,7 @@ from decision_rnn.backbones import Backbone, SequenceMixer, State, registered, r
 WIDTH, BATCH, TIME = 8, 3, 12
 
 SMALL: dict[str, list[dict[str, Any]]] = {
+    "aaren": [{"heads": 2}, {"heads": 8}],
     "lru": [{"state_size": 6}],
     "mingru": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
     "minlstm": [{}, {"expansion": 1.5}, {"candidate": "signed"}],

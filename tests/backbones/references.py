@@ -132,6 +132,28 @@ def retention(config, parameters, x, state, reset):
     return torch.stack(outputs).view(x.shape), (torch.stack(after),)
 
 
+def aaren(config, parameters, x, state, reset):
+    """Softmax attention over the episode so far, all of it again at every step; the carried sums are one more
+    entry of weight exp(m) c. The maximum is a scale: no gradient goes through it."""
+    query, width = parameters["query"], parameters["query"].shape[1]
+    key, value = affine(parameters, "kv", x).unflatten(-1, (2, config.heads, width)).unbind(2)
+    outputs, tops, sums = [], [], []
+    for row in range(len(x)):
+        past = [(state[0][row], state[1][row, :, :-1], state[1][row, :, -1])]  # exponent, value, weight
+        for t in range(x.shape[1]):
+            if reset[row, t]:
+                past = []
+            score = (key[row, t] * query).sum(-1) / math.sqrt(width)
+            past = [*past, (score, value[row, t], torch.ones_like(score))]
+            top = torch.stack([exponent for exponent, _, _ in past]).amax(0).detach()
+            a = sum(v * torch.exp(exponent - top).unsqueeze(-1) for exponent, v, _ in past)
+            c = sum(weight * torch.exp(exponent - top) for exponent, _, weight in past)
+            outputs.append(affine(parameters, "output", (a / c.unsqueeze(-1)).flatten()))
+        tops.append(top)
+        sums.append(torch.cat([a, c.unsqueeze(-1)], dim=-1))
+    return torch.stack(outputs).view(x.shape), (torch.stack(tops), torch.stack(sums))
+
+
 def transformer(config, parameters, x, state, reset):
     """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
@@ -169,6 +191,7 @@ def transformer(config, parameters, x, state, reset):
 
 
 REFERENCES = {
+    "aaren": aaren,
     "gru": gru,
     "lru": lru,
     "lstm": lstm,

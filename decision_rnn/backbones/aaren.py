@@ -1,0 +1,100 @@
+"""Aaren, attention as a recurrent network: a learnt query over all steps of the episode so far.
+
+Feng et al., "Attention as an RNN" (2024), section 3, with s_t = <q, k_t> / sqrt(head width):
+
+    m_t = max(m_{t-1}, s_t)                                        running maximum
+    a_t = a_{t-1} exp(m_{t-1} - m_t) + v_t exp(s_t - m_t)          numerator
+    c_t = c_{t-1} exp(m_{t-1} - m_t) +     exp(s_t - m_t)          denominator
+    o_t = a_t / c_t = sum_{s <= t} softmax_s(<q, k_s>) v_s
+
+No exponent is ever above 0. The maximum is a scale that o does not hang on, so no gradient is taken through it, and
+given it (a, c) is a linear recurrence.
+
+What differs: the maxima are taken first and the recurrence after (recurrence.py), where the paper scans the triple.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.recurrence import linear_recurrence
+
+
+@dataclass(frozen=True, kw_only=True)
+class AarenConfig(BackboneConfig):
+    """Aaren, "Attention as an RNN".
+
+    Attributes:
+        heads: Attention heads, each with a query of its own.
+    """
+
+    name: str = "aaren"
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1 or self.width % self.heads:
+            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
+
+
+@register(AarenConfig)
+class Aaren(SequenceMixer):
+    """State: the maximum m, (batch, heads), minus infinity before the first step; and a with c behind it,
+    (batch, heads, head width + 1)."""
+
+    def __init__(self, config: AarenConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.query = nn.Parameter(torch.randn(config.heads, config.width // config.heads))
+        self.kv = nn.Linear(config.width, 2 * config.width)
+        self.output = nn.Linear(config.width, config.width)
+
+    def initial_state(self, batch_size: int) -> State:
+        heads, width = self.query.shape
+        return (
+            self.query.new_full((batch_size, heads), -torch.inf),
+            self.query.new_zeros(batch_size, heads, width + 1),
+        )
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        before, sums = self.initial_state(len(x)) if state is None else state
+        score, value = self._score_and_value(x)
+        top = _running_max(score.detach(), before.detach(), reset)
+        earlier = torch.cat([before.unsqueeze(1), top[:, :-1]], dim=1)
+        if reset is not None:
+            earlier = earlier.masked_fill(reset.unsqueeze(-1), -torch.inf)
+        decay = torch.exp(earlier - top).unsqueeze(-1).expand_as(value)
+        sums = linear_recurrence(
+            decay.flatten(2), (value * torch.exp(score - top).unsqueeze(-1)).flatten(2), sums.flatten(1), reset
+        ).unflatten(2, (self.heads, -1))
+        return self._output(sums), (top[:, -1].clone(), sums[:, -1].clone())
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        before, sums = state
+        score, value = self._score_and_value(x)
+        top = torch.maximum(before, score).detach()
+        sums = sums * torch.exp(before - top).unsqueeze(-1) + value * torch.exp(score - top).unsqueeze(-1)
+        return self._output(sums), (top, sums)
+
+    def _score_and_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """s, (..., heads), and v with a 1 behind it, (..., heads, head width + 1), in float32 also under autocast."""
+        key, value = self.kv(x).to(self.query.dtype).unflatten(-1, (2, self.heads, -1)).unbind(-3)
+        score = (key * self.query).sum(-1) * self.query.shape[-1] ** -0.5
+        return score, torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+
+    def _output(self, sums: Tensor) -> Tensor:
+        return self.output((sums[..., :-1] / sums[..., -1:]).flatten(-2))
+
+
+def _running_max(score: Tensor, before: Tensor, reset: Tensor | None) -> Tensor:
+    """m over time, (batch, time, heads), which begins anew where `reset`."""
+    tops = []
+    starts = None if reset is None else reset.unsqueeze(-1).unbind(1)
+    for t, score_t in enumerate(score.unbind(1)):
+        if starts is not None:
+            before = before.masked_fill(starts[t], -torch.inf)
+        before = torch.maximum(before, score_t)
+        tops.append(before)
+    return torch.stack(tops, dim=1)
