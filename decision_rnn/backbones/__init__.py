@@ -1,6 +1,6 @@
 """The sequence backbones. Importing this package registers the mixers that ship with it."""
 
-from decision_rnn.backbones import aaren, gru, lru, lstm, mingru, minlstm, retention, rnn, transformer
+from decision_rnn.backbones import aaren, gru, lru, lstm, mingru, minlstm, retention, rnn, s4d, transformer
 from decision_rnn.backbones.contract import (
     BackboneConfig,
     SequenceMixer,
@@ -30,6 +30,7 @@ __all__ = [
     "reset_rows",
     "retention",
     "rnn",
+    "s4d",
     "select_rows",
     "transformer",
 ]

@@ -24,6 +24,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "minlstm": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
     "rnn": [{}, {"activation": "relu"}],
+    "s4d": [{"state_size": 6}, {"state_size": 2}, {"state_size": 4, "start": "real"}],
     "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20}],
 }
 """Configurations to try, by mixer; the first is the one that is stacked."""

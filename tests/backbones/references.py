@@ -154,6 +154,22 @@ def aaren(config, parameters, x, state, reset):
     return torch.stack(outputs).view(x.shape), (torch.stack(tops), torch.stack(sums))
 
 
+def s4d(config, parameters, x, state, reset):
+    """The discretised system; the state is the paper's over b_bar, as it is linear in it."""
+    dt = torch.exp(parameters["dt_log"])[:, None]
+    a = -torch.exp(parameters["a_log"]) + 1j * parameters["a_imag"]
+    a_bar, b_bar = torch.exp(dt * a), (torch.exp(dt * a) - 1) / a
+    c = parameters["c"][..., 0] + 1j * parameters["c"][..., 1]
+    h, outputs = state[0] + 1j * state[1], []
+    for t in range(x.shape[1]):
+        h = a_bar * before_step(h, reset, t) + x[:, t].unsqueeze(-1)
+        s = 2 * (c * b_bar * h).sum(-1).real + parameters["d"] * x[:, t]
+        gelu = s / 2 * (1 + torch.erf(s / math.sqrt(2)))
+        value, gate = affine(parameters, "output", gelu).chunk(2, dim=-1)
+        outputs.append(value * sigmoid(gate))
+    return torch.stack(outputs, dim=1), (h.real, h.imag)
+
+
 def transformer(config, parameters, x, state, reset):
     """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
@@ -199,6 +215,7 @@ REFERENCES = {
     "minlstm": minlstm,
     "retention": retention,
     "rnn": rnn,
+    "s4d": s4d,
     "transformer": transformer,
 }
 

@@ -1,0 +1,151 @@
+"""S4D, the diagonal state space: every channel drives complex states of its own, with constant decays.
+
+Gu et al., "On the Parameterization and Initialization of Diagonal State Space Models" (2022), sections 3 and 4; the
+layer of Decision S4 (Bar David et al. 2023) with its matrix made diagonal. For each of the `width` channels u, with
+state_size / 2 complex states (the conjugate half is implied):
+
+    A = -exp(a) + i b,   x_t = exp(dt A) x_{t-1} + (exp(dt A) - 1) / A * u_t          zero-order hold, B = 1
+    s_t = 2 Re(C x_t) + D u_t
+    y_t = GLU(W GELU(s_t))
+
+Starts (section 4): `lin` A_n = -1/2 + i pi n;  `inv` A_n = -1/2 + i N / pi (N / (2n + 1) - 1);  `real`
+A_n = -(n + 1). dt is drawn log-uniformly between dt_min and dt_max.
+
+`forward` is the paper's convolution within blocks of `CHUNK` steps, the states never written out, and the recurrence
+from block to block: the loop of recurrence.py over 32 complex states a channel takes ten times as long.
+
+What differs: (exp(dt A) - 1) / A is multiplied into C instead of the input (as S4's own convolution does), so that
+the state is the same but for a constant factor. `real` is real at the start alone.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.segments import run_segments
+
+CHUNK = 64
+
+Planes = tuple[Tensor, Tensor]
+"""Real and imaginary parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class S4DConfig(BackboneConfig):
+    """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
+
+    Attributes:
+        state_size: States of every channel, two for each complex number that is kept.
+        start: Where A begins: `lin`, `inv` or `real`.
+        dt_min: Least initial step size.
+        dt_max: Largest initial step size.
+    """
+
+    name: str = "s4d"
+    state_size: int = 64
+    start: Literal["lin", "inv", "real"] = "lin"
+    dt_min: float = 1e-3
+    dt_max: float = 1e-1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.state_size < 2 or self.state_size % 2:
+            raise ValueError(f"backbone.state_size {self.state_size} must be even and at least 2")
+        if self.start not in ("lin", "inv", "real"):
+            raise ValueError(f"backbone.start {self.start!r} must be lin, inv or real")
+        if not 0 < self.dt_min <= self.dt_max:
+            raise ValueError(f"backbone.dt_min {self.dt_min} and backbone.dt_max {self.dt_max} must rise from above 0")
+
+
+@register(S4DConfig)
+class S4D(SequenceMixer):
+    """State: the real and the imaginary plane of x, each (batch, width, state_size / 2)."""
+
+    def __init__(self, config: S4DConfig) -> None:
+        super().__init__()
+        width, pairs = config.width, config.state_size // 2
+        n = torch.arange(pairs)
+        real, imag = {
+            "lin": (torch.full((pairs,), 0.5), math.pi * n),
+            "inv": (torch.full((pairs,), 0.5), 2 * pairs / math.pi * (2 * pairs / (2 * n + 1) - 1)),
+            "real": (n + 1.0, torch.zeros(pairs)),
+        }[config.start]
+        self.dt_log = nn.Parameter(torch.empty(width).uniform_(math.log(config.dt_min), math.log(config.dt_max)))
+        self.a_log = nn.Parameter(real.log().repeat(width, 1))
+        self.a_imag = nn.Parameter(imag.repeat(width, 1))
+        self.c = nn.Parameter(torch.randn(width, pairs, 2) * 0.5**0.5)
+        self.d = nn.Parameter(torch.randn(width))
+        self.output = nn.Linear(width, 2 * width)
+
+    def initial_state(self, batch_size: int) -> State:
+        zeros = self.a_log.new_zeros(batch_size, *self.a_log.shape)
+        return zeros, zeros.clone()
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        length = min(x.shape[1], CHUNK)
+        decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
+        # What the planes of a state of so many steps ago add to s, Re(readout * decay * state).
+        read_real, read_imag = _product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
+        read_imag = -read_imag
+        kernel = read_real[:, :length].sum(-1)
+        toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
+
+        def block(u: Tensor, state: Planes) -> tuple[Tensor, Planes]:
+            """u: (width, batch, time); the planes of the state: (width, batch, pairs)."""
+            time = u.shape[2]
+            s = u @ toeplitz[:, :time, :time].transpose(1, 2)
+            for plane, read in zip(state, (read_real, read_imag), strict=True):
+                s = s + plane @ read[:, 1 : time + 1].transpose(1, 2)
+            kept = _product(state, (decay[0][:, time, None], decay[1][:, time, None]))
+            real, imag = (plane + u @ weight[:, :time].flip(1) for plane, weight in zip(kept, decay, strict=True))
+            return s, (real, imag)
+
+        def piece(x: Tensor, state: State) -> tuple[Tensor, State]:
+            real, imag = (part.transpose(0, 1).contiguous() for part in state)
+            outputs = []
+            for u in x.permute(2, 0, 1).contiguous().split(CHUNK, dim=2):
+                s, (real, imag) = block(u, (real, imag))
+                outputs.append(s)
+            s = torch.cat(outputs, dim=2)
+            if s.requires_grad:
+                s.register_hook(Tensor.contiguous)  # a product takes strided matrices one by one
+            return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
+
+        s, state = run_segments(piece, x, state, self.initial_state(len(x)), reset)
+        return self._output(s, x), state
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        (decay_real, decay_imag), (out_real, out_imag) = self._discrete(torch.ones(1, device=x.device))
+        real, imag = _product((state[0], state[1]), (decay_real[:, 0], decay_imag[:, 0]))
+        real = real + x.to(real.dtype).unsqueeze(-1)
+        return self._output((real * out_real - imag * out_imag).sum(-1), x), (real, imag)
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        return self.dt_log, self.a_log, self.a_imag
+
+    def _discrete(self, age: Tensor) -> tuple[Planes, Planes]:
+        """exp(age dt A), (width, ages, pairs), and 2 C (exp(dt A) - 1) / A, (width, pairs)."""
+        dt, real, imag = torch.exp(self.dt_log)[:, None], -torch.exp(self.a_log), self.a_imag
+        rate, turn = dt * real, dt * imag
+        age = age[:, None].to(rate.dtype)
+        magnitude, phase = torch.exp(age * rate.unsqueeze(1)), age * turn.unsqueeze(1)
+        # exp(dt A) - 1 without the loss of digits at small dt: cos - 1 = -2 sin^2(phase / 2).
+        less_one = torch.expm1(rate) * torch.cos(turn) - 2 * torch.sin(turn / 2) ** 2
+        hold = _product((less_one, torch.exp(rate) * torch.sin(turn)), (real, -imag))
+        readout = _product((self.c[..., 0], self.c[..., 1]), hold)
+        scale = 2 / (real**2 + imag**2)
+        return (magnitude * torch.cos(phase), magnitude * torch.sin(phase)), (scale * readout[0], scale * readout[1])
+
+    def _output(self, s: Tensor, x: Tensor) -> Tensor:
+        return F.glu(self.output(F.gelu(s + self.d * x)), dim=-1)
+
+
+def _product(a: Planes, b: Planes) -> Planes:
+    """Of complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]

@@ -1,0 +1,85 @@
+"""S4D: how it begins, and its discretisation against the continuous system solved by a matrix exponential."""
+
+import math
+
+import pytest
+import torch
+from law import assert_near, noise
+
+from decision_rnn.backbones import registered
+
+WIDTH = 4
+
+
+def make(**options):
+    torch.manual_seed(0)
+    return registered("s4d").mixer(registered("s4d").config(**{"width": WIDTH} | options)).double()
+
+
+def eigenvalues(mixer):
+    return torch.complex(-torch.exp(mixer.a_log), mixer.a_imag).detach()
+
+
+@pytest.mark.parametrize(
+    ("start", "value"),
+    [
+        ("lin", lambda n: complex(-0.5, math.pi * n)),
+        ("inv", lambda n: complex(-0.5, 16 / math.pi * (16 / (2 * n + 1) - 1))),
+        ("real", lambda n: complex(-(n + 1), 0)),
+    ],
+)
+def test_starts(start, value):
+    right = torch.tensor([value(n) for n in range(8)], dtype=torch.complex128)
+    torch.testing.assert_close(
+        eigenvalues(make(state_size=16, start=start)), right.repeat(WIDTH, 1), rtol=1e-6, atol=1e-6
+    )
+
+
+def test_step_sizes_begin_log_uniform():
+    dt_log = make(width=4000, state_size=2, dt_min=1e-2, dt_max=1.0).dt_log.detach()
+    places = (dt_log.sort().values - math.log(1e-2)) / math.log(100)
+    assert (places - torch.linspace(0, 1, 4000)).abs().max() < 0.03  # Kolmogorov-Smirnov's 1% bound is 0.026
+
+
+def test_the_continuous_system_held_between_steps():
+    """x' = A x + u with u constant over dt, both conjugate halves, by exp of [[A, 1], [0, 0]] dt."""
+    mixer, time = make(state_size=6), 5
+    u, a = noise(1, time, WIDTH), eigenvalues(mixer)
+    c, dt = torch.view_as_complex(mixer.c.detach()), torch.exp(mixer.dt_log.detach())
+    s = torch.empty(1, time, WIDTH, dtype=torch.float64)
+    for channel in range(WIDTH):
+        both = torch.cat([a[channel], a[channel].conj()])
+        generator = torch.zeros(7, 7, dtype=torch.complex128)
+        generator[:6, :6], generator[:6, 6] = torch.diag(both), 1
+        flow, x = torch.linalg.matrix_exp(generator * dt[channel]), torch.zeros(6, dtype=torch.complex128)
+        for t in range(time):
+            x = flow[:6, :6] @ x + flow[:6, 6] * u[0, t, channel]
+            s[0, t, channel] = (torch.cat([c[channel], c[channel].conj()]) @ x).real
+    s = s + mixer.d * u
+    value, gate = mixer.output(torch.nn.functional.gelu(s)).chunk(2, dim=-1)
+    assert_near(mixer(u)[0], value * torch.sigmoid(gate), 1e-12, "output")
+
+
+def test_short_steps_keep_their_digits_in_float32():
+    """exp(dt A) - 1 at dt of 1e-6."""
+    mixer, x = make(state_size=6, dt_min=1e-6, dt_max=1e-6), noise(1, 3, WIDTH)
+    with torch.no_grad():
+        mixer.c.mul_(1e6)
+        mixer.d.zero_()
+    right, _ = mixer(x)
+    narrow = mixer.float()
+    assert_near(narrow(x.float())[0], right, 1e-5, "float32")
+
+
+def test_recurrent_parameters():
+    mixer = make(state_size=6)
+    assert {id(p) for p in mixer.recurrent_parameters()} == {id(mixer.dt_log), id(mixer.a_log), id(mixer.a_imag)}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"state_size": 5}, "state_size 5"), ({"start": "legs"}, "start 'legs'"), ({"dt_min": 0.2}, "dt_max 0.1")],
+)
+def test_what_cannot_be_is_refused(options, said):
+    with pytest.raises(ValueError, match=rf"backbone\.{said}"):
+        make(**options)
