@@ -1,6 +1,6 @@
 """The sequence backbones. Importing this package registers the mixers that ship with it."""
 
-from decision_rnn.backbones import aaren, gru, lru, lstm, mingru, minlstm, retention, rnn, s4d, transformer
+from decision_rnn.backbones import aaren, gru, lru, lstm, mamba, mingru, minlstm, retention, rnn, s4d, transformer
 from decision_rnn.backbones.contract import (
     BackboneConfig,
     SequenceMixer,
@@ -22,6 +22,7 @@ __all__ = [
     "gru",
     "lru",
     "lstm",
+    "mamba",
     "mingru",
     "minlstm",
     "register",

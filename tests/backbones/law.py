@@ -20,6 +20,7 @@ WIDTH, BATCH, TIME = 8, 3, 12
 SMALL: dict[str, list[dict[str, Any]]] = {
     "aaren": [{"heads": 2}, {"heads": 8}],
     "lru": [{"state_size": 6}],
+    "mamba": [{"state_size": 3}, {"state_size": 2, "kernel": 2, "expansion": 1.5}],
     "mingru": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
     "minlstm": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],

@@ -170,6 +170,27 @@ def s4d(config, parameters, x, state, reset):
     return torch.stack(outputs, dim=1), (h.real, h.imag)
 
 
+def mamba(config, parameters, x, state, reset):
+    past, h = state
+    weight, outputs = parameters["convolution.weight"][:, 0], []
+    rank = parameters["dt.weight"].shape[1]
+    for t in range(x.shape[1]):
+        u, z = (x[:, t] @ parameters["input.weight"].T).chunk(2, dim=-1)
+        past, h = torch.cat([before_step(past, reset, t), u.unsqueeze(1)], dim=1), before_step(h, reset, t)
+        v = sum(past[:, j] * weight[:, j] for j in range(config.kernel)) + parameters["convolution.bias"]
+        v, past = v * sigmoid(v), past[:, 1:]
+        low, b, c = (v @ parameters["selection.weight"].T).split((rank, config.state_size, config.state_size), dim=-1)
+        dt = torch.log(1 + torch.exp(affine(parameters, "dt", low)))
+        rows = []
+        for i in range(config.state_size):  # every state of a channel by itself
+            a = -torch.exp(parameters["a_log"][:, i])
+            rows.append(torch.exp(dt * a) * h[:, :, i] + dt * b[:, i : i + 1] * v)
+        h = torch.stack(rows, dim=-1)
+        y = sum(h[:, :, i] * c[:, i : i + 1] for i in range(config.state_size)) + parameters["d"] * v
+        outputs.append((z * sigmoid(z) * y) @ parameters["output.weight"].T)
+    return torch.stack(outputs, dim=1), (past, h)
+
+
 def transformer(config, parameters, x, state, reset):
     """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
@@ -211,6 +232,7 @@ REFERENCES = {
     "gru": gru,
     "lru": lru,
     "lstm": lstm,
+    "mamba": mamba,
     "mingru": mingru,
     "minlstm": minlstm,
     "retention": retention,

@@ -32,3 +32,31 @@ def test_mingru_pytorch(name, theirs, maps, expansion):
     (y, _), right = ours(x), peer(x)
     assert_near(y, right, 1e-12, "output")
     assert_near(grad_of(y, x), grad_of(right, x), 1e-11, "gradient of x")
+
+
+def test_mambapy():
+    """Its parallel scan over the whole slice, and its step."""
+    package = pytest.importorskip("mambapy.mamba")
+    peer = package.MambaBlock(package.MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
+    ours = registered("mamba").mixer(registered("mamba").config(width=WIDTH, state_size=5)).double()
+    names = {
+        "input.weight": "in_proj.weight",
+        "convolution.weight": "conv1d.weight",
+        "convolution.bias": "conv1d.bias",
+        "selection.weight": "x_proj.weight",
+        "dt.weight": "dt_proj.weight",
+        "dt.bias": "dt_proj.bias",
+        "a_log": "A_log",
+        "d": "D",
+        "output.weight": "out_proj.weight",
+    }
+    theirs = peer.state_dict()
+    ours.load_state_dict({name: theirs[other].double() for name, other in names.items()})
+    x = noise(BATCH, TIME, WIDTH).requires_grad_()
+    (y, state), right = ours(x), peer(x)
+    assert_near(y, right, 1e-6, "output")  # it computes A in float32
+    assert_near(grad_of(y, x), grad_of(right, x), 1e-6, "gradient of x")
+    past, h = state
+    next_x = noise(BATCH, WIDTH, seed=2)
+    stepped, _ = peer.step(next_x, (h, past.transpose(1, 2)))
+    assert_near(ours.step(next_x, state)[0], stepped, 1e-6, "step")

@@ -1,0 +1,130 @@
+"""Mamba: a selective state space (S6), whose step size, input and output maps depend on the input.
+
+Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2 and section 3.4, with
+`inner` = expansion * width channels of `state_size` states each:
+
+    u_t, z_t = W_in x_t
+    v_t = silu(b + sum_{j < kernel} w_j * u_{t-j})                     short convolution of every channel
+    dt_t = softplus(W_dt W_r v_t + b_dt),  B_t = W_B v_t,  C_t = W_C v_t
+    h_t = exp(dt_t A) h_{t-1} + dt_t B_t v_t                           A = -exp(a), starts at -1, -2, ... (S4D-Real)
+    y_t = W_out (silu(z_t) * (C_t h_t + D v_t))
+
+W_r has width / 16 rows, rounded up; softplus(b_dt) is drawn log-uniformly between 0.001 and 0.1.
+
+What differs: an episode's first steps convolve with zeros rather than with the episode before. The scan is
+the loop of recurrence.py over all inner * state_size states, which are written out; the paper's kernel keeps them
+in fast memory.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.recurrence import linear_recurrence
+
+
+@dataclass(frozen=True, kw_only=True)
+class MambaConfig(BackboneConfig):
+    """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
+
+    Attributes:
+        expansion: Inner channels over `width`.
+        state_size: States of every inner channel.
+        kernel: Steps that the short convolution sees, its own included.
+    """
+
+    name: str = "mamba"
+    expansion: float = 2.0
+    state_size: int = 16
+    kernel: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width * self.expansion < 1:
+            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
+        if self.state_size < 1 or self.kernel < 2:
+            raise ValueError(
+                f"backbone.state_size {self.state_size} must be at least 1 and backbone.kernel {self.kernel} at least 2"
+            )
+
+
+@register(MambaConfig)
+class Mamba(SequenceMixer):
+    """State: the last kernel - 1 inputs of the convolution, oldest first, (batch, kernel - 1, inner), and h,
+    (batch, inner, state_size)."""
+
+    def __init__(self, config: MambaConfig) -> None:
+        super().__init__()
+        inner, rank = round(config.width * config.expansion), math.ceil(config.width / 16)
+        self.kernel, self.sizes = config.kernel, (rank, config.state_size, config.state_size)
+        self.input = nn.Linear(config.width, 2 * inner, bias=False)
+        self.convolution = nn.Conv1d(inner, inner, config.kernel, groups=inner)
+        self.selection = nn.Linear(inner, sum(self.sizes), bias=False)
+        self.dt = nn.Linear(rank, inner)
+        self.a_log = nn.Parameter(torch.arange(1.0, config.state_size + 1).log().repeat(inner, 1))
+        self.d = nn.Parameter(torch.ones(inner))
+        self.output = nn.Linear(inner, config.width, bias=False)
+        dt = torch.exp(torch.empty(inner).uniform_(math.log(1e-3), math.log(1e-1)))
+        with torch.no_grad():
+            self.dt.bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # softplus undone
+
+    def initial_state(self, batch_size: int) -> State:
+        inner, size = self.a_log.shape
+        return self.a_log.new_zeros(batch_size, self.kernel - 1, inner), self.a_log.new_zeros(batch_size, inner, size)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        time = x.shape[1]
+        past, h = self.initial_state(len(x)) if state is None else state
+        u, gate = self._inputs(x)
+        u = torch.cat([past, u], dim=1)
+        taps = [u[:, j : j + time] for j in range(self.kernel)]
+        if reset is not None:
+            episode = F.pad(reset.cumsum(1), (self.kernel - 1, 0))
+            current = episode[:, self.kernel - 1 :]
+            taps = [tap * (episode[:, j : j + time] == current).unsqueeze(-1) for j, tap in enumerate(taps)]
+            u = u * (episode == episode[:, -1:]).unsqueeze(-1)
+        v = self._convolve(taps)
+        decay, drive, c = self._select(v)
+        h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), reset).unflatten(2, self.a_log.shape)
+        return self._output(h, c, v, gate), (u[:, time:].clone(), h[:, -1].clone())
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        past, h = state
+        u, gate = self._inputs(x)
+        u = torch.cat([past, u.unsqueeze(1)], dim=1)
+        v = self._convolve(list(u.unbind(1)))
+        decay, drive, c = self._select(v)
+        h = decay * h + drive
+        return self._output(h, c, v, gate), (u[:, 1:], h)
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        return (self.a_log,)
+
+    def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """u and z, in float32 also under autocast."""
+        u, gate = self.input(x).to(self.a_log.dtype).chunk(2, dim=-1)
+        return u, gate
+
+    def _convolve(self, taps: list[Tensor]) -> Tensor:
+        """v from u at t - kernel + 1, ..., t."""
+        assert self.convolution.bias is not None
+        mixed = self.convolution.bias
+        for tap, weight in zip(taps, self.convolution.weight[:, 0].unbind(1), strict=True):
+            mixed = mixed + tap * weight
+        return F.silu(mixed)
+
+    def _select(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """exp(dt A) and dt B v, (..., inner, state_size), and C, (..., state_size)."""
+        rank, b, c = self.selection(v).to(v.dtype).split(self.sizes, dim=-1)
+        dt = F.softplus(self.dt(rank).to(v.dtype))
+        decay = torch.exp(dt.unsqueeze(-1) * -torch.exp(self.a_log))
+        return decay, (dt * v).unsqueeze(-1) * b.unsqueeze(-2), c
+
+    def _output(self, h: Tensor, c: Tensor, v: Tensor, gate: Tensor) -> Tensor:
+        y = (h * c.unsqueeze(-2)).sum(-1) + self.d * v
+        return self.output(F.silu(gate) * y)

@@ -1,0 +1,47 @@
+"""Mamba: how it begins, and what its convolution sees. Its equations are under the law (test_law.py)."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from law import WIDTH, noise
+
+from decision_rnn.backbones import registered
+
+
+def make(**options):
+    torch.manual_seed(0)
+    return registered("mamba").mixer(registered("mamba").config(**{"width": WIDTH} | options)).double()
+
+
+def test_how_it_begins():
+    mixer = make(width=2000, state_size=3)
+    assert (-torch.exp(mixer.a_log)).unique(dim=0).tolist() == [pytest.approx([-1, -2, -3])]
+    assert mixer.d.unique().tolist() == [1]
+    places = (F.softplus(mixer.dt.bias).log().sort().values - math.log(1e-3)) / math.log(100)
+    assert (places - torch.linspace(0, 1, 4000)).abs().max() < 0.03  # Kolmogorov-Smirnov's 1% bound is 0.026
+    assert mixer.dt.in_features == 125
+
+
+@pytest.mark.parametrize("kernel", [2, 4])
+def test_the_convolution_sees_kernel_steps(kernel):
+    """With a state that forgets at once (A far below 0), x reaches kernel - 1 steps ahead and no further."""
+    mixer, time = make(kernel=kernel), 12
+    with torch.no_grad():
+        mixer.a_log.fill_(20.0)
+    x = noise(1, time, WIDTH).requires_grad_()
+    (grad,) = torch.autograd.grad(mixer(x)[0][0, -1].sum(), x)
+    assert grad[0].abs().amax(-1).gt(0).tolist() == [t >= time - kernel for t in range(time)]
+
+
+@pytest.mark.parametrize("options", [{"kernel": 1}, {"state_size": 0}, {"expansion": 0.1}])
+def test_what_cannot_be_is_refused(options):
+    (key,) = options
+    with pytest.raises(ValueError, match=rf"backbone\.{key} {options[key]}"):
+        make(**options)
+
+
+def test_recurrent_parameters():
+    mixer = make()
+    assert [id(p) for p in mixer.recurrent_parameters()] == [id(mixer.a_log)]
