@@ -1,6 +1,19 @@
 """The sequence backbones. Importing this package registers the mixers that ship with it."""
 
-from decision_rnn.backbones import aaren, gru, lru, lstm, mamba, mingru, minlstm, retention, rnn, s4d, transformer
+from decision_rnn.backbones import (
+    aaren,
+    gru,
+    lru,
+    lstm,
+    mamba,
+    mingru,
+    minlstm,
+    mlstm,
+    retention,
+    rnn,
+    s4d,
+    transformer,
+)
 from decision_rnn.backbones.contract import (
     BackboneConfig,
     SequenceMixer,
@@ -25,6 +38,7 @@ __all__ = [
     "mamba",
     "mingru",
     "minlstm",
+    "mlstm",
     "register",
     "registered",
     "registered_names",

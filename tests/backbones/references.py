@@ -191,6 +191,35 @@ def mamba(config, parameters, x, state, reset):
     return torch.stack(outputs, dim=1), (past, h)
 
 
+def mlstm(config, parameters, x, state, reset):
+    """Step after step without a stabiliser, C and n themselves. The state's scale m goes along beside them, and is a
+    constant to the gradient."""
+    heads, width = config.heads, config.width // config.heads
+    q, k, v, o = affine(parameters, "qkvo", x).chunk(4, dim=-1)
+    q, k, v = (part.unflatten(-1, (heads, width)) for part in (q, k, v))
+    forget, insert = affine(parameters, "gates", x).chunk(2, dim=-1)
+    outputs, tops, memories = [], [], []
+    for row in range(len(x)):
+        m, both = state[0][row], state[1][row]
+        scale = torch.exp(m)[:, None, None]
+        c, n, m = both[..., :-1] * scale, both[..., -1] * scale[..., 0], m.detach()
+        for t in range(x.shape[1]):
+            if reset[row, t]:
+                c, n, m = torch.zeros_like(c), torch.zeros_like(n), torch.full_like(m, -torch.inf)
+            f, i = sigmoid(forget[row, t]), torch.exp(insert[row, t])
+            m = torch.maximum(torch.log(f) + m, insert[row, t]).detach()
+            c = f[:, None, None] * c + i[:, None, None] * k[row, t].unsqueeze(2) * v[row, t].unsqueeze(1) / width**0.5
+            n = f[:, None] * n + i[:, None] * k[row, t] / width**0.5
+            size = (n * q[row, t]).sum(-1).abs()
+            h = (c * q[row, t].unsqueeze(2)).sum(1) / torch.where(size > 1, size, 1).unsqueeze(1)
+            centred = h - h.mean(-1, keepdim=True)
+            h = (centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)).flatten()
+            outputs.append(affine(parameters, "output", sigmoid(o[row, t]) * h))
+        tops.append(m)
+        memories.append(torch.cat([c, n.unsqueeze(-1)], dim=-1) / torch.exp(m)[:, None, None])
+    return torch.stack(outputs).view(x.shape), (torch.stack(tops), torch.stack(memories))
+
+
 def transformer(config, parameters, x, state, reset):
     """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
@@ -235,6 +264,7 @@ REFERENCES = {
     "mamba": mamba,
     "mingru": mingru,
     "minlstm": minlstm,
+    "mlstm": mlstm,
     "retention": retention,
     "rnn": rnn,
     "s4d": s4d,

@@ -7,7 +7,7 @@ from law import Subject, assert_near, assert_same, chunks, gradients, noise, ste
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
 
-SUBJECTS = [Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
+SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 
 
 @pytest.mark.parametrize("time", [CHUNK, CHUNK + 1, 2 * CHUNK + 3])

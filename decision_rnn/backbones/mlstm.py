@@ -1,0 +1,130 @@
+"""mLSTM, xLSTM's matrix memory with exponential gating.
+
+Beck et al., "xLSTM: Extended Long Short-Term Memory" (2024), equations 19 to 27, for every head:
+
+    f_t = sigmoid(w_f x_t),  i_t = exp(w_i x_t),  o_t = sigmoid(W_o x_t)
+    C_t = f_t C_{t-1} + i_t k_t^T v_t                          memory, (key width, value width)
+    n_t = f_t n_{t-1} + i_t k_t                                normaliser
+    y_t = W_y (o_t * norm(q_t C_t / max(|q_t n_t|, 1)))        the paper's block norms every head
+
+Stabilised (appendix A.2): C and n are kept over exp(m_t) with m_t = max(log f_t + m_{t-1}, w_i x_t), so that no
+exponent is above 0 but that of max(|q_t n_t|, exp(-m_t)). The output does not hang on m, so no gradient is taken
+through it. `forward` is parallel within blocks of `CHUNK` steps and recurrent from block to block.
+
+What differs: the block's up-projection, convolution and skip are left to the block that all mixers share
+(stack.py). The norm has no weights of its own. The gates start as in the authors' code: no weight on x, forget
+biases from 3 to 6 over the heads.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+
+CHUNK = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLSTMConfig(BackboneConfig):
+    """mLSTM, "xLSTM: Extended Long Short-Term Memory".
+
+    Attributes:
+        heads: Heads, each with a memory of its own.
+    """
+
+    name: str = "mlstm"
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1 or self.width % self.heads:
+            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
+
+
+@register(MLSTMConfig)
+class MLSTM(SequenceMixer):
+    """State: m, (batch, heads), minus infinity before the first step; and C with n behind its last column,
+    (batch, heads, head width, head width + 1)."""
+
+    def __init__(self, config: MLSTMConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkvo = nn.Linear(config.width, 4 * config.width)
+        self.gates = nn.Linear(config.width, 2 * config.heads)
+        self.output = nn.Linear(config.width, config.width)
+        with torch.no_grad():
+            self.gates.weight.zero_()
+            self.gates.bias[: config.heads] = torch.linspace(3, 6, config.heads)
+            self.gates.bias[config.heads :].normal_(std=0.1)
+
+    def initial_state(self, batch_size: int) -> State:
+        weight, width = self.output.weight, self.output.out_features // self.heads
+        return (
+            weight.new_full((batch_size, self.heads), -torch.inf),
+            weight.new_zeros(batch_size, self.heads, width, width + 1),
+        )
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        top, memory = self.initial_state(len(x)) if state is None else state
+        *parts, gate = self._project(x)
+        mixed = []
+        with torch.autocast(x.device.type, enabled=False):
+            for i, block in enumerate(zip(*(part.split(CHUNK, dim=2) for part in parts), strict=True)):
+                begins = None if reset is None else reset[:, i * CHUNK : (i + 1) * CHUNK]
+                h, top, memory = self._chunk(block, top, memory, begins)
+                mixed.append(h)
+        return self._output(torch.cat(mixed, dim=2).transpose(1, 2), gate), (top, memory)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        before, memory = state
+        *parts, gate = self._project(x.unsqueeze(1))
+        q, k, v, forget, insert = (part.squeeze(2) for part in parts)
+        top = torch.maximum(before + forget, insert).detach()
+        kept, added = torch.exp(before + forget - top), torch.exp(insert - top)
+        memory = kept[..., None, None] * memory + (added.unsqueeze(-1) * k).unsqueeze(-1) * v.unsqueeze(-2)
+        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), gate.squeeze(1)), (top, memory)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, ...]:
+        """q, k and v with a 1 behind it, (batch, heads, time, head width); log f and log i, (batch, heads, time); and
+        o, (batch, time, width); in float32 also under autocast."""
+        dtype = self.output.weight.dtype
+        *qkv, gate = self.qkvo(x).to(dtype).chunk(4, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)
+        forget, insert = self.gates(x).to(dtype).transpose(1, 2).chunk(2, dim=1)
+        v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+        return q, k * k.shape[-1] ** -0.5, v, F.logsigmoid(forget), insert, torch.sigmoid(gate)
+
+    def _chunk(
+        self, parts: tuple[Tensor, ...], before: Tensor, memory: Tensor, begins: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """A block of steps in parallel: its h, and m and the memory after it. `begins`: (batch, time)."""
+        q, k, v, forget, insert = parts
+        time = q.shape[2]
+        # What is left at t of step s, the log of f_{s+1} ... f_t: summed from s on, since a difference of two sums
+        # from the beginning loses the digits of the small behind a large one.
+        later = torch.ones(time, time, dtype=torch.bool, device=q.device).tril(-1)
+        left = torch.where(later, forget.unsqueeze(-1), 0).cumsum(2)
+        hidden = ~(later | torch.eye(time, dtype=torch.bool, device=q.device))
+        of_memory = before.unsqueeze(-1) + forget.cumsum(2)
+        if begins is not None and bool(begins.any()):
+            episode = begins.cumsum(1)
+            hidden = hidden | (episode[:, :, None] != episode[:, None, :]).unsqueeze(1)
+            of_memory = of_memory.masked_fill((episode > 0).unsqueeze(1), -torch.inf)
+        of_steps = (left + insert.unsqueeze(2)).masked_fill(hidden, -torch.inf)
+        top = torch.maximum(of_steps.amax(-1), of_memory).detach()
+        of_steps, of_memory = torch.exp(of_steps - top.unsqueeze(-1)), torch.exp(of_memory - top)
+        sums = (q @ k.transpose(-1, -2) * of_steps) @ v + of_memory.unsqueeze(-1) * (q @ memory)
+        memory = k.transpose(-1, -2) @ (of_steps[:, :, -1].unsqueeze(-1) * v) + of_memory[..., -1:, None] * memory
+        return _read(sums, top), top[..., -1].clone(), memory
+
+    def _output(self, h: Tensor, gate: Tensor) -> Tensor:
+        """From h, (..., heads, head width)."""
+        return self.output(gate * F.layer_norm(h, h.shape[-1:]).flatten(-2))
+
+
+def _read(sums: Tensor, top: Tensor) -> Tensor:
+    """q C / max(|q n|, 1), from q C with q n behind it, both over exp(top)."""
+    return sums[..., :-1] / torch.maximum(sums[..., -1:].abs(), torch.exp(-top).unsqueeze(-1))

@@ -1,0 +1,59 @@
+"""mLSTM: far gates, where the unstabilised equations overflow, and how it begins."""
+
+import pytest
+import torch
+from law import assert_near, assert_same, noise, steps
+
+from decision_rnn.backbones import registered
+
+WIDTH, TIME = 8, 12
+
+
+def make(forget, insert, dtype=torch.float64):
+    torch.manual_seed(0)
+    mixer = registered("mlstm").mixer(registered("mlstm").config(width=WIDTH, heads=2))
+    with torch.no_grad():
+        mixer.gates.weight.normal_(std=0.3)
+        mixer.gates.bias[:2], mixer.gates.bias[2:] = forget, insert
+    return mixer.to(dtype)
+
+
+@pytest.mark.parametrize("insert", [-120.0, 0.0, 120.0])
+@pytest.mark.parametrize("forget", [-120.0, 0.0, 120.0])
+def test_far_gates(forget, insert):
+    """Finite in value and gradient in float32, near float64, and the same step after step."""
+    x, reset = noise(2, TIME, WIDTH), noise(2, TIME, seed=1) > 1
+    right = make(forget, insert)(x, None, reset)
+    mixer = make(forget, insert, torch.float32)
+    narrow = x.float().requires_grad_()
+    for run in (mixer, lambda *a: steps(mixer, a[0], mixer.initial_state(2), a[2])):
+        y, state = run(narrow, None, reset)
+        assert_same((y, state), right, 1e-4, "float32")  # exp of a gate whose own rounding is 120 * 6e-8
+        for grad in torch.autograd.grad(y.square().sum(), [narrow, *mixer.parameters()]):
+            assert grad.isfinite().all()
+    assert_same(steps(make(forget, insert), x, make(forget, insert).initial_state(2), reset), right, 1e-12, "steps")
+
+
+def test_a_far_forget_gate_does_not_blur_its_neighbours():
+    """Summed from the beginning of the block, -1000 at the first step would leave no digits of the others."""
+    mixer = make(0.0, 0.0, torch.float32)
+    x = noise(1, TIME, WIDTH, dtype=torch.float32)
+    with torch.no_grad():
+        mixer.gates.weight.zero_()
+        mixer.gates.weight[:2, 0], mixer.qkvo.weight[:, 0] = 1, 0
+        x[0, :, 0], x[0, 1, 0] = 3, -1e6
+        right = make(0.0, 0.0)
+        right.load_state_dict({key: value.double() for key, value in mixer.state_dict().items()})
+        assert_near(mixer(x)[0], right(x.double())[0], 1e-5, "output")
+
+
+def test_it_begins_with_gates_that_do_not_look_at_x():
+    mixer = registered("mlstm").mixer(registered("mlstm").config(width=64, heads=4))
+    assert torch.count_nonzero(mixer.gates.weight) == 0
+    assert mixer.gates.bias[:4].tolist() == [3, 4, 5, 6]
+    assert mixer.gates.bias[4:].abs().max() < 0.6
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match=r"backbone\.width 8 must be a multiple of backbone\.heads 3"):
+        registered("mlstm").config(width=8, heads=3)
