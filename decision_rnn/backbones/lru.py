@@ -7,7 +7,11 @@ appendix A:
     h_t = lambda * h_{t-1} + gamma * (B x_t)                 gamma starts at sqrt(1 - |lambda|^2), learnt as its log
     y_t = Re(C h_t) + D * x_t
 
-|lambda| is drawn uniformly over the ring r_min <= |lambda| <= r_max, its phase uniformly over [0, max_phase].
+lambda is drawn uniformly over the area of the ring r_min <= |lambda| <= r_max, its phase over [0, max_phase].
+
+Each part can be taken away, as the paper's ablations do: the ring by r_min 0, r_max 1 and max_phase 2 pi (the spectrum
+of a Glorot matrix); the parametrisation by `exponential`, lambda = exp(-nu + i theta), or `plain`, lambda =
+real + i imag, neither of which keeps lambda inside the unit disc; and gamma by `normalization: false`.
 
 What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU.
 """
@@ -15,6 +19,7 @@ What differs: the nonlinearity after the layer is the MLP of the shared block ra
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +27,9 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.recurrence import linear_recurrence
+
+PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
+"""The two parameters of lambda, by parametrisation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +41,8 @@ class LRUConfig(BackboneConfig):
         r_min: Least initial |lambda|.
         r_max: Largest initial |lambda|.
         max_phase: Largest initial phase of lambda, in radians.
+        parametrization: What is learnt of lambda: `stable`, `exponential` or `plain`.
+        normalization: Whether the input is scaled by gamma.
     """
 
     name: str = "lru"
@@ -40,6 +50,8 @@ class LRUConfig(BackboneConfig):
     r_min: float = 0.0
     r_max: float = 0.99
     max_phase: float = math.pi / 10
+    parametrization: Literal["stable", "exponential", "plain"] = "stable"
+    normalization: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +61,8 @@ class LRUConfig(BackboneConfig):
             raise ValueError(f"backbone.r_min {self.r_min} and backbone.r_max {self.r_max} must rise within 0 to 1")
         if self.max_phase <= 0:
             raise ValueError(f"backbone.max_phase {self.max_phase} must be above 0")
+        if self.parametrization not in PLANES:
+            raise ValueError(f"backbone.parametrization {self.parametrization!r} must be one of {', '.join(PLANES)}")
 
 
 @register(LRUConfig)
@@ -61,9 +75,16 @@ class LRU(SequenceMixer):
         # |lambda|^2 uniform makes lambda uniform over the ring's area (appendix A, lemma 3.2).
         squared = torch.empty(size).uniform_(config.r_min**2, config.r_max**2).clamp_min(1e-12)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
-        self.nu_log = nn.Parameter(torch.log(-0.5 * torch.log(squared)))
-        self.theta_log = nn.Parameter(torch.log(phase))
-        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-squared))
+        self.parametrization = config.parametrization
+        nu = -0.5 * torch.log(squared)
+        start = {
+            "stable": (torch.log(nu), torch.log(phase)),
+            "exponential": (nu, phase),
+            "plain": (squared.sqrt() * torch.cos(phase), squared.sqrt() * torch.sin(phase)),
+        }[config.parametrization]
+        for name, value in zip(PLANES[config.parametrization], start, strict=True):
+            self.register_parameter(name, nn.Parameter(value))
+        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-squared)) if config.normalization else None
         # Real and imaginary parts lie interleaved, as a complex tensor's memory does.
         self.b = nn.Parameter(torch.randn(size, 2, width) / math.sqrt(2 * width))
         self.c = nn.Parameter(torch.randn(width, size, 2) / math.sqrt(size))
@@ -88,16 +109,27 @@ class LRU(SequenceMixer):
         return self._output(torch.stack((real, imag), dim=-1), x), (real, imag)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        return self.nu_log, self.theta_log, self.gamma_log, self.b
+        gamma = () if self.gamma_log is None else (self.gamma_log,)
+        return *self._planes(), *gamma, self.b
+
+    def _planes(self) -> tuple[nn.Parameter, nn.Parameter]:
+        first, second = (getattr(self, name) for name in PLANES[self.parametrization])
+        return first, second
 
     def _decay(self) -> tuple[Tensor, Tensor]:
         """Real and imaginary part of lambda, each (state_size,)."""
-        magnitude, phase = torch.exp(-torch.exp(self.nu_log)), torch.exp(self.theta_log)
+        first, second = self._planes()
+        if self.parametrization == "plain":
+            return first, second
+        if self.parametrization == "stable":
+            magnitude, phase = torch.exp(-torch.exp(first)), torch.exp(second)
+        else:
+            magnitude, phase = torch.exp(-first), second
         return magnitude * torch.cos(phase), magnitude * torch.sin(phase)
 
     def _drive(self, x: Tensor) -> Tensor:
         """gamma * B x, (..., state_size, 2), in float32 also under autocast."""
-        weight = self.b * torch.exp(self.gamma_log)[:, None, None]
+        weight = self.b if self.gamma_log is None else self.b * torch.exp(self.gamma_log)[:, None, None]
         return F.linear(x, weight.flatten(0, 1)).to(self.b.dtype).unflatten(-1, (-1, 2))
 
     def _output(self, h: Tensor, x: Tensor) -> Tensor:

@@ -5,6 +5,9 @@ equation 34. A step t attends to the steps t - window < s <= t of its own episod
 
     y_t = W_o sum_s softmax_s(<R_t q_t, R_s k_s> / sqrt(head_width)) v_s
 
+With `output_gate` the heads' outputs are gated before W_o by sigmoid(W_g x_t), after Qiu et al., "Gated Attention for
+Large Language Models" (2025).
+
 The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py; over several
 layers a carried memory reaches back further than `window`, which re-running a window (rollout.py) does not.
 
@@ -30,11 +33,13 @@ class TransformerConfig(BackboneConfig):
     Attributes:
         heads: Attention heads; their width must be even.
         window: How many tokens, its own included, a token attends to.
+        output_gate: Whether a sigmoid gate, made from the token, follows the attention.
     """
 
     name: str = "transformer"
     heads: int = 1
     window: int = 20
+    output_gate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,6 +62,7 @@ class Transformer(SequenceMixer):
         self.heads, self.window = config.heads, config.window
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.output = nn.Linear(config.width, config.width)
+        self.gate = nn.Linear(config.width, config.width) if config.output_gate else None
         cos, sin = rotary_table(2 * config.window, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
@@ -102,7 +108,7 @@ class Transformer(SequenceMixer):
             visible = (visible & same).unsqueeze(2)
         mixed = self._attend(self._rotate(query, past), self._rotate(key, 0), value, visible)
         mixed = mixed.transpose(2, 3).reshape(batch, blocks * block, -1)[:, :time]
-        return self.output(mixed), self._final_state(k, v, segment)
+        return self._output(mixed, x), self._final_state(k, v, segment)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         keys, values, count = state
@@ -115,7 +121,7 @@ class Transformer(SequenceMixer):
         value = self._heads(values.masked_fill(~written[..., None], 0))
         query = self._rotate(self._heads(q.unsqueeze(1)), self.window - 1)
         mixed = self._attend(query, self._rotate(key, 0), value, written[:, None, None])
-        return self.output(mixed.flatten(1)), (keys, values, count)
+        return self._output(mixed.flatten(1), x), (keys, values, count)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(..., time, width) -> (..., heads, time, head width)."""
@@ -130,6 +136,9 @@ class Transformer(SequenceMixer):
         """Softmax attention written out: on a CPU it is faster than the fused kernel on short sequences."""
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         return torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype) @ v
+
+    def _output(self, mixed: Tensor, x: Tensor) -> Tensor:
+        return self.output(mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x)))
 
     def _final_state(self, k: Tensor, v: Tensor, segment: Tensor) -> State:
         """The newest `window` keys and values, NaN where they belong to an earlier episode or to none."""

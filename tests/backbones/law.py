@@ -19,7 +19,11 @@ WIDTH, BATCH, TIME = 8, 3, 12
 
 SMALL: dict[str, list[dict[str, Any]]] = {
     "aaren": [{"heads": 2}, {"heads": 8}],
-    "lru": [{"state_size": 6}],
+    "lru": [
+        {"state_size": 6},
+        {"state_size": 6, "parametrization": "exponential", "r_max": 0.3},
+        {"state_size": 6, "parametrization": "plain", "r_max": 0.3, "normalization": False},
+    ],
     "mamba": [{"state_size": 3}, {"state_size": 2, "kernel": 2, "expansion": 1.5}],
     "mingru": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
     "minlstm": [{}, {"expansion": 1.5}, {"candidate": "signed"}],
@@ -27,7 +31,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
     "rnn": [{}, {"activation": "relu"}],
     "s4d": [{"state_size": 6}, {"state_size": 2}, {"state_size": 4, "start": "real"}],
-    "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20}],
+    "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20, "output_gate": True}],
 }
 """Configurations to try, by mixer; the first is the one that is stacked."""
 

@@ -50,8 +50,13 @@ def minlstm(config, parameters, x, state, reset):
 
 
 def lru(config, parameters, x, state, reset):
-    decay = torch.exp(-torch.exp(parameters["nu_log"]) + 1j * torch.exp(parameters["theta_log"]))
-    gamma = torch.exp(parameters["gamma_log"])
+    if config.parametrization == "stable":
+        decay = torch.exp(-torch.exp(parameters["nu_log"]) + 1j * torch.exp(parameters["theta_log"]))
+    elif config.parametrization == "exponential":
+        decay = torch.exp(-parameters["nu"] + 1j * parameters["theta"])
+    else:
+        decay = parameters["real"] + 1j * parameters["imag"]
+    gamma = torch.exp(parameters["gamma_log"]) if config.normalization else 1
     b = parameters["b"][:, 0] + 1j * parameters["b"][:, 1]
     c = parameters["c"][..., 0] + 1j * parameters["c"][..., 1]
     h, outputs = state[0] + 1j * state[1], []
@@ -246,7 +251,10 @@ def transformer(config, parameters, x, state, reset):
                     inner = (turned(q[row, t], t) * turned(key, s).conj()).real.sum(-1, keepdim=True)
                     weight = torch.exp(inner / math.sqrt(2 * pairs))
                     weights, mixed = weights + weight, mixed + weight * value.view(heads, -1)
-            outputs.append(affine(parameters, "output", (mixed / weights).flatten()))
+            mixed = (mixed / weights).flatten()
+            if config.output_gate:
+                mixed = mixed * sigmoid(affine(parameters, "gate", x[row, t]))
+            outputs.append(affine(parameters, "output", mixed))
         kept = memory[-window:]
         unwritten = [torch.full((width,), torch.nan, dtype=x.dtype)] * (window - len(kept))
         new_keys.append(torch.stack(unwritten + [key for _, key, _ in kept]))

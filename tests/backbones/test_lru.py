@@ -51,6 +51,38 @@ def test_state_begins_with_the_variance_of_the_input():
     assert (real**2 + imag**2).mean().item() == pytest.approx(1, rel=0.05)
 
 
+@pytest.mark.parametrize("parametrization", ["exponential", "plain"])
+def test_parametrisations_begin_with_the_same_eigenvalues(parametrization):
+    ring = {"width": 4, "state_size": 50, "r_min": 0.3, "max_phase": 2 * math.pi}
+    right, other = eigenvalues(make(**ring)), make(**ring, parametrization=parametrization)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.complex(*other._decay()).to(right.dtype), right, rtol=1e-5, atol=1e-5)
+    first, second = other.recurrent_parameters()[:2]
+    with torch.no_grad():  # nothing keeps these inside the unit disc
+        first.fill_({"exponential": -0.1, "plain": 1.1}[parametrization])
+        second.fill_(0.0)
+        assert (torch.complex(*other._decay()).abs() > 1).all()
+
+
+def test_without_normalization_the_state_grows_with_its_memory():
+    ring = {"width": 64, "state_size": 64, "r_min": 0.95, "r_max": 0.99}
+    sizes = []
+    for normalization in (True, False):
+        _, (real, imag) = make(**ring, normalization=normalization)(noise(200, 300, 64, dtype=torch.float32))
+        sizes.append((real**2 + imag**2).mean().item())
+    assert sizes[0] == pytest.approx(1, rel=0.1)
+    assert sizes[1] > 10  # 1 / (1 - |lambda|^2)
+    names = {name for name, _ in make(width=4, normalization=False).named_parameters()}
+    assert names == {"nu_log", "theta_log", "b", "c", "d"}
+
+
+def test_a_parametrisation_it_does_not_have_is_refused():
+    with pytest.raises(
+        ValueError, match=r"backbone\.parametrization 'polar' must be one of stable, exponential, plain"
+    ):
+        make(parametrization="polar")
+
+
 def test_stays_inside_the_unit_disc():
     lru = make(width=4, state_size=50)
     with torch.no_grad():

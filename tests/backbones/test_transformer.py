@@ -133,3 +133,11 @@ def test_width_that_the_heads_do_not_divide_is_refused(width, heads):
         registered("transformer").config(width=width, heads=heads)
     for said in ("width", "heads", str(width), str(heads)):
         assert said in str(error.value)
+
+
+def test_a_closed_output_gate_leaves_the_bias_alone():
+    mixer, x = make(output_gate=True), noise(2, TIME, WIDTH)
+    with torch.no_grad():
+        mixer.gate.bias.fill_(-1000)
+    for y in (mixer(x)[0], steps(mixer, x, mixer.initial_state(2), None)[0]):
+        assert torch.equal(y, mixer.output.bias.expand_as(y))
