@@ -131,16 +131,18 @@ class S4D(SequenceMixer):
 
     def _discrete(self, age: Tensor) -> tuple[Planes, Planes]:
         """exp(age dt A), (width, ages, pairs), and 2 C (exp(dt A) - 1) / A, (width, pairs)."""
-        dt, real, imag = torch.exp(self.dt_log)[:, None], -torch.exp(self.a_log), self.a_imag
+        # In float64: a turn of age * dt * imag is hundreds of radians, of which float32 keeps five digits.
+        dt, real, imag = torch.exp(self.dt_log.double())[:, None], -torch.exp(self.a_log.double()), self.a_imag.double()
         rate, turn = dt * real, dt * imag
-        age = age[:, None].to(rate.dtype)
+        age = age[:, None].double()
         magnitude, phase = torch.exp(age * rate.unsqueeze(1)), age * turn.unsqueeze(1)
         # exp(dt A) - 1 without the loss of digits at small dt: cos - 1 = -2 sin^2(phase / 2).
         less_one = torch.expm1(rate) * torch.cos(turn) - 2 * torch.sin(turn / 2) ** 2
         hold = _product((less_one, torch.exp(rate) * torch.sin(turn)), (real, -imag))
         readout = _product((self.c[..., 0], self.c[..., 1]), hold)
         scale = 2 / (real**2 + imag**2)
-        return (magnitude * torch.cos(phase), magnitude * torch.sin(phase)), (scale * readout[0], scale * readout[1])
+        decay = (magnitude * torch.cos(phase)).to(self.c.dtype), (magnitude * torch.sin(phase)).to(self.c.dtype)
+        return decay, ((scale * readout[0]).to(self.c.dtype), (scale * readout[1]).to(self.c.dtype))
 
     def _output(self, s: Tensor, x: Tensor) -> Tensor:
         return F.glu(self.output(F.gelu(s + self.d * x)), dim=-1)
