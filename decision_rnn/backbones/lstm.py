@@ -60,7 +60,7 @@ class LSTM(SequenceMixer):
 
     def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h, c = state
-        y, (h, c) = self.cell(x, (h.unsqueeze(0), c.unsqueeze(0)))
+        y, (h, c) = self.cell(x, (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous()))
         return y, (h.squeeze(0), c.squeeze(0))
 
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

@@ -65,7 +65,7 @@ class RNN(SequenceMixer):
         return full_precision(self._step, x, state)
 
     def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        y, h = self.cell(x, state[0].unsqueeze(0))
+        y, h = self.cell(x, state[0].unsqueeze(0).contiguous())
         return y, (h.squeeze(0),)
 
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
