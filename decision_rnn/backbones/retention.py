@@ -126,13 +126,19 @@ class Retention(SequenceMixer):
             before = self._next(memory)
             r = r + (q * since.unsqueeze(-1)) @ before
             after = after + since[..., -1, None, None] * before
-        return r, rotate(after.transpose(-1, -2), cos[-1], -sin[-1]).transpose(-1, -2)
+        return r, _turn(after, cos[-1, :, None], sin[-1, :, None])
 
     def _next(self, memory: Tensor) -> Tensor:
         """gamma e^{i theta} S: what is left of the state one step later."""
-        cos, sin = self.cos[1].to(memory.dtype), self.sin[1].to(memory.dtype)
-        return rotate((self.gamma.to(memory.dtype) * memory).transpose(-1, -2), cos, -sin).transpose(-1, -2)
+        cos, sin = self.gamma * self.cos[1, :, None], self.gamma * self.sin[1, :, None]
+        return _turn(memory, cos.to(memory.dtype), sin.to(memory.dtype))
 
     def _output(self, r: Tensor, gate: Tensor) -> Tensor:
         """From r, (..., heads, value width)."""
         return self.output(F.silu(gate) * F.layer_norm(r, r.shape[-1:]).flatten(-2))
+
+
+def _turn(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """e^{i angle} S, for angles whose cos and sin, (..., key width / 2, 1), are given."""
+    first, second = memory.chunk(2, dim=-2)
+    return torch.cat((first * cos + second * sin, second * cos - first * sin), dim=-2)

@@ -1,4 +1,5 @@
-"""Agreement with independent implementations, weights copied over, where they are installed."""
+"""Agreement with independent implementations, weights copied over, where they are installed:
+pip install minGRU-pytorch mambapy. torch's own modules: test_recurrent.py, test_aaren.py."""
 
 import pytest
 import torch

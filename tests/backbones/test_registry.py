@@ -122,7 +122,8 @@ def test_the_law_catches(fault, check):
 
 
 def test_registered():
-    assert {"lru", "mingru", "minlstm", "transformer"} <= set(registered_names())
+    ours = "aaren gru lru lstm mamba mingru minlstm mlstm retention rnn s4d transformer".split()
+    assert set(ours) <= set(registered_names())
     assert register(AverageConfig)(Average) is Average
     assert registered_names() == sorted(registered_names())
     assert registered("average").mixer is Average
