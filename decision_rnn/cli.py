@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Must stand before torch is loaded. Threads that spin while they wait for each other make a training step ten
     # times slower on a machine that does anything else, and gain nothing on one that does not.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    sys.path.append(os.getcwd())  # where a backbone of the user's own may lie
     try:
         if name not in COMMANDS:
             raise InputError(f"unknown command {name!r}: known are {', '.join(COMMANDS)}")

@@ -184,10 +184,11 @@ def backbone_of(data: Mapping[str, Any]) -> str:
     """The name of the backbone that a configuration dictionary asks for: `backbone: lru` or its `name` key."""
     section = data.get("backbone", DEFAULT_BACKBONE)
     name = section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section
-    if name not in registered_names():
+    try:
+        registered(str(name))
+    except KeyError as error:
         near = difflib.get_close_matches(str(name), registered_names(), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}{hint}")
+        raise InputError(error.args[0] + (f"; did you mean {near[0]}?" if near else "")) from None
     return name
 
 

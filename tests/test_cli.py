@@ -142,6 +142,21 @@ def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: Small
     assert small_cli(*command, "--training.steps", "20", "--resume").returncode == 0
 
 
+def test_a_backbone_of_ones_own_is_chosen_by_its_dotted_path(small_cli: SmallCLI, tmp_path: Path) -> None:
+    """The example of CONTRIBUTING.md, word for word."""
+    guide = (SMALL_CLI.parents[1] / "CONTRIBUTING.md").read_text()
+    (tmp_path / "layers.py").write_text(guide.split("```python\n")[1].split("```")[0])
+    command = ["--backbone", "layers.Average", "--backbone.decay", "0.8", "--training.steps", "10", *SMALL]
+    done = small_cli("train", "hopper-medium", "--output", "run", *command)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["config"]["backbone"]["decay"] == 0.8
+    done = small_cli("evaluate", "run")  # the checkpoint remembers where the class is
+    assert done.returncode == 0, done.stderr
+    done = small_cli("train", "hopper-medium", "--backbone", "layers.Median")
+    assert done.returncode == 2
+    assert "layers.Median" in done.stderr
+
+
 def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_path: Path) -> None:
     done = small_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
     assert done.returncode == 0, done.stderr

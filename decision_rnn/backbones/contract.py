@@ -5,6 +5,7 @@ equals any split of the T steps into chunks with the state carried, with resets 
 and all gradients.
 """
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -128,12 +129,24 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
 def registered(name: str) -> Registration:
     """The mixer and configuration class of that name.
 
+    A name with a dot is a class in a file of the user's own: `layers.Average` imports layers.py.
+
     Raises:
-        KeyError: If there is none; the message lists the known names.
+        KeyError: If there is none; the message lists the known names, or says why the import failed.
     """
-    if name not in _REGISTRY:
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    if "." not in name:
         raise KeyError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}")
-    return _REGISTRY[name]
+    module, _, attribute = name.rpartition(".")
+    try:
+        mixer = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise KeyError(f"backbone {name!r} cannot be imported: {error}") from None
+    for registration in _REGISTRY.values():
+        if registration.mixer is mixer:
+            return registration
+    raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
 
 
 def registered_names() -> list[str]:
