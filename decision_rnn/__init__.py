@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from decision_rnn.data.episodes import Episode as Episode
     from decision_rnn.data.episodes import EpisodeStore as EpisodeStore
     from decision_rnn.data.stream import StepStream as StepStream
-    from decision_rnn.rollout import rollout as rollout
 
 __version__ = "0.1.0"
 
@@ -27,7 +26,6 @@ _ROOMS = {
     "decision_rnn.data.catalog": ("open_store",),
     "decision_rnn.data.episodes": ("Episode", "EpisodeStore"),
     "decision_rnn.data.stream": ("StepStream",),
-    "decision_rnn.rollout": ("rollout",),
 }
 _HOMES = {name: module for module, names in _ROOMS.items() for name in names}
 
