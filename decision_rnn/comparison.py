@@ -44,7 +44,8 @@ def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jo
     Raises:
         InputError: If a run's folder holds a run of another configuration.
     """
-    open_store(configs[0].dataset)  # made once, before several processes want it
+    path = configs[0].path
+    open_store(configs[0].dataset, path=Path(path) if path else None)  # made once, before several processes want it
     runs = [
         (replace(config, seed=seed), output / f"{config.backbone.name}-seed{seed}")
         for seed in seeds

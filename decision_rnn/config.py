@@ -91,6 +91,7 @@ class RunConfig:
 
     Attributes:
         dataset: A dataset's name, as in data/catalog.py.
+        path: The file to read a D4RL dataset from, where it is not in one of the usual folders.
         seed: Of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
         agent: How histories become tokens.
@@ -99,6 +100,7 @@ class RunConfig:
     """
 
     dataset: str
+    path: str | None = None
     seed: int = 0
     backbone: BackboneConfig
     agent: AgentConfig = field(default_factory=AgentConfig)
@@ -208,6 +210,7 @@ def _run_parser(program: str, backbone: str) -> ArgumentParser:
         exit_on_error=False,
     )
     parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
+    parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")
     for name, section in _SECTIONS.items():

@@ -54,6 +54,20 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Write a temporary sibling of `path`; fsync it and rename it to `path` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary_sibling(path)
+    try:
+        yield temporary
+        fsync_path(temporary)
+        temporary.replace(path)
+        fsync_path(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
     """Fill a temporary sibling of `path`; rename it to `path` when the block ends without an error.
 

@@ -111,7 +111,7 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
     """
     spec = lookup(config.dataset)
     _check_folder(config, run, resume)
-    store = open_store(config.dataset)
+    store = open_store(config.dataset, path=Path(config.path) if config.path else None)
     if not resume:
         _make_folder(config, run)
     returns = store.episode_returns
@@ -253,8 +253,8 @@ def _check_folder(config: RunConfig, run: Path, resume: bool) -> None:
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
     before, now = to_dict(from_dict(read_yaml(path), str(path))), to_dict(config)
     for section, value in now.items():
-        # How it is evaluated may change; what is trained may not.
-        if section == "evaluation" or value == before[section]:
+        # How it is evaluated and where the data lie may change (their fingerprint may not); what is trained may not.
+        if section in ("evaluation", "path") or value == before[section]:
             continue
         pairs = [(section, before[section], value)]
         if isinstance(value, dict):

@@ -53,6 +53,15 @@ def test_the_configurations_we_ship_are_valid(file: Path) -> None:
     parse("--config", str(file))
 
 
+def test_a_file_of_data_can_be_named_in_either_place(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("dataset: d4rl/hopper-medium-v2\npath: here.hdf5\n")
+    assert parse("--config", str(file)).path == "here.hdf5"
+    config = parse("--config", str(file), "--path", "there.hdf5")
+    assert config.path == "there.hdf5"
+    assert from_dict(to_dict(config), "here") == config
+
+
 def test_the_paper_recipe_is_the_papers() -> None:
     """Chen et al. 2021, table 8; batch 64 and 100k steps as in their code."""
     config = parse("--config", str(CONFIGS / "hopper-medium-paper.yaml"))

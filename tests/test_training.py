@@ -17,7 +17,7 @@ from decision_rnn.training import Trainer, learning_rate_factor, train
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name: store)
+    monkeypatch.setattr(training, "open_store", lambda name, path=None: store)
 
 
 def configure(*arguments: str) -> RunConfig:

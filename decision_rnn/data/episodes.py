@@ -3,8 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,8 +14,9 @@ import numpy as np
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
 
-FORMAT = 1  # of the files below; raised when their layout or meaning changes
+FORMAT = 2  # of the files below; raised when their layout or meaning changes
 MANIFEST = "manifest.json"
+REWARDS = "rewards.npy"
 CHUNK = 65_536  # steps handled at once where the whole table would have to be copied
 
 
@@ -127,7 +129,8 @@ class EpisodeStore:
     `table` is mapped copy-on-write: it costs no memory, and the file is never altered.
     `offsets` (episodes + 1,) int64 are the first rows of the episodes and the table's end. `terminated` and
     `truncated` (episodes,) bool are kept apart; an episode with neither is partial.
-    `final_observations` (episodes, O) float32 are what followed the last actions.
+    `final_observations` (episodes, O) float32 are what followed the last actions. `exact_rewards` (steps,) float64
+    are the rewards as they came: from their float32 the same returns-to-go could not be made again.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
@@ -146,6 +149,7 @@ class EpisodeStore:
         self.terminated: np.ndarray = np.load(path / "terminated.npy")
         self.truncated: np.ndarray = np.load(path / "truncated.npy")
         self.final_observations: np.ndarray = np.load(path / "final_observations.npy")
+        self.exact_rewards: np.ndarray = np.load(path / REWARDS, mmap_mode="r")
 
     @property
     def steps(self) -> int:
@@ -179,6 +183,17 @@ class EpisodeStore:
     def episode_returns(self) -> np.ndarray:
         """(episodes,) float64, undiscounted."""
         return np.add.reduceat(self.rewards.astype(np.float64), self.offsets[:-1])
+
+    def read_episodes(self) -> Iterator[Episode]:
+        """Yield the episodes: a store written from them has the same bits."""
+        for index, (start, stop) in enumerate(pairwise(self.offsets)):
+            yield Episode(
+                np.concatenate([self.observations[start:stop], self.final_observations[index : index + 1]]),
+                self.actions[start:stop],
+                self.exact_rewards[start:stop],
+                terminated=bool(self.terminated[index]),
+                truncated=bool(self.truncated[index]),
+            )
 
     @classmethod
     def open(cls, path: Path) -> "EpisodeStore":
@@ -227,33 +242,35 @@ class EpisodeStore:
         return cls.open(path)
 
 
-def _write_header(file: BinaryIO, shape: tuple[int, int]) -> None:
+def _write_header(file: BinaryIO, dtype: type, shape: tuple[int, ...]) -> None:
     # numpy pads the header so that it can be rewritten in place once the first dimension is known.
-    descr = np.lib.format.dtype_to_descr(np.dtype(np.float32))
+    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
     np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
 
 
 def _write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
-    """Write the five arrays of a store; return the observation's and the action's dimension."""
+    """Write the arrays of a store; return the observation's and the action's dimension."""
     lengths: list[int] = []
     terminated: list[bool] = []
     truncated: list[bool] = []
     final_observations: list[np.ndarray] = []
     columns: dict[str, slice] = {}
     dims = (0, 0)
-    with (folder / "steps.npy").open("wb") as file:
+    with (folder / "steps.npy").open("wb") as file, (folder / REWARDS).open("wb") as rewards:
         for index, episode in enumerate(episodes):
             episode.validate(f"episode {index}")
             shapes = (episode.observations.shape[1], episode.actions.shape[1])
             if not columns:
                 dims, columns = shapes, _column_layout(*shapes)
-                _write_header(file, (0, columns["reset"].stop))
+                _write_header(file, np.float32, (0, columns["reset"].stop))
+                _write_header(rewards, np.float64, (0,))
             elif shapes != dims:
                 raise InputError(
                     f"episode {index} has observations and actions of {shapes} numbers, those before {dims}: "
                     "all episodes of a dataset must come from one environment"
                 )
             file.write(_rows(episode, columns).tobytes())
+            rewards.write(episode.rewards.astype(np.float64).tobytes())
             lengths.append(len(episode.rewards))
             terminated.append(episode.terminated)
             truncated.append(episode.truncated)
@@ -261,7 +278,9 @@ def _write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
         if not columns:
             raise InputError("the dataset has no episodes")
         file.seek(0)
-        _write_header(file, (sum(lengths), columns["reset"].stop))
+        _write_header(file, np.float32, (sum(lengths), columns["reset"].stop))
+        rewards.seek(0)
+        _write_header(rewards, np.float64, (sum(lengths),))
     np.save(folder / "offsets.npy", np.cumsum([0, *lengths], dtype=np.int64))
     np.save(folder / "terminated.npy", np.array(terminated, bool))
     np.save(folder / "truncated.npy", np.array(truncated, bool))
@@ -290,7 +309,8 @@ def _describe(folder: Path, observation_dim: int, action_dim: int) -> dict[str, 
             np.load(folder / "truncated.npy"),
         ),
         "files": files,
-        "fingerprint": sha256_of_json(files),
+        # Of what is trained on.
+        "fingerprint": sha256_of_json({name: file for name, file in files.items() if name != REWARDS}),
     }
 
 

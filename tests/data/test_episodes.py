@@ -137,7 +137,19 @@ def test_no_episodes_is_an_error(tmp_path: Path) -> None:
         EpisodeStore.write(tmp_path / "store", [], environment_id="Toy-v0", source={})
 
 
-FILES = ["steps.npy", "offsets.npy", "terminated.npy", "truncated.npy", "final_observations.npy"]
+def test_a_store_written_from_its_own_episodes_has_the_same_bits(
+    store: EpisodeStore, episodes: list[Episode], tmp_path: Path
+) -> None:
+    for ours, given in zip(store.read_episodes(), episodes, strict=True):
+        np.testing.assert_array_equal(ours.rewards, given.rewards)
+        np.testing.assert_array_equal(ours.observations, given.observations.astype(np.float32))
+        np.testing.assert_array_equal(ours.actions, given.actions)
+        assert (ours.terminated, ours.truncated) == (given.terminated, given.truncated)
+    again = EpisodeStore.write(tmp_path / "again", store.read_episodes(), environment_id="Toy-v0", source={})
+    assert again.fingerprint == store.fingerprint
+
+
+FILES = ["steps.npy", "offsets.npy", "terminated.npy", "truncated.npy", "final_observations.npy", "rewards.npy"]
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
@@ -173,8 +185,8 @@ def test_a_garbled_manifest_is_an_error(store: EpisodeStore, text: str) -> None:
 def test_a_manifest_of_another_format_is_refused(
     store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.data.episodes.FORMAT", 2)
-    with pytest.raises(InputError, match="format 1, not 2"):
+    monkeypatch.setattr("decision_rnn.data.episodes.FORMAT", 99)
+    with pytest.raises(InputError, match="format 2, not 99"):
         EpisodeStore.open(store.path)
 
 

@@ -1,0 +1,85 @@
+"""Converted stores: made once, opened ever after, and made again when they or what they came from has changed."""
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from decision_rnn.data.episodes import CacheError, EpisodeStore, cache_root, sha256_of
+from decision_rnn.errors import InputError
+
+
+def store_folder(name: str) -> Path:
+    """Where the converted store of the dataset `name` lies."""
+    return cache_root() / "stores" / name
+
+
+def open_or_make(
+    name: str, check: Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
+) -> EpisodeStore:
+    """The converted store of `name`.
+
+    Args:
+        name: Of the dataset.
+        check: Raises CacheError where the manifest's `source` is not what the store would be made from now.
+        make: Makes the store in the folder it is given; called when there is none, or none that can be used.
+    """
+    path = store_folder(name)
+    if path.exists():
+        try:
+            store = EpisodeStore.open(path)
+            check(store.manifest["source"])
+            return store
+        except CacheError as error:
+            discard(path, error)
+    return make(path)
+
+
+def discard(path: Path, error: CacheError) -> None:
+    """Remove a folder that cannot be used, and say why."""
+    print(f"{error.fault}; making it again", file=sys.stderr)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def identify(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """What tells whether files have changed: path, size, time of modification and SHA-256 of each."""
+    identities = []
+    for file in files:
+        status = file.stat()  # before the hash: what changes while it is read has a later time
+        identities.append(
+            {
+                "path": str(file.absolute()),
+                "bytes": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+                "sha256": sha256_of(file),
+            }
+        )
+    return identities
+
+
+def check_unchanged(recorded: list[dict[str, Any]], files: Sequence[Path], store: Path) -> None:
+    """Raise CacheError unless the files are those that `identify` recorded; hashes only what may have changed."""
+    if len(recorded) != len(files):
+        raise CacheError(f"{store} was made from other files", store)
+    for identity, file in zip(recorded, files, strict=True):
+        status = file.stat()
+        untouched = (str(file.absolute()), status.st_mtime_ns) == (identity["path"], identity["mtime_ns"])
+        if status.st_size != identity["bytes"] or not (untouched or sha256_of(file) == identity["sha256"]):
+            raise CacheError(f"{store} was made from other contents of {file}", store)
+
+
+def check_room(path: Path, needed: int) -> None:
+    """Raise InputError where `needed` bytes will not fit: HDF5 meets a full disk with a crash, not with an error."""
+    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    free = shutil.disk_usage(existing).free
+    if free < needed:
+        raise InputError(
+            f"{path} will not fit: {needed >> 20} MiB are needed and {free >> 20} MiB free; make room, or put the "
+            "caches elsewhere by DECISION_RNN_CACHE and MINARI_DATASETS_PATH"
+        )
+
+
+def bytes_per_step(observation_dim: int, action_dim: int) -> int:
+    """Of a store: the packed float32 row and the float64 reward."""
+    return 4 * (observation_dim + 2 * action_dim + 4) + 8

@@ -1,0 +1,98 @@
+"""Fetching a file by URL: resumed where it broke off, verified, and in its place whole or not at all."""
+
+import contextlib
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from decision_rnn.data.cache import check_room
+from decision_rnn.data.episodes import sha256_of
+from decision_rnn.errors import InputError
+from decision_rnn.files import fsync_path
+
+TIMEOUT = 30.0  # seconds without a byte
+BLOCK = 1 << 18
+NETWORK_FAULTS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+def download(url: str, path: Path, sha256: str | None, progress: bool = True) -> None:
+    """Fetch `url` into the new file `path`.
+
+    What has arrived is kept in a hidden file beside it, with which the next call goes on. Two processes do not fetch
+    the same file at once: the second waits, then finds it there.
+
+    Args:
+        url: http or https.
+        path: Of the file; one that exists is kept.
+        sha256: The content's; None where nobody has published one.
+        progress: Show a bar on stderr where that is a terminal.
+
+    Raises:
+        InputError: When the server refuses or breaks off, or the content has another SHA-256.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path):
+        if path.exists():
+            return
+        part = path.with_name(f".{path.name}.part")
+        try:
+            _fetch(url, part, progress)
+        except NETWORK_FAULTS as error:
+            reason = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else str(error)
+            raise InputError(
+                f"cannot download {url} ({reason}): try again, what has arrived is kept, or fetch it by other means "
+                f"and name it by --path, or put it at {path}"
+            ) from None
+        if sha256 is not None and sha256_of(part) != sha256:
+            part.unlink()
+            raise InputError(f"{url} gave a file whose SHA-256 is not {sha256}: it was thrown away, try again")
+        fsync_path(part)
+        part.replace(path)
+        fsync_path(path.parent)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock of `path` among processes; the operating system frees it when a process dies."""
+    import fcntl  # here: not every system that reads local files has it
+
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(url: str, part: Path, progress: bool) -> None:
+    """Bring `part` to the whole of what `url` serves."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not have:
+            raise
+        if error.headers.get("Content-Range") == f"bytes */{have}":
+            return  # it was all there
+        part.unlink()
+        _fetch(url, part, progress)
+        return
+    with response:
+        resumed = response.status == 206 and (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
+        if response.status == 206 and not resumed:
+            raise http.client.HTTPException("it sent another range than the one asked for")
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        check_room(part, (total or 0) - have)
+        hidden = None if progress else True  # None: shown on a terminal only
+        bar = tqdm(total=total, initial=have, desc=part.name[1:-5], unit="B", unit_scale=True, disable=hidden)
+        with part.open("ab" if resumed else "wb") as file, bar:
+            while block := response.read(BLOCK):
+                file.write(block)
+                bar.update(len(block))
+    arrived = part.stat().st_size
+    if total is not None and arrived != total:
+        raise ConnectionError(f"the connection broke off at {arrived} of {total} bytes")

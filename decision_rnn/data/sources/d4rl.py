@@ -1,0 +1,141 @@
+"""D4RL version 2 (Fu et al. 2020): published HDF5 files, found here or downloaded, converted once."""
+
+import difflib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from decision_rnn.data.cache import (
+    bytes_per_step,
+    check_room,
+    check_unchanged,
+    identify,
+    open_or_make,
+    store_folder,
+)
+from decision_rnn.data.d4rl import D4RLFile
+from decision_rnn.data.download import download
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.spec import BODIES, DatasetSpec
+from decision_rnn.errors import InputError
+
+PATTERN = "d4rl/BODY-LEVEL-v2"
+LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
+TIME_LIMIT = 1000  # steps, of all four environments
+CONTACT_FORCES = 84  # after the 27 observations of ant in D4RL's files; Ant-v4 does not give them
+URL = "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"
+
+SHA256 = {
+    "hopper_medium": "5bdf1bc4a713c82941de44633df669b36c89850b652a25985166796d25cf71a0",
+    "hopper_medium_replay": "e121c5f7c9857a307baa9edc6a2c3b48e85fedb9ac316ecddd0f48ca7ef4e39b",
+    "hopper_medium_expert": "9d51ad87f8c905be3880d84c6140bcdb7fbf39a19e046a237f238ba34fec9e26",
+    "hopper_expert": "01aa219a5f8eea5e639eccdc636ec2bf40e317159a95cf4bf6e985f16909941b",
+    "walker2d_medium": "cf00f43add04c17fdfc2958dd581dea0851b2e5bedbe6fda073758a8f841aeda",
+    "walker2d_medium_replay": "e75de96a4f77acf7d4e0d6fdf0d7ccb177c26c44bb4388e4fd99f543ccfa18db",
+    "walker2d_medium_expert": "6b8d7f868c45bbaedf460be797fb7271b46dee6ebe45fe7a64319f2005b59a04",
+    "walker2d_expert": "2985dc3d436a8baa10e8f43f946fe1d7c6337a4e4fbc65def70618093b18c59a",
+    "halfcheetah_medium": "41324e8487a9556d8cfa4538827f8937f4d63dae3030825ebc9f3a726ed08ca0",
+    "halfcheetah_medium_replay": "48d494a4770c11f48260736dec090b78bdca8375647ed4d24bfa5b6610c7f683",
+    "halfcheetah_medium_expert": "015db75dae5bbe8e94029b71fa0bafc2073365df0c94744e71031189f3f79c06",
+    "halfcheetah_expert": "d9fe53bb994eb1e20a99b4fa3412cd76a1bb7966a7ff55e0fcbdd6081bd2965f",
+}
+"""Of the published files, by name without `-v2.hdf5`: as TensorFlow Datasets records them; D4RL publishes none."""
+
+
+def names() -> list[str]:
+    """All of them."""
+    return [f"d4rl/{body}-{level}-v2" for body in BODIES for level in LEVELS]
+
+
+def lookup(name: str) -> DatasetSpec:
+    """The spec of `name`; InputError, with the nearest name, where there is none."""
+    if name not in names():
+        nearest = difflib.get_close_matches(name, names(), n=1)
+        hint = f"did you mean {nearest[0]}? " if nearest else ""
+        raise InputError(
+            f"unknown dataset {name!r}: {hint}known are {PATTERN} with BODY one of {', '.join(BODIES)} and LEVEL one "
+            f"of {', '.join(LEVELS)}; earlier versions have wrong or missing flags"
+        )
+    body = BODIES[_stem(name).partition("_")[0]]
+    # Version 4, because the data's Walker2d is not version 5's; Hopper and HalfCheetah are the same in both.
+    return body.spec(
+        name,
+        f"{body.environment}-v4",
+        f"the reference scores are D4RL's: where the file is the published one, compare with papers on {name[5:]}",
+    )
+
+
+def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
+    """The episodes of `name`.
+
+    They are read from the file `path`; without one from `<body>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
+    `~/.d4rl/datasets`; without one there the store converted before stands, and where there is none the file is
+    downloaded. A store made from other contents than the file's is made again.
+    """
+    spec = lookup(name)
+    file = Path(os.path.expanduser(path)) if path is not None else find_file(name)
+    if file is not None and not os.path.isfile(file):  # unlike Path's, it takes any string
+        raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
+
+    def check(source: dict[str, Any]) -> None:
+        if file is not None:
+            check_unchanged(source["files"], [file], store_folder(name))
+
+    def make(folder: Path) -> EpisodeStore:
+        return _convert(spec, file or download_file(name, progress), folder, progress)
+
+    return open_or_make(name, check, make)
+
+
+def file_folders() -> list[Path]:
+    """Where files are sought, and downloaded into the first of."""
+    own = os.environ.get("DECISION_RNN_DATA")
+    return [*([Path(own).expanduser()] if own else []), Path("~/.d4rl/datasets").expanduser()]
+
+
+def find_file(name: str) -> Path | None:
+    """The local file of the dataset, where there is one."""
+    files = [folder / f"{_stem(name)}-v2.hdf5" for folder in file_folders()]
+    return next((file for file in files if file.is_file()), None)
+
+
+def download_file(name: str, progress: bool) -> Path:
+    """The local file of the dataset, downloaded where there is none."""
+    lookup(name)
+    file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
+    if not file.exists():
+        print(f"{file} is not there: downloading it", file=sys.stderr)
+        download(URL + file.name, file, SHA256.get(_stem(name)), progress)
+    return file
+
+
+def _stem(name: str) -> str:
+    """d4rl/hopper-medium-replay-v2 -> hopper_medium_replay"""
+    return name.removeprefix("d4rl/").removesuffix("-v2").replace("-", "_")
+
+
+def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> EpisodeStore:
+    identity = identify([file])
+    stem = _stem(spec.name)
+    body = BODIES[stem.partition("_")[0]]
+    contents = D4RLFile(file, TIME_LIMIT, body.observation_dim)
+    allowed = [body.observation_dim] + [body.observation_dim + CONTACT_FORCES] * (body.environment == "Ant")
+    if contents.columns not in allowed or contents.action_dim != body.action_dim:
+        raise InputError(
+            f"{file} has observations of {contents.columns} numbers and actions of {contents.action_dim} where "
+            f"{spec.name} has {body.observation_dim} and {body.action_dim}: it is another dataset's file"
+        )
+    if stem in SHA256 and identity[0]["sha256"] != SHA256[stem]:
+        contents.notes.append("its SHA-256 is not that of the published file: compare scores with no paper's")
+    check_room(folder, contents.steps * bytes_per_step(contents.observation_dim, contents.action_dim))
+    for note in contents.notes:
+        print(f"{file}: {note}", file=sys.stderr)
+    return EpisodeStore.write(
+        folder,
+        tqdm(contents.episodes(), "converting", unit=" episodes", disable=None if progress else True),
+        environment_id=spec.environment_id,
+        source={"files": identity, "notes": contents.notes},
+    )

@@ -1,0 +1,93 @@
+"""What is known of a dataset by its name: where it is evaluated, how its scores are normalised, what is asked for."""
+
+import math
+from dataclasses import dataclass
+
+from decision_rnn.data.episodes import EpisodeStore
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What is known of a dataset by its name.
+
+    `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score =
+    100 * (return - min) / (max - min). `target_returns` are asked for in evaluation and `return_scale` divides
+    returns-to-go, as in the Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence: where
+    the references come from, and whose scores ours may be compared with.
+    """
+
+    name: str
+    environment_id: str
+    reference_min: float
+    reference_max: float
+    target_returns: tuple[float, ...]
+    return_scale: float
+    comparable: str
+
+
+@dataclass(frozen=True)
+class Body:
+    """A MuJoCo body: its sizes, D4RL's returns of a random and of an expert policy (Fu et al. 2020), its targets.
+
+    The targets are the Decision Transformer's; for ant, which it leaves out, Online DT's 6000 (Zheng et al. 2022)
+    and half of it.
+    """
+
+    environment: str
+    observation_dim: int
+    action_dim: int
+    reference_min: float
+    reference_max: float
+    target_returns: tuple[float, float]
+    return_scale: float = 1000.0
+
+    def spec(self, name: str, environment_id: str, comparable: str) -> DatasetSpec:
+        """The spec of a dataset of this body."""
+        return DatasetSpec(
+            name,
+            environment_id,
+            self.reference_min,
+            self.reference_max,
+            self.target_returns,
+            self.return_scale,
+            comparable,
+        )
+
+
+BODIES = {
+    "hopper": Body("Hopper", 11, 3, -20.272305, 3234.3, (3600.0, 1800.0)),
+    "halfcheetah": Body("HalfCheetah", 17, 6, -280.178953, 12135.0, (12000.0, 6000.0)),
+    "walker2d": Body("Walker2d", 17, 6, 1.629008, 4592.3, (5000.0, 2500.0)),
+    "ant": Body("Ant", 27, 8, -325.6, 3879.7, (6000.0, 3000.0)),
+}
+
+
+def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
+    """The spec of a dataset that no table knows.
+
+    References are the source's own where it has them, else D4RL's where the body is one of `BODIES`, else the
+    lowest and the highest return in the data, which are then asked for together with the median.
+    """
+    body = next((b for b in BODIES.values() if store.environment_id.rpartition("-v")[0] == b.environment), None)
+    own = store.manifest["source"].get("reference_scores")
+    if body is not None and own is None:
+        return body.spec(
+            name,
+            store.environment_id,
+            "the reference scores are D4RL's for the same body, chosen by us: compare with no paper's scores",
+        )
+    statistics = store.manifest["statistics"]
+    low, high = statistics["return_min"], statistics["return_max"]
+    largest = max(abs(low), abs(high))
+    reference_min, reference_max = own or (low, high if high > low else low + 1.0)
+    return DatasetSpec(
+        name,
+        store.environment_id,
+        reference_min,
+        reference_max,
+        body.target_returns if body else (high, statistics["return_p50"]),
+        body.return_scale if body else (10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0),
+        "the reference scores are the dataset's own: compare with scores on the same dataset"
+        if own
+        else "the reference scores are ours, the lowest and the highest return in the data: compare with no paper's",
+    )

@@ -1,0 +1,47 @@
+"""Files in D4RL's layout, written by h5py from what FIELD-NOTES and D4RL's own wiki say of them."""
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from decision_rnn.data.episodes import Episode
+
+
+def arrays_of(episodes: list[Episode]) -> dict[str, Any]:
+    """The arrays of a version 2 file: float32, flags bool, episodes end to end."""
+    last = [np.arange(len(e.rewards)) == len(e.rewards) - 1 for e in episodes]
+    return {
+        "observations": np.concatenate([e.observations[:-1] for e in episodes]).astype(np.float32),
+        "next_observations": np.concatenate([e.observations[1:] for e in episodes]).astype(np.float32),
+        "actions": np.concatenate([e.actions for e in episodes]).astype(np.float32),
+        "rewards": np.concatenate([e.rewards for e in episodes]).astype(np.float32),
+        "terminals": np.concatenate([flags & e.terminated for flags, e in zip(last, episodes, strict=True)]),
+        "timeouts": np.concatenate([flags & e.truncated for flags, e in zip(last, episodes, strict=True)]),
+    }
+
+
+def write(path: Path, arrays: dict[str, Any]) -> Path:
+    """Write arrays as D4RL does, compressed, with a policy's metadata that nobody is to read."""
+    with h5py.File(path, "w") as file:
+        for key, values in arrays.items():
+            file.create_dataset(key, data=values, compression="gzip")
+        file["metadata/policy/nonlinearity"] = "relu"
+        file["infos/qpos"] = np.zeros((3, 6))
+    return path
+
+
+def hopper_episodes(kinds: list[tuple[int, bool, bool]], seed: int = 0) -> list[Episode]:
+    """Episodes of noise in Hopper's shapes, float32: of (length, terminated, truncated) each."""
+    generator = np.random.default_rng(seed)
+    return [
+        Episode(
+            generator.normal(0, 1, (length + 1, 11)).astype(np.float32),
+            generator.uniform(-1, 1, (length, 3)).astype(np.float32),
+            generator.normal(3, 1, length).astype(np.float32),
+            terminated,
+            truncated,
+        )
+        for length, terminated, truncated in kinds
+    ]

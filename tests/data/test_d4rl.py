@@ -1,0 +1,140 @@
+"""D4RL's layout, read from files that h5py wrote, and written so that the same bits come back."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from d4rl_files import arrays_of, hopper_episodes, write
+
+from decision_rnn.data.d4rl import D4RLFile, write_file
+from decision_rnn.data.episodes import CHUNK, Episode, EpisodeStore
+from decision_rnn.errors import InputError
+
+KINDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]
+
+
+@pytest.fixture
+def hopper() -> list[Episode]:
+    """Fallen, at the time limit, of one step, and a partial tail."""
+    return hopper_episodes(KINDS)
+
+
+def assert_equal(read: list[Episode], expected: list[Episode]) -> None:
+    for ours, theirs in zip(read, expected, strict=True):
+        np.testing.assert_array_equal(ours.observations, theirs.observations)
+        np.testing.assert_array_equal(ours.actions, theirs.actions)
+        np.testing.assert_array_equal(ours.rewards, theirs.rewards)
+        assert (ours.terminated, ours.truncated) == (theirs.terminated, theirs.truncated)
+
+
+def test_a_version_2_file_gives_its_episodes_and_reports_its_tail(hopper: list[Episode], tmp_path: Path) -> None:
+    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(hopper)), 1000)
+    assert_equal(list(contents.episodes()), hopper)
+    assert (contents.steps, contents.observation_dim, contents.action_dim) == (74, 11, 3)
+    assert len(contents.notes) == 1
+    assert contents.notes[0].startswith("1 of 5 episodes (25 steps) break off with no flag")
+
+
+def test_a_replay_files_types_make_no_difference(hopper: list[Episode], tmp_path: Path) -> None:
+    arrays = arrays_of(hopper)
+    replay = {key: values.astype(np.float64) for key, values in arrays.items()}
+    replay |= {key: replay[key][:, None] for key in ("rewards", "terminals", "timeouts")}
+    assert_equal(list(D4RLFile(write(tmp_path / "f.hdf5", replay), 1000).episodes()), hopper)
+
+
+def test_the_seam_of_two_files_is_the_end_of_a_partial_episode(hopper: list[Episode], tmp_path: Path) -> None:
+    both = [*hopper, *hopper_episodes([(30, True, False), (9, False, False)], seed=1)]
+    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(both)), 1000)
+    assert_equal(list(contents.episodes()), both)
+    assert "2 of 7 episodes (34 steps)" in contents.notes[0]
+
+
+def test_without_timeouts_an_episode_ends_at_the_limit(tmp_path: Path) -> None:
+    episodes = hopper_episodes([(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, 0, 0)])
+    arrays = arrays_of(episodes)
+    # No seam may tell it: the next row is what followed.
+    arrays["observations"][1:] = arrays["next_observations"][:-1]
+    del arrays["timeouts"]
+    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
+    ends = [(len(e.rewards), e.terminated, e.truncated) for e in contents.episodes()]
+    assert ends == [(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, False, False)]
+    assert "no timeouts" in contents.notes[0]
+
+
+def test_without_next_observations_the_last_one_stands_for_what_followed(hopper: list[Episode], tmp_path: Path) -> None:
+    arrays = arrays_of(hopper)
+    del arrays["next_observations"]
+    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays), 1000)
+    for read, episode in zip(contents.episodes(), hopper, strict=True):
+        np.testing.assert_array_equal(read.observations[:-1], episode.observations[:-1])
+        np.testing.assert_array_equal(read.observations[-1], episode.observations[-2])
+    assert "no next_observations" in contents.notes[1]
+
+
+def test_columns_that_the_environment_does_not_give_are_left_out(hopper: list[Episode], tmp_path: Path) -> None:
+    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(hopper)), 1000, observed=4)
+    read = list(contents.episodes())
+    assert contents.observation_dim == 4
+    np.testing.assert_array_equal(read[1].observations, hopper[1].observations[:, :4])
+    assert "first 4 of 11 observations" in contents.notes[0]
+
+
+def test_long_files_are_cut_as_short_ones(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    lengths = [1, *generator.integers(1, 1001, 2 * CHUNK // 500), 1]
+    episodes = hopper_episodes([(int(length), True, False) for length in lengths])
+    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(episodes)), 1000)
+    assert contents.steps > 1.5 * CHUNK
+    assert_equal(list(contents.episodes()), episodes)
+
+
+def test_an_episode_beyond_the_limit_shows_that_flags_are_missing(tmp_path: Path) -> None:
+    arrays = arrays_of(hopper_episodes([(5, True, False), (12, False, True)]))
+    with pytest.raises(InputError, match=r"f\.hdf5 has terminals and timeouts .* 12 steps from row 5"):
+        D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
+
+
+def test_shuffled_rows_are_refused(tmp_path: Path) -> None:
+    arrays = arrays_of(hopper_episodes([(50, True, False)]))
+    order = np.random.default_rng(0).permutation(50)
+    with pytest.raises(InputError, match="not in the order of time"):
+        D4RLFile(write(tmp_path / "f.hdf5", {key: values[order] for key, values in arrays.items()}), 1000)
+
+
+def test_store_to_d4rl_to_store_gives_the_same_bits(episodes: list[Episode], tmp_path: Path) -> None:
+    mixed = [*episodes, *episodes]  # one partial episode in the middle, one at the end; float64 rewards
+    store = EpisodeStore.write(tmp_path / "store", mixed, environment_id="Hopper-v5", source={})
+    write_file(tmp_path / "out" / "f.hdf5", store)
+    contents = D4RLFile(tmp_path / "out" / "f.hdf5")
+    again = EpisodeStore.write(tmp_path / "again", contents.episodes(), environment_id="Hopper-v5", source={})
+    assert again.fingerprint == store.fingerprint
+    np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["f.hdf5"]
+
+
+def test_what_is_written_is_what_d4rl_users_read(hopper: list[Episode], tmp_path: Path) -> None:
+    store = EpisodeStore.write(tmp_path / "store", hopper, environment_id="Hopper-v5", source={})
+    write_file(tmp_path / "f.hdf5", store)
+    with h5py.File(tmp_path / "f.hdf5") as file:
+        for key, values in arrays_of(hopper).items():
+            np.testing.assert_array_equal(file[key], values)
+        assert file["observations"].dtype == np.float32
+        assert file["terminals"].dtype == bool
+
+
+def test_a_partial_episode_that_the_layout_cannot_end_is_not_exported(tmp_path: Path) -> None:
+    first, second = hopper_episodes([(5, False, False), (6, True, False)])
+    second.observations[0] = first.observations[-1]
+    store = EpisodeStore.write(tmp_path / "store", [first, second], environment_id="Hopper-v5", source={})
+    with pytest.raises(InputError, match="export it as minari"):
+        write_file(tmp_path / "f.hdf5", store)
+    assert not (tmp_path / "f.hdf5").exists()
+
+
+def test_an_existing_file_is_kept(hopper: list[Episode], tmp_path: Path) -> None:
+    store = EpisodeStore.write(tmp_path / "store", hopper, environment_id="Hopper-v5", source={})
+    (tmp_path / "f.hdf5").write_text("precious")
+    with pytest.raises(InputError, match=r"f\.hdf5 exists"):
+        write_file(tmp_path / "f.hdf5", store)
+    assert (tmp_path / "f.hdf5").read_text() == "precious"

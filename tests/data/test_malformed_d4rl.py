@@ -1,0 +1,311 @@
+"""Files that are not what they say: each is an InputError, and leaves nothing behind. No pickle is ever read."""
+
+import os
+import pickle
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from d4rl_files import arrays_of, hopper_episodes, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decision_rnn.data.catalog import open_store
+from decision_rnn.data.episodes import EpisodeStore, cache_root
+from decision_rnn.errors import InputError
+
+NAME = "d4rl/hopper-medium-v2"
+STEPS = 20
+REQUIRED = ("observations", "actions", "rewards", "terminals")
+KEYS = (*REQUIRED, "timeouts", "next_observations")
+FLOATS = ("observations", "actions", "rewards", "next_observations")
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+class Payload:
+    """Unpickled, it leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, (str(self.mark),))
+
+
+def valid() -> dict[str, Any]:
+    return arrays_of(hopper_episodes([(7, True, False), (9, False, True), (4, False, False)]))
+
+
+def rewrite(file: Path, key: str, values: Any) -> None:
+    with h5py.File(file, "a") as handle:
+        del handle[key]
+        if values is not None:
+            handle[key] = values
+
+
+def missing_key(draw: Draw, file: Path) -> None:
+    rewrite(write(file, valid()), draw(st.sampled_from(REQUIRED)), None)
+
+
+def wrong_shape(draw: Draw, file: Path) -> None:
+    key = draw(st.sampled_from(KEYS))
+    arrays = valid()
+    width = arrays[key].shape[1] if arrays[key].ndim == 2 else 1
+    rows = draw(st.sampled_from((0, 1, STEPS - 1, STEPS + 1)))
+    shapes = [(), (rows,), (rows, width), (STEPS, width, 1), (1, STEPS, width), (STEPS, 0), (STEPS, width + 1)]
+    rewrite(write(file, arrays), key, np.zeros(draw(st.sampled_from(shapes)), np.float32))
+
+
+def not_finite(draw: Draw, file: Path) -> None:
+    arrays = valid()
+    key = draw(st.sampled_from(FLOATS))
+    arrays[key] = arrays[key].astype(np.float64)
+    index = draw(st.integers(0, arrays[key].size - 1))
+    arrays[key].reshape(-1)[index] = draw(st.sampled_from((np.nan, np.inf, -np.inf, 1e39, -1e300)))
+    write(file, arrays)
+
+
+def not_flags(draw: Draw, file: Path) -> None:
+    arrays = valid()
+    key = draw(st.sampled_from(("terminals", "timeouts")))
+    arrays[key] = arrays[key].astype(np.float32)
+    arrays[key][draw(st.integers(0, STEPS - 1))] = draw(st.sampled_from((np.nan, np.inf, 0.5, -1, 2, 255)))
+    write(file, arrays)
+
+
+def wrong_type(draw: Draw, file: Path) -> None:
+    types = [
+        np.array([b"0.5"] * STEPS),
+        np.array(["0.5"] * STEPS, h5py.string_dtype()),
+        np.zeros(STEPS, np.complex64),
+        np.zeros(STEPS, [("x", np.float32)]),
+        np.zeros(STEPS, "V4"),
+        np.array([h5py.Reference()] * STEPS, h5py.ref_dtype),
+        h5py.Empty(np.float32),
+        np.zeros(STEPS, h5py.opaque_dtype(np.dtype("M8[s]"))),
+    ]
+    rewrite(write(file, valid()), draw(st.sampled_from(KEYS)), draw(st.sampled_from(types)))
+
+
+def group_or_link(draw: Draw, file: Path) -> None:
+    key = draw(st.sampled_from(KEYS))
+    other = write(file.with_name("other.hdf5"), valid())
+    write(file, valid())
+    kind = draw(st.sampled_from(("group", "soft", "dangling", "external", "virtual", "raw")))
+    with h5py.File(file, "a") as handle:
+        values = handle[key][()]
+        del handle[key]
+        if kind == "group":
+            handle.create_group(key)
+        elif kind == "soft":
+            handle["elsewhere"] = values
+            handle[key] = h5py.SoftLink("/elsewhere")
+        elif kind == "dangling":
+            handle[key] = h5py.SoftLink("/nowhere")
+        elif kind == "external":
+            handle[key] = h5py.ExternalLink(str(other), key)
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout(values.shape, values.dtype)
+            layout[:] = h5py.VirtualSource(str(other), key, values.shape)
+            handle.create_virtual_dataset(key, layout)
+        else:
+            handle.create_dataset(key, values.shape, values.dtype, external=[(str(other), 0, h5py.h5f.UNLIMITED)])
+
+
+def claims_too_much(draw: Draw, file: Path) -> None:
+    rows = draw(st.integers(10**6, 10**15))
+    write(file, valid())
+    with h5py.File(file, "a") as handle:
+        for key in KEYS:
+            shape, dtype = (rows, *handle[key].shape[1:]), handle[key].dtype
+            del handle[key]
+            handle.create_dataset(key, shape, dtype, chunks=True)
+
+
+def disagreeing_flags(draw: Draw, file: Path) -> None:
+    """Ends that cannot be: an episode longer than the environment's 1000 steps."""
+    length = draw(st.integers(1001, 3000))
+    arrays = arrays_of(hopper_episodes([(draw(st.integers(1, 5)), True, False), (length, False, True)]))
+    if draw(st.booleans()):
+        del arrays["next_observations"]
+    write(file, arrays)
+
+
+def shuffled(draw: Draw, file: Path) -> None:
+    unordered = st.permutations(range(STEPS)).filter(lambda p: sum(b - a == 1 for a, b in pairwise(p)) < 5)
+    order = draw(unordered)
+    write(file, {key: values[order] for key, values in valid().items()})
+
+
+def another_body(draw: Draw, file: Path) -> None:
+    observed, acting = draw(st.tuples(st.integers(1, 120), st.integers(1, 9)).filter(lambda sizes: sizes != (11, 3)))
+    arrays = valid()
+    arrays["observations"] = arrays["next_observations"] = np.zeros((STEPS, observed), np.float32)
+    arrays["actions"] = np.zeros((STEPS, acting), np.float32)
+    write(file, arrays)
+
+
+def empty(draw: Draw, file: Path) -> None:
+    write(file, valid())
+    with h5py.File(file, "a") as handle:
+        for key in KEYS:
+            shape, dtype = handle[key].shape, handle[key].dtype
+            del handle[key]
+            if draw(st.booleans()) or key == "observations":
+                handle.create_dataset(key, (0, *shape[1:]), dtype)
+
+
+def cut_short(draw: Draw, file: Path) -> None:
+    content = write(file, valid()).read_bytes()
+    file.write_bytes(content[: draw(st.integers(0, len(content) - 1))])
+
+
+def a_pickle(draw: Draw, file: Path) -> None:
+    payload = Payload(file.with_name("mark"))
+    kind = draw(st.sampled_from(("pickle", "npy", "npz", "bytes in HDF5")))
+    if kind == "pickle":
+        file.write_bytes(pickle.dumps(payload, protocol=draw(st.integers(0, 5))))
+    elif kind == "npy":
+        with file.open("wb") as handle:
+            np.save(handle, np.array([payload], object), allow_pickle=True)
+    elif kind == "npz":
+        with file.open("wb") as handle:
+            np.savez(handle, observations=np.array([payload], object))
+    else:
+        rewrite(write(file, valid()), draw(st.sampled_from(KEYS)), np.void(pickle.dumps(payload)))
+
+
+def not_hdf5(draw: Draw, file: Path) -> None:
+    file.write_bytes(draw(st.sampled_from((b"", b"\x89HDF\r\n\x1a\n"))) + draw(st.binary(max_size=300)))
+
+
+def not_a_file(draw: Draw, file: Path) -> None:
+    kind = draw(st.sampled_from(("absent", "folder", "pipe", "dangling", "loop")))
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    elif kind in ("dangling", "loop"):
+        file.symlink_to(file if kind == "loop" else file.with_name("nowhere"))
+
+
+FAULTS = [
+    missing_key,
+    wrong_shape,
+    not_finite,
+    not_flags,
+    wrong_type,
+    group_or_link,
+    claims_too_much,
+    disagreeing_flags,
+    shuffled,
+    another_body,
+    empty,
+    cut_short,
+    a_pickle,
+    not_hdf5,
+    not_a_file,
+]
+
+
+def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, root: Path) -> None:
+    """Offer a faulty file in a folder of its own: it must be refused by name, and nothing may come of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = root / os.urandom(8).hex()
+        folder.mkdir()
+        patch.setenv("DECISION_RNN_CACHE", str(folder / "cache"))
+        file = folder / "bad.hdf5"
+        fault(data.draw, file)
+        with pytest.raises(InputError, match=r"bad\.hdf5") as raised:
+            open_store(NAME, path=file)
+        assert len(str(raised.value).splitlines()) == 1
+        assert [path for path in cache_root().rglob("*") if path.is_file()] == []
+        assert not (folder / "mark").exists()
+
+
+QUIET = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@given(data=st.data())
+@settings(max_examples=5, derandomize=True, **QUIET)
+def test_a_faulty_file_is_refused(fault: Callable[[Draw, Path], None], data: st.DataObject, tmp_path: Path) -> None:
+    refuse(fault, data, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@given(data=st.data())
+@settings(max_examples=40, **QUIET)
+def test_many_faulty_files_are_refused(
+    fault: Callable[[Draw, Path], None], data: st.DataObject, tmp_path: Path
+) -> None:
+    refuse(fault, data, tmp_path)
+
+
+def survive(data: st.DataObject, root: Path) -> None:
+    """Flip bytes of a good file: it is refused, or what is read of it is a whole and finite dataset."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = root / os.urandom(8).hex()
+        folder.mkdir()
+        patch.setenv("DECISION_RNN_CACHE", str(folder / "cache"))
+        content = bytearray(write(folder / "bad.hdf5", valid()).read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        (folder / "bad.hdf5").write_bytes(content)
+        try:
+            store = open_store(NAME, path=folder / "bad.hdf5")
+        except InputError:
+            assert [path for path in cache_root().rglob("*") if path.is_file()] == []
+        else:
+            assert np.isfinite(EpisodeStore.open(store.path).table).all()
+
+
+@given(data=st.data())
+@settings(max_examples=20, derandomize=True, **QUIET)
+def test_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> None:
+    survive(data, tmp_path)
+
+
+@pytest.mark.slow
+@given(data=st.data())
+@settings(max_examples=200, **QUIET)
+def test_many_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> None:
+    survive(data, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["\0", "a" * 5000, "~nobody-at-all/f.hdf5", "", ".", "/dev/null", "/dev/zero", "x\ny"])
+@pytest.mark.usefixtures("folders")
+def test_hostile_paths_are_refused(path: str) -> None:
+    with pytest.raises(InputError):
+        open_store(NAME, path=Path(path))
+
+
+HOSTILE = [
+    "..",
+    "../..",
+    "/etc/passwd",
+    "standin/../../x",
+    "d4rl/../../x",
+    "d4rl//",
+    "a" * 5000,
+    "d4rl/\0",
+    "d4rl/%s",
+    "é/é",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_refused(name: str, folders: Path) -> None:
+    with pytest.raises(InputError, match="unknown dataset"):
+        open_store(name)
+    assert list(folders.iterdir()) == []
