@@ -4,11 +4,11 @@ from pathlib import Path
 from types import ModuleType
 
 from decision_rnn.data.episodes import EpisodeStore
-from decision_rnn.data.sources import d4rl, standin
+from decision_rnn.data.sources import d4rl, minari, standin
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 
-SOURCES: dict[str, ModuleType] = {"standin": standin, "d4rl": d4rl}
+SOURCES: dict[str, ModuleType] = {"standin": standin, "d4rl": d4rl, "minari": minari}
 DEFAULT_SOURCE = "standin"
 
 

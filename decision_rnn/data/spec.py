@@ -5,6 +5,11 @@ from dataclasses import dataclass
 
 from decision_rnn.data.episodes import EpisodeStore
 
+D4RL_REFERENCES = (
+    "the dataset has no reference scores, those used are D4RL's for the same body, our choice: "
+    "compare with no score on D4RL's data"
+)
+
 
 @dataclass(frozen=True)
 class DatasetSpec:
@@ -71,11 +76,7 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     body = next((b for b in BODIES.values() if store.environment_id.rpartition("-v")[0] == b.environment), None)
     own = store.manifest["source"].get("reference_scores")
     if body is not None and own is None:
-        return body.spec(
-            name,
-            store.environment_id,
-            "the reference scores are D4RL's for the same body, chosen by us: compare with no paper's scores",
-        )
+        return body.spec(name, store.environment_id, D4RL_REFERENCES)
     statistics = store.manifest["statistics"]
     low, high = statistics["return_min"], statistics["return_max"]
     largest = max(abs(low), abs(high))

@@ -11,11 +11,12 @@ import h5py
 import numpy as np
 import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
-from hypothesis import HealthCheck, given, settings
+from faults import QUIET, Draw, Payload, assert_nothing_made
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.data.catalog import open_store
-from decision_rnn.data.episodes import EpisodeStore, cache_root
+from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
@@ -23,18 +24,6 @@ STEPS = 20
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 KEYS = (*REQUIRED, "timeouts", "next_observations")
 FLOATS = ("observations", "actions", "rewards", "next_observations")
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-
-
-class Payload:
-    """Unpickled, it leaves a mark."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (os.mkdir, (str(self.mark),))
 
 
 def valid() -> dict[str, Any]:
@@ -224,15 +213,7 @@ def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, root: Path)
         with pytest.raises(InputError, match=r"bad\.hdf5") as raised:
             open_store(NAME, path=file)
         assert len(str(raised.value).splitlines()) == 1
-        assert [path for path in cache_root().rglob("*") if path.is_file()] == []
-        assert not (folder / "mark").exists()
-
-
-QUIET = {
-    "deadline": None,
-    "database": None,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-}
+        assert_nothing_made(folder)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -265,7 +246,7 @@ def survive(data: st.DataObject, root: Path) -> None:
         try:
             store = open_store(NAME, path=folder / "bad.hdf5")
         except InputError:
-            assert [path for path in cache_root().rglob("*") if path.is_file()] == []
+            assert_nothing_made(folder)
         else:
             assert np.isfinite(EpisodeStore.open(store.path).table).all()
 

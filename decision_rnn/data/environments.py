@@ -1,0 +1,44 @@
+"""The environments that datasets were collected in."""
+
+from collections.abc import Iterable, Iterator
+
+import gymnasium
+
+from decision_rnn.data.episodes import Episode
+from decision_rnn.errors import InputError
+
+
+def environment_sizes(environment_id: str) -> tuple[int, int]:
+    """How many numbers its observations and actions have.
+
+    Raises InputError where the environment cannot be made here and where one of them is not a flat Box. Only an id
+    that is registered is made: others could name a module to import.
+    """
+    if environment_id not in gymnasium.registry:
+        raise InputError(f"there is no environment {environment_id!r} here: install the package that registers it")
+    try:
+        environment = gymnasium.make(environment_id, disable_env_checker=True)
+    except Exception as error:  # of whatever it is made of
+        raise InputError(f"the environment {environment_id} cannot be made here ({error}): mend its package") from error
+    spaces = (environment.observation_space, environment.action_space)
+    environment.close()
+    sizes = []
+    for space, kind in zip(spaces, ("observations", "actions"), strict=True):
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise InputError(f"{environment_id} has {kind} that are not flat vectors: {space}")
+        sizes.append(space.shape[0])
+    return sizes[0], sizes[1]
+
+
+def of_environment(episodes: Iterable[Episode], environment_id: str, name: str) -> Iterator[Episode]:
+    """Yield the episodes of `name`; InputError where their sizes are not those of the environment."""
+    needed = environment_sizes(environment_id)
+    for index, episode in enumerate(episodes):
+        sizes = episode.observations.shape[1:] + episode.actions.shape[1:]
+        if sizes != needed:
+            raise InputError(
+                f"{name}: episode {index} has observations of shape {episode.observations.shape} and actions of "
+                f"{episode.actions.shape} where {environment_id} has {needed[0]} and {needed[1]} numbers in each row: "
+                "name the environment it came from"
+            )
+        yield episode

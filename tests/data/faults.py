@@ -1,0 +1,35 @@
+"""What the tests of malformed data share: a pickle that would leave a mark, and what must be left behind: nothing."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck
+from hypothesis import strategies as st
+
+from decision_rnn.data.episodes import cache_root
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+QUIET = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+
+
+class Payload:
+    """Unpickled, it leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, (str(self.mark),))
+
+
+def assert_nothing_made(folder: Path) -> None:
+    """No file in the cache, not even half of one, and no mark of executed code in `folder`."""
+    assert [path for path in cache_root().rglob("*") if path.is_file()] == []
+    assert not (folder / "mark").exists()

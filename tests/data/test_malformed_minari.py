@@ -1,0 +1,225 @@
+"""Minari datasets that are not what they say: each is an InputError, and leaves nothing behind."""
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import h5py
+import numpy as np
+import pytest
+from faults import QUIET, Draw, Payload, assert_nothing_made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decision_rnn.data.catalog import open_store
+from decision_rnn.data.episodes import Episode, EpisodeStore
+from decision_rnn.data.minari import write_dataset
+from decision_rnn.errors import InputError
+
+ID = "theirs/bad-v0"
+LENGTHS = (3, 5, 1)
+ARRAYS = ("observations", "actions", "rewards", "terminations", "truncations")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a dataset of three episodes that is as it should be."""
+    root = tmp_path_factory.mktemp("good")
+    generator = np.random.default_rng(0)
+    normal = generator.normal
+    episodes = [Episode(normal(size=(n + 1, 11)), normal(size=(n, 3)), normal(size=n), True, False) for n in LENGTHS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINARI_DATASETS_PATH", str(root))
+        write_dataset(ID, episodes, environment_id="Hopper-v5", metadata={}, source={})
+    return root / ID / "data"
+
+
+def replace_array(draw: Draw, folder: Path, values: Any, keys: tuple[str, ...] = ARRAYS) -> None:
+    """Put `values`, or nothing, in the place of one array of one episode."""
+    episode, key = draw(st.integers(0, len(LENGTHS) - 1)), draw(st.sampled_from(keys))
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        old = file[f"episode_{episode}"][key][()]
+        del file[f"episode_{episode}"][key]
+        new = values(old) if callable(values) else values
+        if new is not None:
+            file[f"episode_{episode}"][key] = new
+
+
+def missing_array(draw: Draw, folder: Path) -> None:
+    replace_array(draw, folder, None)
+
+
+def wrong_length(draw: Draw, folder: Path) -> None:
+    by = draw(st.sampled_from((-1, 1, 7)))
+    replace_array(draw, folder, lambda old: np.zeros((len(old) + by, *old.shape[1:]), old.dtype))
+
+
+def wrong_rank(draw: Draw, folder: Path) -> None:
+    replace_array(draw, folder, draw(st.sampled_from((lambda old: old[..., None], lambda old: np.float32(0)))))
+
+
+def wrong_width(draw: Draw, folder: Path) -> None:
+    width = draw(st.sampled_from((0, 1, 2, 12)))
+    replace_array(draw, folder, lambda old: np.zeros((len(old), width)), ("observations", "actions"))
+
+
+def not_finite(draw: Draw, folder: Path) -> None:
+    value = draw(st.sampled_from((np.nan, np.inf, -np.inf, 1e39)))
+
+    def spoil(old: np.ndarray) -> np.ndarray:
+        new = old.astype(np.float64)
+        new.reshape(-1)[draw(st.integers(0, new.size - 1))] = value
+        return new
+
+    replace_array(draw, folder, spoil)  # flags too: they are neither 0 nor 1 then
+
+
+def disagreeing_flags(draw: Draw, folder: Path) -> None:
+    """An end before the last step."""
+    key = draw(st.sampled_from(("terminations", "truncations")))
+    episode = draw(st.integers(0, 1))
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        file[f"episode_{episode}"][key][draw(st.integers(0, LENGTHS[episode] - 2))] = True
+
+
+def wrong_type(draw: Draw, folder: Path) -> None:
+    types = [np.array([b"0.5"]), np.zeros(3, np.complex64), np.zeros(3, [("x", np.float32)]), h5py.Empty(np.float32)]
+    replace_array(draw, folder, draw(st.sampled_from(types)))
+
+
+def a_pickle(draw: Draw, folder: Path) -> None:
+    content = pickle.dumps(Payload(folder / "mark"), protocol=draw(st.integers(0, 5)))
+    kind = draw(st.sampled_from(("data", "metadata", "array")))
+    if kind == "array":
+        replace_array(draw, folder, np.void(content))
+    else:
+        (folder / ("main_data.hdf5" if kind == "data" else "metadata.json")).write_bytes(content)
+
+
+def cut_short(draw: Draw, folder: Path) -> None:
+    file = folder / draw(st.sampled_from(("main_data.hdf5", "metadata.json")))
+    content = file.read_bytes()
+    file.write_bytes(content[: draw(st.integers(0, len(content) - 1))])
+
+
+def absent(draw: Draw, folder: Path) -> None:
+    (folder / draw(st.sampled_from(("main_data.hdf5", "metadata.json")))).unlink()
+
+
+def wrong_count(draw: Draw, folder: Path) -> None:
+    count = draw(st.sampled_from((None, -1, 0, 1, 2, 4, 10**12, "3", [3], 1e400)))
+    edit(folder, total_episodes=count)
+
+
+def lost_episode(draw: Draw, folder: Path) -> None:
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        key = f"episode_{draw(st.integers(0, len(LENGTHS) - 1))}"
+        kind = draw(st.sampled_from(("gone", "renamed", "linked", "an array", "all")))
+        if kind == "renamed":
+            file.move(key, "episode_7")
+        elif kind == "all":
+            file.clear()
+        else:
+            del file[key]
+        if kind == "linked":
+            file[key] = h5py.ExternalLink("other.hdf5", "/")
+        elif kind == "an array":
+            file[key] = np.zeros(3)
+    if kind == "all":
+        edit(folder, total_episodes=0)
+
+
+def not_metadata(draw: Draw, folder: Path) -> None:
+    content = draw(st.one_of(st.binary(max_size=50), st.sampled_from((b"[]", b"null", b"7", b"{}", b"[" * 10**5))))
+    (folder / "metadata.json").write_bytes(content)
+
+
+def not_flat(draw: Draw, folder: Path) -> None:
+    spaces = ("7", "{}", "[]", "garbage", '{"type": "Discrete", "n": 3}', '{"type": "Box", "shape": [2, 2]}', 7)
+    edit(folder, **{draw(st.sampled_from(("observation_space", "action_space"))): draw(st.sampled_from(spaces))})
+
+
+def another_format(draw: Draw, folder: Path) -> None:
+    edit(folder, data_format=draw(st.sampled_from(("arrow", "pickle", 7, None, ["hdf5"]))))
+
+
+def another_environment(draw: Draw, folder: Path) -> None:
+    usual = json.loads(gymnasium.spec("Hopper-v5").to_json())
+    changes = (
+        {"id": "HalfCheetah-v5", "entry_point": "os:getcwd"},
+        {"id": "CartPole-v1", "max_episode_steps": 500},
+        {"id": "os:system"},
+        {"kwargs": {"xml_file": "/etc/passwd"}},
+        {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {"command": "touch mark"}}]},
+    )
+    edit(folder, eval_env_spec=json.dumps(usual | draw(st.sampled_from(changes))))
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    file = folder / "metadata.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+FAULTS = [
+    missing_array,
+    wrong_length,
+    wrong_rank,
+    wrong_width,
+    not_finite,
+    disagreeing_flags,
+    wrong_type,
+    a_pickle,
+    cut_short,
+    absent,
+    wrong_count,
+    lost_episode,
+    not_metadata,
+    not_flat,
+    another_format,
+    another_environment,
+]
+
+
+def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, root: Path) -> None:
+    """Offer a faulty dataset in a folder of its own: it must be refused by name, and nothing may come of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = root / os.urandom(8).hex()
+        patch.setenv("DECISION_RNN_CACHE", str(folder / "cache"))
+        patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
+        copy = folder / "minari" / ID / "data"
+        shutil.copytree(good, copy)
+        fault(data.draw, copy)
+        with pytest.raises(InputError, match=r"theirs/bad-v0|CartPole-v1") as raised:
+            open_store(f"minari/{ID}")
+        assert len(str(raised.value).splitlines()) == 1
+        assert_nothing_made(copy)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@given(data=st.data())
+@settings(max_examples=4, derandomize=True, **QUIET)
+def test_a_faulty_dataset_is_refused(
+    fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, tmp_path: Path
+) -> None:
+    refuse(fault, data, good, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@given(data=st.data())
+@settings(max_examples=25, **QUIET)
+def test_many_faulty_datasets_are_refused(
+    fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, tmp_path: Path
+) -> None:
+    refuse(fault, data, good, tmp_path)
+
+
+@pytest.mark.usefixtures("folders")
+def test_what_the_faults_are_made_from_is_good(good: Path, folders: Path) -> None:
+    shutil.copytree(good, folders / "minari" / ID / "data")
+    assert isinstance(open_store(f"minari/{ID}"), EpisodeStore)

@@ -1,0 +1,258 @@
+"""Minari's datasets, local and published: environments recovered, references, concatenation, the converted store."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import minari
+import numpy as np
+import pytest
+from minari.data_collector import EpisodeBuffer
+
+from decision_rnn.data.catalog import lookup, names, open_store
+from decision_rnn.data.episodes import Episode, EpisodeStore
+from decision_rnn.data.minari import dataset_folder, write_dataset
+from decision_rnn.errors import InputError
+
+MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"
+
+pytestmark = [
+    pytest.mark.usefixtures("folders"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # of what Minari would like to be told
+]
+
+
+def play(environment_id: str, count: int = 3, seed: int = 0) -> list[Episode]:
+    """Short random episodes, cut after 15 steps."""
+    environment = gymnasium.make(environment_id)
+    environment.action_space.seed(seed)
+    episodes = []
+    for index in range(count):
+        observations, actions, rewards = [environment.reset(seed=seed + index)[0]], [], []
+        terminated = False
+        while not terminated and len(rewards) < 15:
+            actions.append(environment.action_space.sample())
+            observation, reward, terminated, _, _ = environment.step(actions[-1])
+            observations.append(observation)
+            rewards.append(float(reward))
+        episodes.append(
+            Episode(np.stack(observations), np.stack(actions), np.array(rewards), terminated, not terminated)
+        )
+    return episodes
+
+
+def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper-v5", **metadata: Any) -> Path:
+    """Have Minari itself write a dataset; returns its data folder."""
+    buffers = []
+    for episode in episodes:
+        ends = np.zeros((2, len(episode.rewards)), bool)
+        ends[:, -1] = episode.terminated, episode.truncated
+        buffers.append(
+            EpisodeBuffer(
+                observations=list(episode.observations),
+                actions=list(episode.actions),
+                rewards=list(episode.rewards),
+                terminations=list(ends[0]),
+                truncations=list(ends[1]),
+            )
+        )
+    minari.create_dataset_from_buffers(dataset_id, buffers, env=environment, **metadata)
+    return dataset_folder(dataset_id) / "data"
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    file = folder / "metadata.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def specification(**changes: Any) -> str:
+    return json.dumps(json.loads(gymnasium.spec("Hopper-v5").to_json()) | changes)
+
+
+def store_of(episodes: list[Episode], folder: Path) -> EpisodeStore:
+    return EpisodeStore.write(folder, episodes, environment_id="Hopper-v5", source={})
+
+
+def test_a_local_dataset_is_opened_with_its_environment_and_d4rls_references(folders: Path) -> None:
+    episodes = play("Hopper-v5")
+    publish("theirs/random-v3", episodes)
+    store = open_store("minari/theirs/random-v3")
+    assert store.environment_id == "Hopper-v5"
+    assert store.fingerprint == store_of(episodes, folders / "directly").fingerprint
+    spec = lookup("minari/theirs/random-v3")
+    assert (spec.environment_id, spec.reference_max, spec.target_returns) == ("Hopper-v5", 3234.3, (3600.0, 1800.0))
+    assert "D4RL's for the same body, our choice" in spec.comparable
+    assert "minari/theirs/random-v3" in names()
+
+
+def test_references_of_the_dataset_come_first() -> None:
+    publish("theirs/random-v3", play("Hopper-v5"), ref_min_score=5.0, ref_max_score=50.0)
+    spec = lookup("minari/theirs/random-v3")
+    assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
+    assert "the dataset's own" in spec.comparable
+
+
+def test_an_unknown_body_is_scored_between_its_own_returns() -> None:
+    episodes = play("Pendulum-v1", 5)
+    publish("pendulum/random-v0", episodes, "Pendulum-v1")
+    spec = lookup("minari/pendulum/random-v0")
+    returns = sorted(float(e.rewards.astype(np.float32).sum(dtype=np.float64)) for e in episodes)
+    assert (spec.reference_min, spec.reference_max) == pytest.approx((returns[0], returns[-1]))
+    assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
+    assert 1 <= abs(returns[0]) / spec.return_scale < 10
+    assert "ours" in spec.comparable
+
+
+def test_published_sets_are_known_before_they_are_here() -> None:
+    spec = lookup("minari/mujoco/walker2d/medium-v0")
+    assert (spec.environment_id, spec.reference_max) == ("Walker2d-v5", 4592.3)
+    assert "our choice" in spec.comparable
+
+
+def test_store_to_minari_to_store_gives_the_same_bits(folders: Path) -> None:
+    generator = np.random.default_rng(0)
+    kinds = [(1, True, False), (7, False, False), (9, True, True), (4, False, True), (2, False, False)]
+    episodes = [
+        Episode(generator.normal(size=(n + 1, 11)), generator.normal(size=(n, 3)), generator.normal(3, 1, n), *ends)
+        for n, *ends in kinds
+    ]
+    store = store_of(episodes, folders / "store")
+    write_dataset("own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", metadata={}, source={})
+    again = open_store("minari/own/copy-v0")
+    assert again.fingerprint == store.fingerprint
+    np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
+
+
+def test_medium_expert_is_both_end_to_end(folders: Path) -> None:
+    medium, expert = play("Hopper-v5", seed=1), play("Hopper-v5", seed=2)
+    publish(MEDIUM, medium)
+    publish(EXPERT, expert)
+    store = open_store("minari/mujoco/hopper/medium-expert-v0")
+    assert store.fingerprint == store_of([*medium, *expert], folders / "both").fingerprint
+    assert store.manifest["source"]["minari"] == [MEDIUM, EXPERT]
+
+
+def test_a_changed_dataset_is_converted_anew(capfd: pytest.CaptureFixture[str]) -> None:
+    publish(MEDIUM, play("Hopper-v5", seed=1))
+    first = open_store(f"minari/{MEDIUM}")
+    made = (first.path / "manifest.json").stat().st_mtime_ns
+    assert open_store(f"minari/{MEDIUM}").fingerprint == first.fingerprint
+    assert (first.path / "manifest.json").stat().st_mtime_ns == made
+    minari.delete_dataset(MEDIUM)
+    assert open_store(f"minari/{MEDIUM}").fingerprint == first.fingerprint  # the store outlives it
+    publish(MEDIUM, play("Hopper-v5", seed=2))
+    assert open_store(f"minari/{MEDIUM}").fingerprint != first.fingerprint
+    assert "made from other contents" in capfd.readouterr().err
+
+
+def test_a_dataset_that_is_not_what_its_name_says_is_refused() -> None:
+    publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
+    with pytest.raises(InputError, match=r"collected in HalfCheetah-v5.*not what its name says"):
+        open_store(f"minari/{MEDIUM}")
+
+
+def test_an_entry_point_in_a_dataset_is_never_run(folders: Path) -> None:
+    """gymnasium.make would call os.mkdir here."""
+    mark = folders / "mark"
+    hostile = specification(entry_point="os:mkdir", kwargs={"path": str(mark)})
+    folder = publish("theirs/random-v0", play("Hopper-v5"))
+    edit(folder, env_spec=hostile, observation_space=None, action_space=None)
+    with pytest.raises(InputError, match="with kwargs"):
+        open_store("minari/theirs/random-v0")
+    edit(folder, env_spec=specification(id="no_such_module:X-v0", entry_point="os:getcwd"))
+    with pytest.raises(InputError, match="no environment that is registered"):
+        open_store("minari/theirs/random-v0")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "specified",
+    [
+        None,
+        "",
+        "garbage",
+        "{}",
+        "[]",
+        7,
+        '{"id": 5}',
+        '{"id": ["x"]}',
+        '{"id": "Nobodys-v3"}',
+        "[" * 9999,
+    ],
+)
+def test_no_usable_environment_is_an_error(specified: Any) -> None:
+    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
+    with pytest.raises(InputError, match="no environment that is registered"):
+        open_store("minari/theirs/random-v0")
+
+
+@pytest.mark.parametrize("changes", [{"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}])
+def test_an_altered_environment_is_not_taken_for_the_usual_one(changes: dict[str, Any]) -> None:
+    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(**changes))
+    with pytest.raises(InputError, match=f"in Hopper-v5 with {next(iter(changes))}"):
+        open_store("minari/theirs/random-v0")
+
+
+def test_render_mode_alters_nothing() -> None:
+    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(kwargs={"render_mode": "rgb_array"}))
+    assert open_store("minari/theirs/random-v0").environment_id == "Hopper-v5"
+
+
+def test_observations_of_another_size_than_the_environments_are_refused() -> None:
+    episodes = [replace(e, observations=e.observations[:, :5]) for e in play("Hopper-v5")]
+    publish("theirs/random-v0", episodes)
+    with pytest.raises(InputError, match=r"minari/theirs/random-v0: episode 0 has observations of shape \(\d+, 5\)"):
+        open_store("minari/theirs/random-v0")
+
+
+@pytest.mark.parametrize("error", [ImportError("no hub"), ConnectionError(), ValueError("no\nversion"), KeyError("x")])
+def test_a_download_that_fails_is_one_sentence_and_leaves_nothing(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(dataset_id: str) -> None:
+        part = dataset_folder(dataset_id) / "data"
+        part.mkdir(parents=True)
+        (part / "metadata.json").write_text("{")
+        raise error
+
+    monkeypatch.setattr(minari, "download_dataset", fail)
+    with pytest.raises(
+        InputError, match=r"cannot download the Minari dataset mujoco/hopper/medium-v0 \(.*network"
+    ) as e:
+        open_store(f"minari/{MEDIUM}")
+    assert len(str(e.value).splitlines()) == 1
+    assert [path for path in (folders / "minari").rglob("*") if path.is_file()] == []
+    assert not (folders / "minari" / "mujoco" / "hopper" / "medium-v0").exists()
+
+
+def test_a_dataset_that_is_not_here_is_downloaded(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    episodes = play("Hopper-v5")
+    calls = []
+
+    def fetch(dataset_id: str) -> None:
+        calls.append(dataset_id)
+        print("Downloading")
+        publish(dataset_id, episodes)
+
+    monkeypatch.setattr(minari, "download_dataset", fetch)
+    assert open_store(f"minari/{MEDIUM}").fingerprint == store_of(episodes, folders / "directly").fingerprint
+    open_store(f"minari/{MEDIUM}")
+    assert calls == [MEDIUM]
+    assert list(minari.list_local_datasets()) == [MEDIUM]
+
+
+HOSTILE = ["", "..", "../../x-v0", "/etc/x-v0", "a/../b-v0", "x", "x-v", "a b-v0", "a\0-v0", "é.x-v0"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_ids_are_refused(name: str, folders: Path) -> None:
+    with pytest.raises(InputError, match="no Minari dataset"):
+        open_store(f"minari/{name}")
+    assert list(folders.rglob("*")) == []
+
+
+def test_a_path_is_refused(folders: Path) -> None:
+    with pytest.raises(InputError, match="leave out --path"):
+        open_store(f"minari/{MEDIUM}", path=folders / "f.hdf5")
