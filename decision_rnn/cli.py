@@ -1,4 +1,4 @@
-"""The command line: `decision-rnn train | evaluate | compare | bench`."""
+"""The command line: `decision-rnn data | train | evaluate | compare | bench`."""
 
 import errno
 import os
@@ -10,6 +10,7 @@ from decision_rnn.errors import InputError
 
 USAGE = """usage: decision-rnn COMMAND ...
 
+  data ACTION       list, info, make, download or export datasets
   train DATASET     train an agent, evaluate it and print its normalised scores
   evaluate RUN      evaluate the last checkpoint of a run
   compare DATASET   train several backbones over several seeds and print one table
@@ -150,7 +151,14 @@ def _bench(arguments: list[str]) -> None:
         write_rows(command.json, rows)
 
 
+def _data(arguments: list[str]) -> None:
+    from decision_rnn.cli_data import data
+
+    data(arguments)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "data": _data,
     "train": _train,
     "evaluate": _evaluate,
     "compare": _compare,

@@ -63,6 +63,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
             "score_mean": float(normalised(provenance.return_mean)),
             "reference_min": spec.reference_min,
             "reference_max": spec.reference_max,
+            "comparable": spec.comparable,
         },
         "targets": [summary(episodes) for episodes in results],
         "protocol": {**asdict(settings), "target_returns": list(targets)},
@@ -108,4 +109,5 @@ def format_result(result: dict[str, Any]) -> str:
         f"{'(the data)':>12}  {data['return_mean']:>8.1f} ± {data['return_sd']:>6.1f}  {data['score_mean']:>8.1f}"
     )
     lines.append("± is one standard deviation over episodes; score 0 is a random policy, 100 an expert")
+    lines.append(data["comparable"])
     return "\n".join(lines)

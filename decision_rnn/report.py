@@ -68,6 +68,30 @@ def plot_asked_against_achieved(curves: dict[str, Sequence[dict[str, Any]]], dat
     _save(figure, path)
 
 
+def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path) -> None:
+    """Draw what a dataset holds: episodes by return, and return over length.
+
+    Args:
+        name: Of the dataset.
+        returns: (episodes,) undiscounted.
+        lengths: (episodes,) in steps.
+        path: Of the PNG file.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+    left.hist(returns, bins=50, color="C0")
+    left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.0f}")
+    left.set_xlabel("return of an episode")
+    left.set_ylabel("episodes")
+    left.legend(frameon=False, fontsize=8)
+    right.plot(lengths, returns, ".", markersize=2, alpha=0.4, color="C0")
+    right.set_xlabel("length in steps")
+    right.set_ylabel("return")
+    for panel in (left, right):
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
+    _save(figure, path)
+
+
 def _save(figure: plt.Figure, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=150)

@@ -3,7 +3,8 @@
 from pathlib import Path
 from types import ModuleType
 
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.cache import store_folder
+from decision_rnn.data.episodes import MANIFEST, EpisodeStore
 from decision_rnn.data.sources import d4rl, minari, standin
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
@@ -44,6 +45,18 @@ def open_store(name: str, progress: bool = True, path: Path | None = None) -> Ep
     source, full = _resolve(name)
     store: EpisodeStore = source.open_store(full, progress, path)
     return store
+
+
+def download(name: str, progress: bool = True) -> list[Path]:
+    """Fetch what the dataset `name` is made from, where it is not here; returns where it lies."""
+    source, full = _resolve(name)
+    paths: list[Path] = source.download(full, progress)
+    return paths
+
+
+def is_ready(name: str) -> bool:
+    """Whether the dataset's store has been made; it is not verified here."""
+    return (store_folder(_resolve(name)[1]) / MANIFEST).is_file()
 
 
 def _resolve(name: str) -> tuple[ModuleType, str]:

@@ -19,7 +19,7 @@ BLOCK = 1 << 18
 NETWORK_FAULTS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
-def download(url: str, path: Path, sha256: str | None, progress: bool = True) -> None:
+def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> None:
     """Fetch `url` into the new file `path`.
 
     What has arrived is kept in a hidden file beside it, with which the next call goes on. Two processes do not fetch
@@ -40,7 +40,7 @@ def download(url: str, path: Path, sha256: str | None, progress: bool = True) ->
             return
         part = path.with_name(f".{path.name}.part")
         try:
-            _fetch(url, part, progress)
+            _receive(url, part, progress)
         except NETWORK_FAULTS as error:
             reason = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else str(error)
             raise InputError(
@@ -65,7 +65,7 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(url: str, part: Path, progress: bool) -> None:
+def _receive(url: str, part: Path, progress: bool) -> None:
     """Bring `part` to the whole of what `url` serves."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
@@ -77,7 +77,7 @@ def _fetch(url: str, part: Path, progress: bool) -> None:
         if error.headers.get("Content-Range") == f"bytes */{have}":
             return  # it was all there
         part.unlink()
-        _fetch(url, part, progress)
+        _receive(url, part, progress)
         return
     with response:
         resumed = response.status == 206 and (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")

@@ -30,6 +30,14 @@ METADATA_FILE = "metadata.json"
 OUR_METADATA = "decision_rnn"  # the key in metadata.json under which we keep what Minari has no field for
 
 
+def check_id(dataset_id: str) -> None:
+    """Raise InputError unless the id is one that Minari takes, which holds nothing but names and slashes."""
+    try:
+        parse_dataset_id(dataset_id)
+    except (ValueError, TypeError):
+        raise InputError(f"{dataset_id!r:.200} is no Minari id: it must be such as mujoco/hopper/medium-v0") from None
+
+
 def dataset_folder(dataset_id: str) -> Path:
     """Where the dataset lies: under `$MINARI_DATASETS_PATH`, or `~/.minari/datasets`."""
     return Path(get_dataset_path(dataset_id))

@@ -3,6 +3,8 @@
 import hashlib
 import http.server
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +14,9 @@ import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
 
 from decision_rnn.data import catalog
+from decision_rnn.data.cache import store_folder
 from decision_rnn.data.catalog import lookup, open_store
-from decision_rnn.data.download import download
+from decision_rnn.data.download import fetch
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.sources import d4rl
 from decision_rnn.errors import InputError
@@ -107,11 +110,23 @@ def test_a_corrupt_store_is_converted_anew(data: Path, capfd: pytest.CaptureFixt
     assert "making it again" in capfd.readouterr().err
 
 
+def test_two_processes_at_once_end_with_one_whole_store(data: Path) -> None:
+    make_file(data / FILE)
+    script = f"from decision_rnn.data.catalog import open_store; print(open_store({NAME!r}).fingerprint)"
+    path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
+    command = [sys.executable, "-c", script]
+    environment = {**os.environ, "PYTHONPATH": path}
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    printed = {process.communicate(timeout=120)[0] for process in processes}
+    assert printed == {open_store(NAME).fingerprint + "\n"}
+    assert [path.name for path in store_folder("d4rl").iterdir()] == ["hopper-medium-v2"]
+
+
 def test_another_bodys_file_is_refused(data: Path) -> None:
     make_file(data / "halfcheetah_medium-v2.hdf5")
     with pytest.raises(InputError, match=r"halfcheetah_medium-v2\.hdf5 has observations of 11 .*another dataset's"):
         open_store("d4rl/halfcheetah-medium-v2")
-    assert not list((catalog.d4rl.store_folder("d4rl")).glob("*"))
+    assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
 
 
 @pytest.mark.usefixtures("data")
@@ -230,7 +245,7 @@ def test_no_network_is_one_sentence() -> None:
 
 
 def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) -> None:
-    threads = [threading.Thread(target=download, args=(d4rl.URL + FILE, data / FILE, None, False)) for _ in range(3)]
+    threads = [threading.Thread(target=fetch, args=(d4rl.URL + FILE, data / FILE, None, False)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -248,7 +248,7 @@ HOSTILE = ["", "..", "../../x-v0", "/etc/x-v0", "a/../b-v0", "x", "x-v", "a b-v0
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_ids_are_refused(name: str, folders: Path) -> None:
-    with pytest.raises(InputError, match="no Minari dataset"):
+    with pytest.raises(InputError, match="no Minari id"):
         open_store(f"minari/{name}")
     assert list(folders.rglob("*")) == []
 

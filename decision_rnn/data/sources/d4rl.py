@@ -17,7 +17,7 @@ from decision_rnn.data.cache import (
     store_folder,
 )
 from decision_rnn.data.d4rl import D4RLFile
-from decision_rnn.data.download import download
+from decision_rnn.data.download import fetch
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.spec import BODIES, DatasetSpec
 from decision_rnn.errors import InputError
@@ -85,7 +85,7 @@ def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
             check_unchanged(source["files"], [file], store_folder(name))
 
     def make(folder: Path) -> EpisodeStore:
-        return _convert(spec, file or download_file(name, progress), folder, progress)
+        return _convert(spec, file or download(name, progress)[0], folder, progress)
 
     return open_or_make(name, check, make)
 
@@ -102,14 +102,14 @@ def find_file(name: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def download_file(name: str, progress: bool) -> Path:
-    """The local file of the dataset, downloaded where there is none."""
+def download(name: str, progress: bool) -> list[Path]:
+    """Bring the dataset's file here, where there is none; returns it."""
     lookup(name)
     file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
     if not file.exists():
         print(f"{file} is not there: downloading it", file=sys.stderr)
-        download(URL + file.name, file, SHA256.get(_stem(name)), progress)
-    return file
+        fetch(URL + file.name, file, SHA256.get(_stem(name)), progress)
+    return [file]
 
 
 def _stem(name: str) -> str:

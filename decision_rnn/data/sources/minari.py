@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import minari as minari_package
-from minari.dataset.minari_dataset import parse_dataset_id
 from tqdm import tqdm
 
 from decision_rnn.data import minari
@@ -70,7 +69,7 @@ def is_local(dataset_id: str) -> bool:
     return (minari.dataset_folder(dataset_id) / "data").is_dir()
 
 
-def download(name: str) -> list[Path]:
+def download(name: str, progress: bool) -> list[Path]:
     """Bring the datasets that make up `name` into the user's Minari folder; returns their folders."""
     for dataset_id in parts(name):
         if not is_local(dataset_id):
@@ -80,12 +79,7 @@ def download(name: str) -> list[Path]:
 
 def _id(name: str) -> str:
     dataset_id = name.removeprefix("minari/")
-    try:
-        parse_dataset_id(dataset_id)
-    except (ValueError, TypeError):
-        raise InputError(
-            f"{name!r:.200} is no Minari dataset: it needs an id such as mujoco/hopper/medium-v0"
-        ) from None
+    minari.check_id(dataset_id)
     return dataset_id
 
 
@@ -99,7 +93,7 @@ def _files(ids: list[str]) -> list[Path]:
 
 
 def _convert(name: str, ids: list[str], folder: Path, progress: bool) -> EpisodeStore:
-    download(name)
+    download(name, progress)
     identities = identify(_files(ids))
     environment_ids = {minari.recover_environment(dataset_id) for dataset_id in ids}
     published = PUBLISHED.fullmatch(_id(name))

@@ -108,6 +108,11 @@ def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
     return open_or_make(name, lambda source: _check_recipe(source, recipe, store_folder(name)), make)
 
 
+def download(name: str, progress: bool) -> list[Path]:
+    """There is nothing to fetch: InputError."""
+    raise InputError(f"{lookup(name).name} is collected here, not downloaded: use `decision-rnn data make`")
+
+
 def _make(spec: StandinSpec, recipe: standin.Recipe, path: Path, progress: bool) -> EpisodeStore:
     dataset_id = f"{spec.name}-v0"
     folder = minari.dataset_folder(dataset_id)

@@ -1,0 +1,128 @@
+"""The commands about datasets: `decision-rnn data list | info | make | download | export`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from decision_rnn.config import parse
+from decision_rnn.data import catalog, d4rl, minari
+from decision_rnn.data.cache import bytes_per_step, check_room
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.info import format_info
+from decision_rnn.errors import InputError
+
+USAGE = """usage: decision-rnn data ACTION ...
+
+  list              the datasets that can be named, and which are here
+  info DATASET      what a dataset holds, as text and, with --plot FILE, as a picture
+  make DATASET      make, or convert, a dataset now instead of on first use
+  download DATASET  fetch the source of a dataset
+  export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl --output FILE
+
+`decision-rnn data ACTION --help` shows an action's options."""
+
+
+def data(arguments: Sequence[str]) -> None:
+    """Run one of the commands; InputError for input that cannot be used."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    action, *rest = arguments
+    if action not in ACTIONS:
+        raise InputError(f"unknown command `data {action}`: known are {', '.join(ACTIONS)}")
+    parser = ArgumentParser(prog=f"decision-rnn data {action}", exit_on_error=False)
+    if action != "list":
+        parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
+    if action in ("info", "make", "export"):
+        parser.add_argument("--path", type=Path | None, help="the HDF5 file of a D4RL dataset")
+    if action == "info":
+        parser.add_argument("--plot", type=Path | None, help="also draw the returns into this PNG file")
+    if action == "export":
+        parser.add_argument("--format", type=str, required=True, help="minari or d4rl")
+        parser.add_argument("--output", type=str, required=True, help="a new Minari id, or a new HDF5 file")
+    ACTIONS[action](parse(parser, rest))
+
+
+def _list(command: Namespace) -> None:
+    for name in catalog.names():
+        print(f"{name:<45} {'ready' if catalog.is_ready(name) else ''}".rstrip())
+    print("further: " + ", ".join(source.PATTERN for source in catalog.SOURCES.values()))
+
+
+def _info(command: Namespace) -> None:
+    if command.plot and command.plot.suffix != ".png":
+        raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
+    store = catalog.open_store(command.dataset, path=command.path)
+    spec = catalog.lookup(command.dataset)
+    print(format_info(spec, store))
+    if command.plot:
+        from decision_rnn.report import plot_returns  # here: matplotlib takes a second to import
+
+        try:
+            plot_returns(spec.name, store.episode_returns, store.episode_lengths, command.plot)
+        except OSError as error:
+            raise InputError(f"cannot write {command.plot}: {error.strerror}") from None
+        print(f"\ndrawn in {command.plot}")
+
+
+def _make(command: Namespace) -> None:
+    store = catalog.open_store(command.dataset, path=command.path)
+    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+
+
+def _download(command: Namespace) -> None:
+    for path in catalog.download(command.dataset):
+        print(path)
+
+
+def _export(command: Namespace) -> None:
+    if command.format not in FORMATS:
+        raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
+    store = catalog.open_store(command.dataset, path=command.path)
+    try:
+        where = FORMATS[command.format](command.output, store, command.dataset)
+    except OSError as error:
+        raise InputError(f"cannot write {command.output}: {error.strerror or error}") from None
+    print(f"{store.episodes} episodes, {store.steps} steps written to {where}")
+
+
+def _to_d4rl(output: str, store: EpisodeStore, dataset: str) -> Path:
+    _check_room(Path(output), store)
+    d4rl.write_file(Path(output), store)
+    return Path(output)
+
+
+def _to_minari(output: str, store: EpisodeStore, dataset: str) -> Path:
+    minari.check_id(output)
+    folder = minari.dataset_folder(output)
+    if folder.exists():
+        raise InputError(f"{folder} exists: remove it, or name another id")
+    _check_room(folder, store)
+    spec = catalog.lookup(dataset)
+    minari.write_dataset(
+        output,
+        store.read_episodes(),
+        environment_id=store.environment_id,
+        metadata={
+            "description": f"{spec.name}, exported by decision_rnn: {spec.comparable}",
+            "ref_min_score": spec.reference_min,
+            "ref_max_score": spec.reference_max,
+        },
+        source={"dataset": spec.name, "fingerprint": store.fingerprint},
+    )
+    return folder
+
+
+def _check_room(path: Path, store: EpisodeStore) -> None:
+    check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
+
+
+ACTIONS: dict[str, Callable[[Namespace], None]] = {
+    "list": _list,
+    "info": _info,
+    "make": _make,
+    "download": _download,
+    "export": _export,
+}
+FORMATS: dict[str, Callable[[str, EpisodeStore, str], Path]] = {"minari": _to_minari, "d4rl": _to_d4rl}

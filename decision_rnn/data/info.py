@@ -1,0 +1,44 @@
+"""What a dataset holds, in a few lines of text."""
+
+import numpy as np
+
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.scores import normalised_score
+
+BINS, WIDTH = 12, 40  # of the histogram
+
+
+def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
+    """Episodes, steps, returns, ends, fingerprint, and whose scores may be compared with ours."""
+    s = store.manifest["statistics"]
+    both = int((store.terminated & store.truncated).sum())
+    partial = int((~store.terminated & ~store.truncated).sum())
+    mean, low, high = (
+        float(normalised_score(s[key], spec.reference_min, spec.reference_max))
+        for key in ("return_mean", "return_min", "return_max")
+    )
+    rows = [
+        ("environment", f"{store.environment_id}: {store.observation_dim} observations, {store.action_dim} actions"),
+        ("steps", f"{s['steps']:,}"),
+        ("episodes", f"{s['episodes']:,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
+        ("ends", f"{s['terminated']} terminated, {s['truncated']} truncated, {both} both, {partial} partial (neither)"),
+        ("return", f"{s['return_mean']:.1f} ± {s['return_sd']:.1f}, {s['return_min']:.1f} to {s['return_max']:.1f}"),
+        ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
+        ("compare", spec.comparable),
+        ("fingerprint", store.fingerprint),
+        ("store", str(store.path)),
+        *(("note", note) for note in store.manifest["source"].get("notes", [])),
+    ]
+    lines = [spec.name, *(f"  {key:<12} {value}" for key, value in rows), "", "  episodes by return"]
+    return "\n".join([*lines, *histogram(store.episode_returns)])
+
+
+def histogram(returns: np.ndarray) -> list[str]:
+    """A line for each of a few equal ranges of return: its ends, a bar, its number of episodes."""
+    counts, edges = np.histogram(returns, BINS)
+    bars = ("#" * -(-int(count) * WIDTH // int(counts.max())) for count in counts)  # rounded up: one is seen
+    return [
+        f"  {low:>9.1f} to {high:>9.1f} |{bar:<{WIDTH}} {count}"
+        for low, high, bar, count in zip(edges[:-1], edges[1:], bars, counts, strict=True)
+    ]

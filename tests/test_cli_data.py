@@ -1,0 +1,142 @@
+"""`decision-rnn data ...` as a person runs it."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import minari
+import numpy as np
+import pytest
+
+from decision_rnn.cli import main
+from decision_rnn.data.catalog import names, open_store
+from decision_rnn.data.d4rl import write_file
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.info import histogram
+
+NAME = "d4rl/hopper-medium-v2"
+
+
+@pytest.fixture
+def file(store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A D4RL file of thirty Hopper-shaped episodes; all folders are temporary and there is no network."""
+    for variable, folder in (("CACHE", "cache"), ("DATA", "data")):
+        monkeypatch.setenv(f"DECISION_RNN_{variable}", str(tmp_path / folder))
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("decision_rnn.data.sources.d4rl.URL", "http://127.0.0.1:9/")
+    write_file(tmp_path / "hopper.hdf5", store)
+    return tmp_path / "hopper.hdf5"
+
+
+def test_list_names_every_dataset_and_says_which_are_here(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "make", NAME, "--path", str(file)]) == 0
+    assert main(["data", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[0] for line in lines[:-1]] == names()
+    assert [line.split()[0] for line in lines[:-1] if line.endswith(" ready")] == [NAME]
+    assert "minari/ID" in lines[-1]
+
+
+def test_info_says_what_the_dataset_holds(
+    file: Path, store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "returns.png"
+    assert main(["data", "info", NAME, "--path", str(file), "--plot", str(picture)]) == 0
+    text = capsys.readouterr().out
+    returns = store.episode_returns
+    for expected in (
+        "Hopper-v4: 11 observations, 3 actions",
+        f"{store.steps:,}",
+        "30 terminated, 0 truncated, 0 both, 0 partial",
+        f"{returns.mean():.1f} ± {returns.std():.1f}, {returns.min():.1f} to {returns.max():.1f}",
+        f"{100 * (returns.mean() + 20.272305) / (3234.3 + 20.272305):.1f}, ",
+        "compare with papers on hopper-medium-v2",
+        "not that of the published file",
+        store.fingerprint,
+    ):
+        assert expected in text
+    counts = [int(line.rpartition(" ")[2]) for line in text.splitlines() if "|" in line]
+    assert sum(counts) == store.episodes
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_histogram_shows_even_a_single_episode() -> None:
+    lines = histogram(np.array([0.0] * 1000 + [12.0]))
+    assert len(lines) == 12
+    assert lines[0].count("#") == 40
+    assert lines[-1].count("#") == 1
+    assert [line.count("#") for line in lines[1:-1]] == [0] * 10
+    assert histogram(np.array([5.0]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
+def test_export_and_back_is_the_same_dataset(file: Path, store: EpisodeStore, tmp_path: Path) -> None:
+    export = ["data", "export", NAME, "--path", str(file)]
+    assert main([*export, "--format", "d4rl", "--output", str(tmp_path / "new" / "copy.hdf5")]) == 0
+    assert main([*export, "--format", "minari", "--output", "own/copy-v0"]) == 0
+    assert open_store(NAME, path=tmp_path / "new" / "copy.hdf5").fingerprint == store.fingerprint
+    assert open_store("minari/own/copy-v0").fingerprint == store.fingerprint
+    dataset = minari.load_dataset("own/copy-v0")
+    assert (dataset.total_episodes, dataset.total_steps) == (store.episodes, store.steps)
+    assert dataset.recover_environment().spec.id == "Hopper-v4"
+    assert minari.get_normalized_score(dataset, np.array([3234.3])) == 1.0
+    with h5py.File(tmp_path / "new" / "copy.hdf5") as copy:
+        assert int(copy["terminals"][()].sum()) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["frobnicate"], ["frobnicate", "known are list"]),
+        (["info"], ["dataset"]),
+        (["info", NAME], ["cannot download", "--path"]),
+        (["info", NAME, "--path", "nowhere.hdf5"], ["nowhere.hdf5"]),
+        (["info", NAME, "--path", "{file}", "--plot", "x.svg"], ["x.svg", ".png"]),
+        (["info", NAME, "--path", "{file}", "--plot", "/nowhere/x.png"], ["/nowhere/x.png"]),
+        (["download", "hopper-medium"], ["data make"]),
+        (["download", NAME], ["cannot download", "--path"]),
+        (["export", NAME, "--path", "{file}"], ["format, output"]),
+        (["export", NAME, "--path", "{file}", "--format", "csv", "--output", "x"], ["csv", "minari, d4rl"]),
+        (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}"], ["exists"]),
+        (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}/x"], ["cannot write"]),
+        (["export", NAME, "--path", "{file}", "--format", "minari", "--output", "../x-v0"], ["no Minari id"]),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    file: Path, arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", *(word.replace("{file}", str(file)) for word in arguments)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1].startswith("decision-rnn: ")
+    for word in words:
+        assert word in errors[-1]
+
+
+def test_an_existing_minari_dataset_is_kept(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = ["data", "export", NAME, "--path", str(file), "--format", "minari", "--output", "own/copy-v0"]
+    assert main(export) == 0
+    assert main(export) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_train_on_a_d4rl_file(
+    file: Path, tmp_path: Path, small_cli: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    done = small_cli(
+        *["train", NAME, "--path", str(file), "--training.steps", "3", "--training.context", "4"],
+        *["--backbone.width", "16", "--evaluation.episodes", "1", "--evaluation.target_returns", "[100]"],
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "runs" / "d4rl-hopper-medium-v2-mingru-seed0" / "result.json").read_text())
+    assert result["dataset"]["environment_id"] == "Hopper-v4"
+    assert result["config"]["path"] == str(file)
+    assert "compare with papers" in result["dataset"]["comparable"]
+    assert "compare with papers" in done.stdout
+
+
+def test_data_without_an_action_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data"]) == 0
+    assert "export DATASET" in capsys.readouterr().out
