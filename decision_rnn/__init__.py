@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
     from decision_rnn.checkpoint import load_agent as load_agent
     from decision_rnn.data.catalog import open_store as open_store
+    from decision_rnn.data.environments import play_episodes as play_episodes
     from decision_rnn.data.episodes import Episode as Episode
     from decision_rnn.data.episodes import EpisodeStore as EpisodeStore
+    from decision_rnn.data.sources.own import write_store as write_store
     from decision_rnn.data.stream import StepStream as StepStream
 
 __version__ = "0.1.0"
@@ -24,7 +26,9 @@ _ROOMS = {
     "decision_rnn.backbones": ("Backbone", "BackboneConfig", "SequenceMixer", "register"),
     "decision_rnn.checkpoint": ("last_checkpoint", "load_agent"),
     "decision_rnn.data.catalog": ("open_store",),
+    "decision_rnn.data.environments": ("play_episodes",),
     "decision_rnn.data.episodes": ("Episode", "EpisodeStore"),
+    "decision_rnn.data.sources.own": ("write_store",),
     "decision_rnn.data.stream": ("StepStream",),
 }
 _HOMES = {name: module for module, names in _ROOMS.items() for name in names}

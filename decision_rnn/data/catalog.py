@@ -5,11 +5,11 @@ from types import ModuleType
 
 from decision_rnn.data.cache import store_folder
 from decision_rnn.data.episodes import MANIFEST, EpisodeStore
-from decision_rnn.data.sources import d4rl, minari, standin
+from decision_rnn.data.sources import d4rl, minari, own, standin
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 
-SOURCES: dict[str, ModuleType] = {"standin": standin, "d4rl": d4rl, "minari": minari}
+SOURCES: dict[str, ModuleType] = {"standin": standin, "d4rl": d4rl, "minari": minari, "own": own}
 DEFAULT_SOURCE = "standin"
 
 
@@ -56,7 +56,9 @@ def download(name: str, progress: bool = True) -> list[Path]:
 
 def is_ready(name: str) -> bool:
     """Whether the dataset's store has been made; it is not verified here."""
-    return (store_folder(_resolve(name)[1]) / MANIFEST).is_file()
+    source, full = _resolve(name)
+    folder = own.folder(full) if source is own else store_folder(full)
+    return (folder / MANIFEST).is_file()
 
 
 def _resolve(name: str) -> tuple[ModuleType, str]:

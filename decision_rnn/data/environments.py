@@ -1,8 +1,9 @@
 """The environments that datasets were collected in."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import gymnasium
+import numpy as np
 
 from decision_rnn.data.episodes import Episode
 from decision_rnn.errors import InputError
@@ -28,6 +29,37 @@ def environment_sizes(environment_id: str) -> tuple[int, int]:
             raise InputError(f"{environment_id} has {kind} that are not flat vectors: {space}")
         sizes.append(space.shape[0])
     return sizes[0], sizes[1]
+
+
+def play_episodes(
+    environment_id: str, policy: Callable[[np.ndarray], np.ndarray], episodes: int, seed: int = 0
+) -> Iterator[Episode]:
+    """Play episodes with a policy.
+
+    Args:
+        environment_id: A registered Gymnasium id with flat Box spaces.
+        policy: From an observation (O,) to an action (A,).
+        episodes: How many.
+        seed: Episode i begins with the environment's reset(seed + i).
+    """
+    _, action_dim = environment_sizes(environment_id)
+    environment = gymnasium.make(environment_id, disable_env_checker=True)
+    for index in range(episodes):
+        observation, _ = environment.reset(seed=seed + index)
+        observations, actions, rewards = [observation], [], []
+        terminated = truncated = False
+        while not (terminated or truncated):
+            action = np.asarray(policy(observation))
+            if action.shape != (action_dim,):
+                raise InputError(
+                    f"the policy gave an action of shape {action.shape} where {environment_id} needs ({action_dim},)"
+                )
+            observation, reward, terminated, truncated, _ = environment.step(action)
+            observations.append(observation)
+            actions.append(action)
+            rewards.append(float(reward))
+        arrays = np.stack(observations), np.stack(actions), np.array(rewards)
+        yield Episode(*arrays, bool(terminated), bool(truncated), seed + index)
 
 
 def of_environment(episodes: Iterable[Episode], environment_id: str, name: str) -> Iterator[Episode]:

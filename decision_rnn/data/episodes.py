@@ -46,14 +46,14 @@ class Episode:
 
     def validate(self, name: str) -> None:
         """Raise InputError, calling the episode `name`, unless it is non-empty, finite and of one length."""
-        length = len(self.rewards)
-        if length == 0:
-            raise InputError(f"{name} has no steps: leave it out")
-        if self.rewards.shape != (length,) or self.actions.ndim != 2 or self.observations.ndim != 2:
+        if self.rewards.ndim != 1 or self.actions.ndim != 2 or self.observations.ndim != 2:
             raise InputError(
                 f"{name} has observations of shape {self.observations.shape}, actions {self.actions.shape} "
                 f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) are needed"
             )
+        length = len(self.rewards)
+        if length == 0:
+            raise InputError(f"{name} has no steps: leave it out")
         if len(self.actions) != length or len(self.observations) != length + 1:
             raise InputError(
                 f"{name} has {len(self.observations)} observations, {len(self.actions)} actions and {length} "
