@@ -54,6 +54,20 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Be alone among processes with what is done about `path`; the operating system unlocks when a process dies.
+
+    The lock is a hidden file beside `path`, and stays.
+    """
+    import fcntl  # here: not every system that only reads has it
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Write a temporary sibling of `path`; fsync it and rename it to `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)

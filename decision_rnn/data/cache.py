@@ -1,5 +1,6 @@
 """Converted stores: made once, opened ever after, and made again when they or what they came from has changed."""
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 from decision_rnn.data.episodes import CacheError, EpisodeStore, cache_root, sha256_of
 from decision_rnn.errors import InputError
+from decision_rnn.files import locked
 
 
 def store_folder(name: str) -> Path:
@@ -18,7 +20,7 @@ def store_folder(name: str) -> Path:
 def open_or_make(
     name: str, check: Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
 ) -> EpisodeStore:
-    """The converted store of `name`.
+    """The converted store of `name`. Of processes that want it at once, one makes it and the others wait.
 
     Args:
         name: Of the dataset.
@@ -26,14 +28,24 @@ def open_or_make(
         make: Makes the store in the folder it is given; called when there is none, or none that can be used.
     """
     path = store_folder(name)
-    if path.exists():
-        try:
-            store = EpisodeStore.open(path)
-            check(store.manifest["source"])
-            return store
-        except CacheError as error:
-            discard(path, error)
-    return make(path)
+    with contextlib.suppress(CacheError):
+        return _open(path, check)
+    with locked(cache_root() / "locks" / name):
+        if path.exists():
+            try:
+                return _open(path, check)  # another process may have made it by now
+            except CacheError as error:
+                discard(path, error)
+        return make(path)
+
+
+def _open(path: Path, check: Callable[[dict[str, Any]], None]) -> EpisodeStore:
+    try:
+        store = EpisodeStore.open(path)
+    except FileNotFoundError:
+        raise CacheError(f"{path} was removed while it was opened", path) from None
+    check(store.manifest["source"])
+    return store
 
 
 def discard(path: Path, error: CacheError) -> None:

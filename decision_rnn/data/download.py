@@ -1,10 +1,8 @@
 """Fetching a file by URL: resumed where it broke off, verified, and in its place whole or not at all."""
 
-import contextlib
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 from tqdm import tqdm
@@ -12,7 +10,7 @@ from tqdm import tqdm
 from decision_rnn.data.cache import check_room
 from decision_rnn.data.episodes import sha256_of
 from decision_rnn.errors import InputError
-from decision_rnn.files import fsync_path
+from decision_rnn.files import fsync_path, locked
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 18
@@ -35,7 +33,7 @@ def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> No
         InputError: When the server refuses or breaks off, or the content has another SHA-256.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path):
+    with locked(path):
         if path.exists():
             return
         part = path.with_name(f".{path.name}.part")
@@ -53,16 +51,6 @@ def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> No
         fsync_path(part)
         part.replace(path)
         fsync_path(path.parent)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock of `path` among processes; the operating system frees it when a process dies."""
-    import fcntl  # here: not every system that reads local files has it
-
-    with path.with_name(f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _receive(url: str, part: Path, progress: bool) -> None:

@@ -30,6 +30,6 @@ class Payload:
 
 
 def assert_nothing_made(folder: Path) -> None:
-    """No file in the cache, not even half of one, and no mark of executed code in `folder`."""
-    assert [path for path in cache_root().rglob("*") if path.is_file()] == []
+    """No store in the cache, not even half of one, and no mark of executed code in `folder`."""
+    assert [path for path in (cache_root() / "stores").rglob("*") if path.is_file()] == []
     assert not (folder / "mark").exists()

@@ -1,11 +1,16 @@
 """D4RL's layout, read from files that h5py wrote, and written so that the same bits come back."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
+from faults import QUIET
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from decision_rnn.data.d4rl import D4RLFile, write_file
 from decision_rnn.data.episodes import CHUNK, Episode, EpisodeStore
@@ -111,6 +116,26 @@ def test_store_to_d4rl_to_store_gives_the_same_bits(episodes: list[Episode], tmp
     assert again.fingerprint == store.fingerprint
     np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["f.hdf5"]
+
+
+@given(
+    kinds=st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans()), min_size=1, max_size=8),
+    scale=st.sampled_from((1e-6, 1.0, 1e6)),
+    seed=st.integers(0, 100),
+)
+@settings(max_examples=25, derandomize=True, **QUIET)
+def test_any_store_comes_back_to_the_same_bits(
+    kinds: list[tuple[int, bool, bool]], scale: float, seed: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / os.urandom(8).hex()
+    generator = np.random.default_rng(seed)
+    episodes = [replace(e, rewards=generator.normal(3, scale, len(e.rewards))) for e in hopper_episodes(kinds, seed)]
+    store = EpisodeStore.write(folder / "store", episodes, environment_id="Hopper-v5", source={})
+    write_file(folder / "f.hdf5", store)
+    read = D4RLFile(folder / "f.hdf5").episodes()
+    again = EpisodeStore.write(folder / "again", read, environment_id="Hopper-v5", source={})
+    assert again.fingerprint == store.fingerprint
+    np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
 
 
 def test_what_is_written_is_what_d4rl_users_read(hopper: list[Episode], tmp_path: Path) -> None:
