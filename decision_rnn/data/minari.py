@@ -27,6 +27,7 @@ from decision_rnn.files import new_directory
 
 DATA_FILE = "main_data.hdf5"
 METADATA_FILE = "metadata.json"
+LONGEST = 100  # characters of a name between slashes: file systems allow about 250, of which we need some
 OUR_METADATA = "decision_rnn"  # the key in metadata.json under which we keep what Minari has no field for
 
 
@@ -34,8 +35,11 @@ def check_id(dataset_id: str) -> None:
     """Raise InputError unless the id is one that Minari takes, which holds nothing but names and slashes."""
     try:
         parse_dataset_id(dataset_id)
+        usable = max(map(len, dataset_id.split("/"))) <= LONGEST
     except (ValueError, TypeError):
-        raise InputError(f"{dataset_id!r:.200} is no Minari id: it must be such as mujoco/hopper/medium-v0") from None
+        usable = False
+    if not usable:
+        raise InputError(f"{dataset_id!r:.200} is no Minari id: it must be such as mujoco/hopper/medium-v0")
 
 
 def dataset_folder(dataset_id: str) -> Path:

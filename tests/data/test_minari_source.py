@@ -243,7 +243,19 @@ def test_a_dataset_that_is_not_here_is_downloaded(folders: Path, monkeypatch: py
     assert list(minari.list_local_datasets()) == [MEDIUM]
 
 
-HOSTILE = ["", "..", "../../x-v0", "/etc/x-v0", "a/../b-v0", "x", "x-v", "a b-v0", "a\0-v0", "é.x-v0"]
+HOSTILE = [
+    "",
+    "..",
+    "../../x-v0",
+    "/etc/x-v0",
+    "a/../b-v0",
+    "x",
+    "x-v",
+    "a b-v0",
+    "a\0-v0",
+    "é.x-v0",
+    "a" * 300 + "-v0",
+]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
