@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.catalog import open_store
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation import PACKAGES, evaluate, write_result
@@ -150,7 +150,7 @@ def _train_one(config: RunConfig, run: Path) -> dict[str, Any]:
     path = run / "result.json"
     if path.is_file():
         result = json.loads(path.read_text())
-        if result["config"] == to_dict(config):
+        if from_dict(result["config"], str(path)) == config:  # keys that are newer than the result have defaults
             return result
     result = evaluate(train(config, run, resume=(run / "config.yaml").is_file()), config.evaluation)
     write_result(run, result)
