@@ -102,6 +102,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
         "mean ± sd over all episodes; training: median wall time of a run"
         + (f", {comparison['jobs']} runs at a time" if comparison["jobs"] > 1 else "")
         + "; one action: median at batch 1 on one thread."
+        + (f" Comparability: {data['comparable']}." if "comparable" in data else "")  # older results do not say
     )
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n\n" + note
 

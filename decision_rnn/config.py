@@ -21,6 +21,18 @@ from decision_rnn.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObservationConfig:
+    """What the agent sees of an observation, in training and in the environment alike.
+
+    Attributes:
+        mask: What is hidden: `none`, or the `velocity` of every joint (MuJoCo bodies), which then has to be
+            remembered from one step to the next.
+    """
+
+    mask: Literal["none", "velocity"] = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How the agent is trained.
 
@@ -94,6 +106,7 @@ class RunConfig:
         path: The file to read a D4RL dataset from, where it is not in one of the usual folders.
         seed: Of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
+        observation: What the agent sees of an observation.
         agent: How histories become tokens.
         training: How the agent is trained.
         evaluation: How it is evaluated.
@@ -103,13 +116,19 @@ class RunConfig:
     path: str | None = None
     seed: int = 0
     backbone: BackboneConfig
+    observation: ObservationConfig = field(default_factory=ObservationConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
 
 DEFAULT_BACKBONE = "mingru"
-_SECTIONS = {"agent": AgentConfig, "training": TrainingConfig, "evaluation": EvaluationConfig}
+_SECTIONS = {
+    "observation": ObservationConfig,
+    "agent": AgentConfig,
+    "training": TrainingConfig,
+    "evaluation": EvaluationConfig,
+}
 
 
 def parse_run(

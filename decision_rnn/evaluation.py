@@ -11,6 +11,7 @@ import numpy as np
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.data.catalog import lookup
+from decision_rnn.data.spec import seen_numbers
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
@@ -38,7 +39,9 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
     actor = agent if settings.state == "carry" else WindowActor(agent, settings.window)
     targets = settings.target_returns or spec.target_returns
     begun = time.perf_counter()
-    results = rollout(actor, trained.provenance.environment_id, targets, settings.episodes, settings.seed, device)
+    environment_id, mask = trained.provenance.environment_id, trained.config.observation.mask
+    seen = seen_numbers(mask, environment_id)
+    results = rollout(actor, environment_id, targets, settings.episodes, settings.seed, device, seen=seen)
     seconds = time.perf_counter() - begun
 
     def normalised(returns: np.ndarray | float) -> np.ndarray:
@@ -63,7 +66,9 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
             "score_mean": float(normalised(provenance.return_mean)),
             "reference_min": spec.reference_min,
             "reference_max": spec.reference_max,
-            "comparable": spec.comparable,
+            "comparable": spec.comparable
+            if mask == "none"
+            else f"the agent sees no {mask}: compare only with agents that see none either",
         },
         "targets": [summary(episodes) for episodes in results],
         "protocol": {**asdict(settings), "target_returns": list(targets)},

@@ -101,6 +101,7 @@ def rollout(
     seed: int,
     device: torch.device | str = "cpu",
     on_step: Callable[[Sequence[int], np.ndarray], None] | None = None,
+    seen: int | None = None,
 ) -> list[Episodes]:
     """Play `episodes` episodes for each target return, all at once.
 
@@ -115,6 +116,7 @@ def rollout(
         seed: Of the first environment.
         device: Of the actor.
         on_step: Called before each step with the numbers of the environments still running and their actions.
+        seen: How many of an observation's first numbers the actor is given; None for all.
 
     Returns:
         One result per target return.
@@ -122,7 +124,7 @@ def rollout(
     count = len(target_returns) * episodes
     environments = [gymnasium.make(environment_id, disable_env_checker=True) for _ in range(count)]
     firsts = [env.reset(seed=seed + i % episodes)[0] for i, env in enumerate(environments)]
-    observations = np.asarray(firsts, np.float32)
+    observations = np.asarray(firsts, np.float32)[:, :seen]
     rewards = np.zeros(count, np.float32)
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
     running = list(range(count))
@@ -139,7 +141,7 @@ def rollout(
             going = []
             for row, i in enumerate(running):
                 observation, reward, terminated, truncated, _ = environments[i].step(actions[row])
-                observations[row], rewards[row] = observation, reward
+                observations[row], rewards[row] = observation[:seen], reward
                 returns[i] += reward
                 lengths[i] += 1
                 if not (terminated or truncated):

@@ -26,6 +26,7 @@ from decision_rnn.checkpoint import (
 from decision_rnn.config import RunConfig, TrainingConfig, from_dict, read_yaml, to_dict
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
@@ -37,12 +38,13 @@ class Trainer:
     def __init__(self, config: RunConfig, store: EpisodeStore, return_scale: float) -> None:
         settings = config.training
         self.device = pick_device(settings.device)
+        seen = seen_numbers(config.observation.mask, store.environment_id)
         torch.manual_seed(config.seed)
         self.agent = DecisionAgent(
             config.agent,
             config.backbone,
-            torch.from_numpy(store.observation_mean),
-            torch.from_numpy(store.observation_std),
+            torch.from_numpy(store.observation_mean[:seen]),
+            torch.from_numpy(store.observation_std[:seen]),
             store.action_dim,
             return_scale,
         ).to(self.device)
@@ -50,7 +52,7 @@ class Trainer:
         groups = optimizer_groups(self.agent, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
-        self.stream = StepStream(store, settings.context, settings.batch_size, config.seed, self.device)
+        self.stream = StepStream(store, settings.context, settings.batch_size, config.seed, self.device, seen)
         self.gradient_clip = settings.gradient_clip
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.step = 0

@@ -16,6 +16,7 @@ from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, comp
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
 from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
+from decision_rnn.errors import InputError
 from decision_rnn.rollout import Actor, Episodes, WindowActor, one_thread, rollout
 from decision_rnn.training import Trainer
 
@@ -165,6 +166,8 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
 
 def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
     trained = load_agent(last_checkpoint(run))
+    if trained.config.observation.mask != "none":
+        raise InputError(f"the agent of {run} does not see whole observations: measure one that does")
     return trained.agent, lookup(trained.provenance.dataset)
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.errors import InputError
 
 D4RL_REFERENCES = (
     "the dataset has no reference scores, those used are D4RL's for the same body, our choice: "
@@ -39,6 +40,7 @@ class Body:
     """
 
     environment: str
+    positions: int  # the first numbers of an observation; velocities, and for ant v5 contact forces, come after them
     observation_dim: int
     action_dim: int
     reference_min: float
@@ -60,11 +62,31 @@ class Body:
 
 
 BODIES = {
-    "hopper": Body("Hopper", 11, 3, -20.272305, 3234.3, (3600.0, 1800.0)),
-    "halfcheetah": Body("HalfCheetah", 17, 6, -280.178953, 12135.0, (12000.0, 6000.0)),
-    "walker2d": Body("Walker2d", 17, 6, 1.629008, 4592.3, (5000.0, 2500.0)),
-    "ant": Body("Ant", 27, 8, -325.6, 3879.7, (6000.0, 3000.0)),
+    "hopper": Body("Hopper", 5, 11, 3, -20.272305, 3234.3, (3600.0, 1800.0)),
+    "halfcheetah": Body("HalfCheetah", 8, 17, 6, -280.178953, 12135.0, (12000.0, 6000.0)),
+    "walker2d": Body("Walker2d", 8, 17, 6, 1.629008, 4592.3, (5000.0, 2500.0)),
+    "ant": Body("Ant", 13, 27, 8, -325.6, 3879.7, (6000.0, 3000.0)),
 }
+
+
+def _body_of(environment_id: str) -> Body | None:
+    return next((b for b in BODIES.values() if environment_id.rpartition("-v")[0] == b.environment), None)
+
+
+def seen_numbers(mask: str, environment_id: str) -> int | None:
+    """How many of an observation's first numbers a mask leaves to be seen; None for all.
+
+    Raises InputError for an environment whose velocities we cannot tell.
+    """
+    if mask == "none":
+        return None
+    body = _body_of(environment_id)
+    if body is None:
+        raise InputError(
+            f"observation.mask is {mask}, but where the velocities of {environment_id} are is known only for "
+            f"{', '.join(b.environment for b in BODIES.values())}"
+        )
+    return body.positions
 
 
 def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
@@ -73,7 +95,7 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     References are the source's own where it has them, else D4RL's where the body is one of `BODIES`, else the
     lowest and the highest return in the data, which are then asked for together with the median.
     """
-    body = next((b for b in BODIES.values() if store.environment_id.rpartition("-v")[0] == b.environment), None)
+    body = _body_of(store.environment_id)
     own = store.manifest["source"].get("reference_scores")
     if body is not None and own is None:
         return body.spec(name, store.environment_id, D4RL_REFERENCES)

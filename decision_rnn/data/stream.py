@@ -26,6 +26,7 @@ class Batch(NamedTuple):
 class StepStream:
     """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
 
+    `seen` is how many of an observation's first numbers the batches hold; None for all.
     The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block.
     Raises InputError when the store has fewer steps than one slice.
     """
@@ -37,11 +38,15 @@ class StepStream:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
+        seen: int | None = None,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than context {context}: lower it")
         self.batch_size = batch_size
-        self.columns = store.columns
+        self.columns = dict(store.columns)
+        if seen is not None:
+            first = self.columns["observation"].start
+            self.columns["observation"] = slice(first, first + seen)
         self.generator = torch.Generator().manual_seed(seed)
         table = torch.from_numpy(store.table).to(device)
         width = table.shape[1]
