@@ -31,6 +31,8 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 
+LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
+
 
 class Trainer:
     """An agent, its optimiser and its data: everything that changes from step to step."""
@@ -114,6 +116,7 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
     spec = lookup(config.dataset)
     _check_folder(config, run, resume)
     store = open_store(config.dataset, path=Path(config.path) if config.path else None)
+    _check_actions(store)
     if not resume:
         _make_folder(config, run)
     returns = store.episode_returns
@@ -149,6 +152,16 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
                 current = TrainedAgent(trainer.agent, config, provenance, trainer.step, log.elapsed())
                 save_checkpoint(run, current, trainer.state_dict())
     return TrainedAgent(trainer.agent.eval(), config, provenance, trainer.step, log.elapsed())
+
+
+def _check_actions(store: EpisodeStore) -> None:
+    """The agent's actions lie in [-1, 1]: InputError where the data's do not."""
+    largest = max(float(store.actions.max()), -float(store.actions.min()))
+    if largest > LARGEST_ACTION:
+        raise InputError(
+            f"{store.path} has actions as large as {largest:.3g}, and the agent's lie between -1 and 1: rescale them, "
+            "and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
+        )
 
 
 def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:

@@ -5,11 +5,12 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from decision_rnn.files import new_directory, write_atomically
+from decision_rnn.files import locked, new_directory, new_file, write_atomically
 
 KILLED = """
 import os, signal, sys
@@ -69,3 +70,42 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_makes_is_n
             (inner / "whose").write_text("the second's")
     assert (tmp_path / "made" / "whose").read_text() == "the second's"
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_a_new_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), new_file(tmp_path / "folder" / "file") as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert list((tmp_path / "folder").iterdir()) == []
+    with new_file(tmp_path / "folder" / "file") as temporary:
+        temporary.write_text("whole")
+        assert not (tmp_path / "folder" / "file").exists()
+    assert [path.read_text() for path in (tmp_path / "folder").iterdir()] == ["whole"]
+
+
+def test_a_lock_keeps_others_out_until_its_holder_is_done_or_dead(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys, time
+from pathlib import Path
+from decision_rnn.files import locked
+with locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "locked\n"
+    entered = threading.Event()
+
+    def enter() -> None:
+        with locked(tmp_path / "x"):
+            entered.set()
+
+    waiting = threading.Thread(target=enter)
+    waiting.start()
+    assert not entered.wait(0.3)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    assert entered.wait(30)
+    waiting.join()

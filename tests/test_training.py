@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,14 @@ def test_no_cuda_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=r"training\.device is cuda"):
         training.pick_device("cuda")
+
+
+def test_actions_that_the_agent_cannot_take_are_refused(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
+    large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
+    monkeypatch.setattr(training, "open_store", lambda name, path=None: large)
+    with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
+        train(configure(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
