@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"decision-rnn: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
         if error.errno not in DISK_FAULTS:
             raise
@@ -49,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except KeyboardInterrupt:
-        print("decision-rnn: interrupted; `--resume` goes on from the last checkpoint", file=sys.stderr)
+        print("decision-rnn: interrupted; what was written is intact, and a run goes on by --resume", file=sys.stderr)
         return 130
     return 0
 

@@ -195,6 +195,13 @@ def test_bad_input_is_one_sentence_and_exit_code_2(small_cli: SmallCLI, argument
         assert word in done.stderr
 
 
+def test_a_reader_that_has_seen_enough_is_no_error(small_environment: dict[str, str]) -> None:
+    lines = f"{sys.executable} -u {SMALL_CLI} data list | head -n 1"
+    done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
 def test_help_is_help(small_cli: SmallCLI) -> None:
     assert "train DATASET" in small_cli("--help").stdout
     done = small_cli("train", "--backbone", "lru", "--help")
