@@ -20,7 +20,7 @@ from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.catalog import open_store
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation import PACKAGES, evaluate, write_result
+from decision_rnn.evaluation import PACKAGES, describe_state, evaluate, write_result
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import hardware, versions
 from decision_rnn.rollout import one_thread
@@ -44,8 +44,7 @@ def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jo
     Raises:
         InputError: If a run's folder holds a run of another configuration.
     """
-    path = configs[0].path
-    open_store(configs[0].dataset, path=Path(path) if path else None)  # made once, before several processes want it
+    open_store(configs[0].dataset, path=configs[0].path)  # made here, where its progress can be seen
     runs = [
         (replace(config, seed=seed), output / f"{config.backbone.name}-seed{seed}")
         for seed in seeds
@@ -95,11 +94,11 @@ def format_comparison(comparison: dict[str, Any]) -> str:
             ]
         )
     rows.append([f"(the data, {data['dataset']})", f"{data['score_mean']:.1f}", *[""] * (len(head) - 2)])
-    state = "carried state" if protocol["state"] == "carry" else f"window of {protocol['window']}"
     note = (
         f"Last checkpoint after {comparison['training']['steps']:,} steps; {len(seeds)} seeds, {protocol['episodes']} "
-        f"episodes per target, {state}. Score: interquartile mean over seeds with a 95% bootstrap interval; return: "
-        "mean ± sd over all episodes; training: median wall time of a run"
+        f"episodes per target, {describe_state(protocol)}. "
+        "Score: interquartile mean over seeds with a 95% bootstrap interval; return: mean ± sd over all "
+        "episodes; training: median wall time of a run"
         + (f", {comparison['jobs']} runs at a time" if comparison["jobs"] > 1 else "")
         + "; one action: median at batch 1 on one thread."
         + (f" Comparability: {data['comparable']}." if "comparable" in data else "")  # older results do not say

@@ -95,14 +95,18 @@ def write_result(run: Path, result: dict[str, Any]) -> Path:
     return run / name
 
 
+def describe_state(protocol: dict[str, Any]) -> str:
+    """How the agent remembered, from a result's `protocol`."""
+    return "carried state" if protocol["state"] == "carry" else f"window of {protocol['window']}"
+
+
 def format_result(result: dict[str, Any]) -> str:
     """The result as a table for a terminal."""
     data, protocol = result["dataset"], result["protocol"]
-    state = "carried state" if protocol["state"] == "carry" else f"window of {protocol['window']}"
     backbone = result["config"]["backbone"]["name"]
     lines = [
         f"{backbone} on {data['dataset']}, step {result['checkpoint']}, {protocol['episodes']} episodes per target, "
-        f"{state}, {data['environment_id']}",
+        f"{describe_state(protocol)}, {data['environment_id']}",
         f"{'asked for':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
     ]
     for target in result["targets"]:

@@ -115,7 +115,7 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
     """
     spec = lookup(config.dataset)
     _check_folder(config, run, resume)
-    store = open_store(config.dataset, path=Path(config.path) if config.path else None)
+    store = open_store(config.dataset, path=config.path)
     _check_actions(store)
     if not resume:
         _make_folder(config, run)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.segments import full_precision, run_segments
+from decision_rnn.backbones.contract import BackboneConfig, State, register
+from decision_rnn.backbones.segments import KernelMixer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,25 +29,11 @@ class GRUConfig(BackboneConfig):
 
 
 @register(GRUConfig)
-class GRU(SequenceMixer):
+class GRU(KernelMixer):
     """State: h, (batch, width)."""
 
     def __init__(self, config: GRUConfig) -> None:
-        super().__init__()
-        self.cell = nn.GRU(config.width, config.width, batch_first=True)
-
-    def initial_state(self, batch_size: int) -> State:
-        return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
-
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return full_precision(self._step, x, state)
-
-    def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        y, h = self.cell(x, state[0].unsqueeze(0).contiguous())
-        return y, (h.squeeze(0),)
+        super().__init__(nn.GRU(config.width, config.width, batch_first=True))
 
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h = torch.gru_cell(x, state[0], *self.cell.all_weights[0])

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.segments import full_precision, run_segments
+from decision_rnn.backbones.contract import BackboneConfig, State, register
+from decision_rnn.backbones.segments import KernelMixer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +37,11 @@ class LSTMConfig(BackboneConfig):
 
 
 @register(LSTMConfig)
-class LSTM(SequenceMixer):
+class LSTM(KernelMixer):
     """State: h and c, each (batch, width)."""
 
     def __init__(self, config: LSTMConfig) -> None:
-        super().__init__()
-        self.cell = nn.LSTM(config.width, config.width, batch_first=True)
+        super().__init__(nn.LSTM(config.width, config.width, batch_first=True))
         forget = slice(config.width, 2 * config.width)
         with torch.no_grad():  # torch adds two biases
             *_, bias, other = self.cell.all_weights[0]
@@ -51,12 +50,6 @@ class LSTM(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         zeros = next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size)
         return zeros, zeros.clone()
-
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return full_precision(self._step, x, state)
 
     def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h, c = state

@@ -1,4 +1,4 @@
-"""The linear recurrence h_t = a_t * h_{t-1} + b_t that minGRU, minLSTM and LRU share.
+"""The linear recurrence h_t = a_t * h_{t-1} + b_t that the linear mixers share.
 
 On a CPU core there is no parallelism over time to buy: a loop that writes each step into its place, with a
 hand-written backward pass, beats log-space, associative and convolutional scans at every length, and is exact.

@@ -18,8 +18,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.segments import full_precision, run_segments
+from decision_rnn.backbones.contract import BackboneConfig, State, register
+from decision_rnn.backbones.segments import KernelMixer
 
 Activation = Literal["tanh", "relu"]
 
@@ -42,31 +42,17 @@ class RNNConfig(BackboneConfig):
 
 
 @register(RNNConfig)
-class RNN(SequenceMixer):
+class RNN(KernelMixer):
     """State: h, (batch, width)."""
 
     def __init__(self, config: RNNConfig) -> None:
-        super().__init__()
-        self.cell = nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True)
+        super().__init__(nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True))
         if config.activation == "relu":
             _, recurrent, *biases = self.cell.all_weights[0]
             nn.init.eye_(recurrent)
             for bias in biases:
                 nn.init.zeros_(bias)
         self._cell_step = {"tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}[config.activation]
-
-    def initial_state(self, batch_size: int) -> State:
-        return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
-
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return full_precision(self._step, x, state)
-
-    def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        y, h = self.cell(x, state[0].unsqueeze(0).contiguous())
-        return y, (h.squeeze(0),)
 
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h = self._cell_step(x, state[0], *self.cell.all_weights[0])

@@ -1,11 +1,38 @@
 """torch's recurrent kernels inside the contract: they know neither resets nor a float32 state under autocast."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import State, reset_rows
+from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
+
+
+class KernelMixer(SequenceMixer):
+    """A mixer that is one of torch's recurrent layers. State: h, (batch, width), unless a subclass says otherwise."""
+
+    def __init__(self, cell: nn.RNNBase) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def initial_state(self, batch_size: int) -> State:
+        return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return full_precision(self._step, x, state)
+
+    def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The layer over a piece of time without resets."""
+        y, h = self.cell(x, state[0].unsqueeze(0).contiguous())
+        return y, (h.squeeze(0),)
+
+    @abstractmethod
+    def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The layer's cell."""
 
 
 def run_segments(

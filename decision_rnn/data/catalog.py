@@ -28,7 +28,7 @@ def lookup(name: str) -> DatasetSpec:
     return spec
 
 
-def open_store(name: str, progress: bool = True, path: Path | None = None) -> EpisodeStore:
+def open_store(name: str, progress: bool = True, path: Path | str | None = None) -> EpisodeStore:
     """The episodes of the dataset `name`, made or converted on first use and opened ever after.
 
     A store is keyed by the dataset's name and by what it was made from: a recipe, or files of a size and SHA-256.
@@ -43,7 +43,7 @@ def open_store(name: str, progress: bool = True, path: Path | None = None) -> Ep
         InputError: For an unknown name, and for a source that cannot be had or used.
     """
     source, full = _resolve(name)
-    store: EpisodeStore = source.open_store(full, progress, path)
+    store: EpisodeStore = source.open_store(full, progress, Path(path) if path else None)
     return store
 
 

@@ -7,6 +7,7 @@ import minari
 import numpy as np
 import pytest
 from minari.data_collector import EpisodeBuffer
+from minari_files import publish
 
 from decision_rnn.data.episodes import Episode, EpisodeStore
 from decision_rnn.data.minari import dataset_folder, read_episodes, read_source, write_dataset
@@ -69,20 +70,7 @@ def test_minari_loads_what_we_write() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of what Minari would like to be told
 def test_we_read_what_minari_writes() -> None:
     episodes = hopper_episodes()
-    buffers = []
-    for episode in episodes:
-        ends = np.zeros((2, len(episode.rewards)), bool)
-        ends[:, -1] = episode.terminated, episode.truncated
-        buffers.append(
-            EpisodeBuffer(
-                observations=list(episode.observations),
-                actions=list(episode.actions),
-                rewards=list(episode.rewards),
-                terminations=list(ends[0]),
-                truncations=list(ends[1]),
-            )
-        )
-    minari.create_dataset_from_buffers("theirs/random-v3", buffers, env="Hopper-v5")
+    publish("theirs/random-v3", episodes)
     for ours, read in zip(episodes, read_episodes("theirs/random-v3"), strict=True):
         np.testing.assert_array_equal(read.observations, ours.observations)
         np.testing.assert_array_equal(read.actions, ours.actions)

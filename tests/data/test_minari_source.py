@@ -9,7 +9,7 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
-from minari.data_collector import EpisodeBuffer
+from minari_files import publish
 
 from decision_rnn.data.catalog import lookup, names, open_store
 from decision_rnn.data.episodes import Episode, EpisodeStore
@@ -41,25 +41,6 @@ def play(environment_id: str, count: int = 3, seed: int = 0) -> list[Episode]:
             Episode(np.stack(observations), np.stack(actions), np.array(rewards), terminated, not terminated)
         )
     return episodes
-
-
-def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper-v5", **metadata: Any) -> Path:
-    """Have Minari itself write a dataset; returns its data folder."""
-    buffers = []
-    for episode in episodes:
-        ends = np.zeros((2, len(episode.rewards)), bool)
-        ends[:, -1] = episode.terminated, episode.truncated
-        buffers.append(
-            EpisodeBuffer(
-                observations=list(episode.observations),
-                actions=list(episode.actions),
-                rewards=list(episode.rewards),
-                terminations=list(ends[0]),
-                truncations=list(ends[1]),
-            )
-        )
-    minari.create_dataset_from_buffers(dataset_id, buffers, env=environment, **metadata)
-    return dataset_folder(dataset_id) / "data"
 
 
 def edit(folder: Path, **changes: Any) -> None:
