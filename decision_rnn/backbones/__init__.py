@@ -24,6 +24,7 @@ from decision_rnn.backbones.contract import (
     reset_rows,
     select_rows,
 )
+from decision_rnn.backbones.matching import count_parameters, match_parameters
 from decision_rnn.backbones.stack import Backbone
 
 __all__ = [
@@ -32,10 +33,12 @@ __all__ = [
     "SequenceMixer",
     "State",
     "aaren",
+    "count_parameters",
     "gru",
     "lru",
     "lstm",
     "mamba",
+    "match_parameters",
     "mingru",
     "minlstm",
     "mlstm",

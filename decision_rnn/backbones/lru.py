@@ -134,5 +134,5 @@ class LRU(SequenceMixer):
 
     def _output(self, h: Tensor, x: Tensor) -> Tensor:
         """Re(C h) + D * x, with h as (..., state_size, 2)."""
-        conjugate = self.c * self.c.new_tensor((1.0, -1.0))
+        conjugate = torch.stack((self.c[..., 0], -self.c[..., 1]), dim=-1)
         return F.linear(h.flatten(-2), conjugate.flatten(1)) + self.d * x

@@ -21,8 +21,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.mingru import MinimalConfig, positive, positive_backward
-from decision_rnn.backbones.recurrence import previous_states, run_adjoint, run_interpolation
+from decision_rnn.backbones.mingru import MinimalConfig, log_positive, positive, positive_backward
+from decision_rnn.backbones.recurrence import (
+    gated_recurrence,
+    log_space_recurrence,
+    previous_states,
+    run_adjoint,
+    run_interpolation,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +45,7 @@ class MinLSTM(SequenceMixer):
     def __init__(self, config: MinLSTMConfig) -> None:
         super().__init__()
         self.inner = round(config.width * config.expansion)
-        self.signed = config.candidate == "signed"
+        self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
         self.gates = nn.Linear(config.width, 3 * self.inner)
         with torch.no_grad():
             self.gates.bias[: self.inner] += config.forget_bias
@@ -50,19 +56,20 @@ class MinLSTM(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
-        h = _GatedRecurrence.apply(self._preactivations(x), initial, reset, self.signed)
+        if self.log_space:
+            forget, insert, candidate = self.gates(x).to(initial.dtype).chunk(3, dim=-1)
+            odds = F.logsigmoid(insert) - F.logsigmoid(forget)
+            h = log_space_recurrence(F.logsigmoid(-odds), F.logsigmoid(odds) + log_positive(candidate), initial, reset)
+        else:
+            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        (h,) = state
-        forget, insert, candidate = self._preactivations(x).chunk(3, dim=-1)
+        (h,) = state  # float32, also under autocast
+        forget, insert, candidate = self.gates(x).to(h.dtype).chunk(3, dim=-1)
         candidate = candidate if self.signed else positive(candidate)
         h = torch.lerp(h, candidate, torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget)))
         return self.output(h), (h,)
-
-    def _preactivations(self, x: Tensor) -> Tensor:
-        """Those of forget gate, input gate and candidate, (..., 3 * inner), in float32 also under autocast."""
-        return self.gates(x).to(self.gates.weight.dtype)
 
 
 class _GatedRecurrence(torch.autograd.Function):

@@ -2,13 +2,20 @@
 
 On a CPU core there is no parallelism over time to buy: a loop that writes each step into its place, with a
 hand-written backward pass, beats log-space, associative and convolutional scans at every length, and is exact.
+On CUDA each step would be a launch of its own: there the whole of it is one kernel (recurrence_triton.py). Which of
+the two runs is decided here, by where the tensors lie; where Triton is missing, the loop runs there too.
 """
 
+import functools
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from decision_rnn.backbones.contract import State
+from decision_rnn.backbones.segments import run_segments
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
@@ -25,9 +32,49 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
     Returns:
         h: (batch, time, width).
     """
+    kernels = _kernels(b)
+    if kernels is not None:
+        return kernels.linear_recurrence(a, b, initial, reset)
     if b.dtype in (torch.bfloat16, torch.float16):
         a, b = a.float(), b.float()
     return _LinearRecurrence.apply(a, b, initial.to(b.dtype), reset)
+
+
+def gated_recurrence(
+    loop: type[torch.autograd.Function], preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool
+) -> Tensor:
+    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the gates that z is made of.
+
+    Args:
+        loop: The mixer's own function of the other arguments, made of the parts below: what runs without a kernel.
+        preactivations: (batch, time, parts * width), of minGRU's z and c (two parts; mingru.py) or minLSTM's f, i and
+            c (three; minlstm.py); half precision is widened to that of the state.
+        initial: h before the first step, (batch, width).
+        reset: (batch, time) bool, or None for nowhere.
+        signed: Whether g is the identity rather than the paper's positive function.
+
+    Returns:
+        h: (batch, time, width).
+    """
+    kernels = _kernels(preactivations)
+    if kernels is not None:
+        return kernels.gated_recurrence(preactivations, initial, reset, signed)
+    return loop.apply(preactivations.to(initial.dtype), initial, reset, signed)
+
+
+def _kernels(x: Tensor) -> ModuleType | None:
+    """The kernels for where x lies; None where there are none and the loop runs."""
+    return _triton_kernels() if x.is_cuda else None
+
+
+@functools.cache
+def _triton_kernels() -> ModuleType | None:
+    """None where Triton is missing; torch's CUDA builds for Linux bring it."""
+    try:
+        from decision_rnn.backbones import recurrence_triton
+    except ModuleNotFoundError:
+        return None
+    return recurrence_triton
 
 
 def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
@@ -40,6 +87,39 @@ def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Te
         h = a[:, t] * h + b[:, t]
         states.append(h)
     return torch.stack(states, dim=1)
+
+
+def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+    """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
+
+    Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
+    Ubiquitous Sequential Computation" (2023):
+
+        A_t = sum_{s <= t} log a_s
+        h_t = exp(A_t) h_0 + exp(A_t + log sum_{s <= t} exp(log b_s - A_s))
+
+    The paper takes h_0 into the sum by its logarithm; here it stands beside it, so that it may be zero, or negative,
+    and has a gradient. Exact but for rounding: what is summed are differences of A, whose last digit coarsens as
+    |A| grows with time, so that in float32 some 1e-4 of h is lost where |A| is 1000.
+
+    Args:
+        log_a: (batch, time, width), at most 0 for a decay.
+        log_b: (batch, time, width).
+        initial: h before the first step, (batch, width).
+        reset: (batch, time) bool; where true, h_{t-1} is taken as zero.
+
+    Returns:
+        h: (batch, time, width).
+    """
+
+    def scan(logs: Tensor, state: State) -> tuple[Tensor, State]:
+        log_a, log_b = logs.chunk(2, dim=-1)
+        total = log_a.cumsum(1)
+        h = torch.exp(total + torch.logcumsumexp(log_b - total, dim=1)) + torch.exp(total) * state[0].unsqueeze(1)
+        return h, (h[:, -1],)
+
+    h, _ = run_segments(scan, torch.cat([log_a, log_b], dim=-1), (initial,), (torch.zeros_like(initial),), reset)
+    return h
 
 
 class _LinearRecurrence(torch.autograd.Function):

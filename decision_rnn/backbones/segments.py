@@ -68,6 +68,11 @@ def run_segments(
     return full_precision(pieces, x, initial if state is None else state)
 
 
+def may_hold(flags: Tensor) -> bool:
+    """Whether any flag is true; on CUDA yes, unasked: the host would wait for the device to answer."""
+    return flags.is_cuda or bool(flags.any())
+
+
 def full_precision(
     kernel: Callable[[Tensor, State], tuple[Tensor, State]], x: Tensor, state: State
 ) -> tuple[Tensor, State]:

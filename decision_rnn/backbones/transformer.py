@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.rotary import rotary_table, rotate
+from decision_rnn.backbones.segments import may_hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +146,7 @@ class Transformer(SequenceMixer):
         # Copies: views would keep the whole slice alive.
         keys, values = (part[:, -self.window :].to(self.output.weight.dtype, copy=True) for part in (k, v))
         current = segment[:, -self.window :] == segment[:, -1:]
-        if not bool(current.all()):
+        if may_hold(~current):
             keys = keys.masked_fill(~current[..., None], torch.nan)
             values = values.masked_fill(~current[..., None], torch.nan)
         missing = self.window - keys.shape[1]

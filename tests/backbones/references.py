@@ -84,8 +84,9 @@ def lstm(config, parameters, x, state, reset):
     for t in range(x.shape[1]):
         h, c = before_step(h, reset, t), before_step(c, reset, t)
         i, f, g, o = (x[:, t] @ w.T + h @ u.T + b + d).chunk(4, dim=-1)
-        c = sigmoid(f) * c + sigmoid(i) * torch.tanh(g)
-        h = sigmoid(o) * torch.tanh(c)
+        look_i, look_f, look_o = parameters["peepholes"] if config.peepholes else (0, 0, 0)
+        new = sigmoid(f + look_f * c) * c + sigmoid(i + look_i * c) * torch.tanh(g)
+        h, c = sigmoid(o + look_o * new) * torch.tanh(new), new
         outputs.append(h)
     return torch.stack(outputs, dim=1), (h, c)
 

@@ -2,7 +2,18 @@
 
 import pytest
 import torch
-from law import Subject, assert_near, assert_same, chunks, gradients, noise, steps
+from law import (
+    SMALL,
+    Subject,
+    absent_means_initial,
+    assert_near,
+    assert_same,
+    chunks,
+    gradients,
+    gradients_agree,
+    noise,
+    steps,
+)
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
@@ -49,3 +60,11 @@ def test_retention_forgets_at_the_papers_rates():
 def test_retention_refuses_widths_that_its_heads_do_not_divide(options):
     with pytest.raises(ValueError, match=r"backbone\.width 8 .*backbone\.heads"):
         registered("retention").config(width=8, **options)
+
+
+@pytest.mark.parametrize("name", ["retention", "mlstm", "transformer"])
+def test_masks_where_nothing_is_masked(name, monkeypatch):
+    """As on CUDA, where nobody looks first whether there is anything to mask."""
+    monkeypatch.setattr(f"decision_rnn.backbones.{name}.may_hold", lambda flags: True)
+    for law in (gradients_agree, absent_means_initial):
+        law(Subject(name, SMALL[name][0]))

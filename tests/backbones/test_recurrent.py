@@ -96,3 +96,20 @@ def test_relu_network_begins_as_a_sum():
 def test_an_activation_it_does_not_have_is_refused():
     with pytest.raises(ValueError, match=r"backbone\.activation 'gelu' must be tanh or relu"):
         registered("rnn").config(activation="gelu")
+
+
+def test_peepholes_at_zero_are_a_plain_lstm():
+    plain, peeping = make("lstm"), make("lstm", peepholes=True)
+    peeping.load_state_dict(plain.state_dict() | {"peepholes": torch.zeros(3, WIDTH)})
+    x, state = noise(BATCH, TIME, WIDTH), tuple(noise(BATCH, WIDTH, seed=1 + i) for i in range(2))
+    assert_same(peeping(x, state), plain(x, state), 1e-13, "forward")
+    assert_same(steps(peeping, x, state, None), steps(plain, x, state, None), 1e-13, "steps")
+
+
+def test_peepholes_begin_as_torchs_weights_do():
+    """Uniform within 1 / sqrt(width); without them a seed gives the same weights as ever."""
+    peepholes = make("lstm", width=1000, peepholes=True).peepholes.detach()
+    assert peepholes.shape == (3, 1000)
+    assert peepholes.abs().max() <= 1000**-0.5
+    assert peepholes.std().item() == pytest.approx((1000 * 3) ** -0.5, rel=0.05)
+    assert make("lstm").peepholes is None

@@ -1,0 +1,322 @@
+"""The Triton kernels of recurrence_triton.py: h_t = a_t * h_{t-1} + b_t and its adjoint, for one strip of channels.
+
+A program takes `block_w` channels of one batch row through a chunk of time, in tiles of `block_t` steps: the tile is
+scanned in parallel, and its last state carried into the next, whose loads are on their way meanwhile.
+
+Everything is a pointer to real numbers. Of complex ones, real and imaginary part are neighbours in memory (`width` and
+`column` count both), and two planes, re and im, in registers; of real ones the second plane is a copy of the first
+that nothing reads.
+
+What a and b are (compile-time options):
+
+    gates 0    a and b, as given; with `constant` a is one row, (width,)
+    gates 1    minGRU: `a` points to the pre-activations of z and c;  a_t = 1 - z_t,  b_t = z_t g(c_t)
+    gates 2    minLSTM: to those of f, i and c;  z_t = i_t / (f_t + i_t), and so on
+
+g as in mingru.py where `positive`, else the identity. `resets`: a_t is zero where an episode begins. With `summary` a
+program leaves, instead of its results, the one map that its chunk is: the decay over all of it, and what it comes to
+from zero.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _compose(a_first, b_first, a_then, b_then):
+    return a_then * a_first, a_then * b_first + b_then
+
+
+@triton.jit
+def _compose_complex(a_re, a_im, b_re, b_im, c_re, c_im, d_re, d_im):
+    first = c_re * a_re - c_im * a_im, c_re * a_im + c_im * a_re
+    return first[0], first[1], c_re * b_re - c_im * b_im + d_re, c_re * b_im + c_im * b_re + d_im
+
+
+@triton.jit
+def _scan(a_re, a_im, b_re, b_im, is_complex: tl.constexpr):
+    """The maps h -> a h + b of all steps up to each, along the tile's first axis."""
+    if is_complex:
+        a_re, a_im, b_re, b_im = tl.associative_scan((a_re, a_im, b_re, b_im), 0, _compose_complex)
+    else:
+        a_re, b_re = tl.associative_scan((a_re, b_re), 0, _compose)
+        a_im, b_im = a_re, b_re
+    return a_re, a_im, b_re, b_im
+
+
+@triton.jit
+def _multiply_add(a_re, a_im, b_re, b_im, c_re, c_im, is_complex: tl.constexpr):
+    """a b + c"""
+    if is_complex:
+        re, im = a_re * b_re - a_im * b_im + c_re, a_re * b_im + a_im * b_re + c_im
+    else:
+        re = a_re * b_re + c_re
+        im = re
+    return re, im
+
+
+@triton.jit
+def _load(pointer, mask, rows: tl.constexpr, block_w: tl.constexpr, is_complex: tl.constexpr, dtype: tl.constexpr):
+    """A tile as two planes (rows, block_w), zero where masked."""
+    tile = tl.load(pointer, mask=mask, other=0.0).to(dtype)
+    if is_complex:
+        re, im = tl.split(tl.reshape(tile, [rows, block_w, 2]))
+    else:
+        re, im = tile, tile
+    return re, im
+
+
+@triton.jit
+def _store(pointer, re, im, mask, rows: tl.constexpr, block_w: tl.constexpr, is_complex: tl.constexpr):
+    if is_complex:
+        tl.store(pointer, tl.reshape(tl.join(re, im), [rows, 2 * block_w]), mask=mask)
+    else:
+        tl.store(pointer, re, mask=mask)
+
+
+@triton.jit
+def _last(plane, step, block_t: tl.constexpr):
+    """The tile's last row, (1, block_w)."""
+    return tl.sum(tl.where(step == block_t - 1, plane, 0.0), axis=0, keep_dims=True)
+
+
+@triton.jit
+def _sigmoid(x):
+    """sigmoid(x) and sigmoid(-x), neither by subtraction from 1."""
+    small = tl.exp(-tl.abs(x))
+    high = 1.0 / (1.0 + small)
+    low = small * high
+    return tl.where(x >= 0, high, low), tl.where(x >= 0, low, high)
+
+
+@triton.jit
+def _load_gates(pointer, mask, width, gates: tl.constexpr, dtype: tl.constexpr):
+    """Pre-activations of the gates: z alone (twice), or f and i."""
+    first = tl.load(pointer, mask=mask, other=0.0).to(dtype)
+    second = tl.load(pointer + width, mask=mask, other=0.0).to(dtype) if gates == 2 else first
+    return first, second
+
+
+@triton.jit
+def _interpolation(first, second, gates: tl.constexpr):
+    """z_t and 1 - z_t from the gates' pre-activations."""
+    if gates == 2:
+        # i / (f + i) from the difference of log i and log f, since f and i may both underflow:
+        # log sigmoid(x) = min(x, 0) - log(1 + exp(-|x|)).
+        difference = tl.minimum(second, 0.0) - tl.minimum(first, 0.0)
+        small = tl.exp(-tl.abs(difference))
+        insert = tl.where(difference >= 0, 1.0, small) * (1.0 + tl.exp(-tl.abs(first)))
+        forget = tl.where(difference >= 0, small, 1.0) * (1.0 + tl.exp(-tl.abs(second)))
+        z, keep = insert / (forget + insert), forget / (forget + insert)
+    else:
+        z, keep = _sigmoid(first)
+    return z, keep
+
+
+@triton.jit
+def _candidate(x, positive: tl.constexpr):
+    """g(x)"""
+    if positive:
+        y, _ = _sigmoid(x)
+        y = tl.maximum(x + 0.5, y)
+    else:
+        y = x
+    return y
+
+
+@triton.jit
+def _load_decay(
+    a, mask, width, rows: tl.constexpr, block_w: tl.constexpr, gates: tl.constexpr, is_complex: tl.constexpr,
+    dtype: tl.constexpr,
+):  # fmt: skip
+    """a_t as two planes, resets not yet heeded."""
+    if gates > 0:
+        first, second = _load_gates(a, mask, width, gates, dtype)
+        _, re = _interpolation(first, second, gates)
+        im = re
+    else:
+        re, im = _load(a, mask, rows, block_w, is_complex, dtype)
+    return re, im
+
+
+@triton.jit
+def states_kernel(
+    a, b, initial, reset, h, decay,
+    time, width, length, chunks, a_row, a_time, b_row, b_time,
+    constant: tl.constexpr, gates: tl.constexpr, positive: tl.constexpr, resets: tl.constexpr,
+    is_complex: tl.constexpr, summary: tl.constexpr, dtype: tl.constexpr,
+    block_t: tl.constexpr, block_w: tl.constexpr, stages: tl.constexpr,
+):  # fmt: skip
+    """All states, into h, (batch, time, width); or the chunks' maps, into decay and h, (batch, chunks, width).
+
+    `initial`: the state before each chunk, (batch, chunks, width). `reset`: (batch, time). The strides of a and b are
+    those of a batch row and of a step.
+    """
+    span: tl.constexpr = 2 * block_w if is_complex else block_w
+    strips = tl.cdiv(width, span)
+    program = tl.program_id(0)
+    place = (program // strips).to(tl.int64)
+    column = ((program % strips) * span + tl.arange(0, span))[None, :]
+    inside = column < width
+    row, chunk = place // chunks, place % chunks
+    begin = chunk * length
+    end = tl.minimum(begin + length, time)
+    step = tl.arange(0, block_t)[:, None]
+    if summary:
+        h_re = tl.zeros([1, block_w], dtype)
+        h_im = h_re
+        all_re, all_im = h_re + 1.0, h_re
+    else:
+        h_re, h_im = _load(initial + place * width + column, inside, 1, block_w, is_complex, dtype)
+        all_re, all_im = h_re, h_im
+    if constant:
+        fixed_re, fixed_im = _load(a + column, inside, 1, block_w, is_complex, dtype)
+    for start in tl.range(begin, end, block_t, num_stages=stages):
+        t = start + step
+        here = t < end
+        mask = here & inside
+        if gates > 0:
+            x = a + row * a_row + t * a_time + column
+            first, second = _load_gates(x, mask, width, gates, dtype)
+            z, a_re = _interpolation(first, second, gates)
+            c = tl.load(x + gates * width, mask=mask, other=0.0).to(dtype)
+            b_re = z * _candidate(c, positive)
+            a_im, b_im = a_re, b_re
+        else:
+            b_re, b_im = _load(b + row * b_row + t * b_time + column, mask, block_t, block_w, is_complex, dtype)
+            if constant:
+                a_re, a_im = fixed_re, fixed_im
+            else:
+                a_re, a_im = _load(a + row * a_row + t * a_time + column, mask, block_t, block_w, is_complex, dtype)
+        if resets:
+            keep = tl.load(reset + row * time + t, mask=here, other=0) == 0
+            a_re, a_im = tl.where(keep, a_re, 0.0), tl.where(keep, a_im, 0.0)
+        # Steps past the end change nothing: h -> 1 h + 0.
+        a_re, a_im = tl.where(here, a_re, 1.0), tl.where(here, a_im, 0.0)
+        b_re, b_im = tl.where(here, b_re, 0.0), tl.where(here, b_im, 0.0)
+        a_re, a_im, b_re, b_im = _scan(a_re, a_im, b_re, b_im, is_complex)
+        h_re, h_im = _multiply_add(a_re, a_im, h_re, h_im, b_re, b_im, is_complex)
+        if summary:
+            a_re, a_im = _last(a_re, step, block_t), _last(a_im, step, block_t)
+            all_re, all_im = _multiply_add(a_re, a_im, all_re, all_im, 0.0, 0.0, is_complex)
+        else:
+            _store(h + (row * time + t) * width + column, h_re, h_im, mask, block_t, block_w, is_complex)
+        h_re, h_im = _last(h_re, step, block_t), _last(h_im, step, block_t)
+    if summary:
+        _store(h + place * width + column, h_re, h_im, inside, 1, block_w, is_complex)
+        _store(decay + place * width + column, all_re, all_im, inside, 1, block_w, is_complex)
+
+
+@triton.jit
+def adjoint_kernel(
+    a, h, initial, reset, grad, later, grad_a, grad_b, grad_initial, decay,
+    time, width, length, chunks, a_row, a_time, grad_row, grad_time,
+    constant: tl.constexpr, gates: tl.constexpr, positive: tl.constexpr, resets: tl.constexpr,
+    is_complex: tl.constexpr, summary: tl.constexpr, dtype: tl.constexpr,
+    block_t: tl.constexpr, block_w: tl.constexpr, stages: tl.constexpr,
+):  # fmt: skip
+    """The gradients of everything from that of h, by d_t = grad_t + conj(a_{t+1}) d_{t+1}, from the last step back.
+
+    grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), all (batch, time, width), or of pre-activations into grad_a,
+    (batch, time, (gates + 1) width). Of a constant decay every program leaves its own share, (batch, chunks, width).
+    `initial` and grad_initial: (batch, width). `later`: d_{t+1} of each chunk's last step, (batch, chunks, width), the
+    chunks counted in the order of their work, the latest first; the maps of the chunks, with `summary`, likewise, into
+    decay and grad_b.
+    """
+    span: tl.constexpr = 2 * block_w if is_complex else block_w
+    strips = tl.cdiv(width, span)
+    program = tl.program_id(0)
+    place = (program // strips).to(tl.int64)
+    column = ((program % strips) * span + tl.arange(0, span))[None, :]
+    inside = column < width
+    row, chunk = place // chunks, chunks - 1 - place % chunks
+    begin = chunk * length
+    end = tl.minimum(begin + length, time)
+    step = tl.arange(0, block_t)[:, None]
+    if summary:
+        d_re = tl.zeros([1, block_w], dtype)
+        d_im = d_re
+        all_re, all_im = d_re + 1.0, d_re
+    else:
+        d_re, d_im = _load(later + place * width + column, inside, 1, block_w, is_complex, dtype)
+        all_re, all_im = d_re, d_im
+        before_re, before_im = _load(initial + row * width + column, inside, 1, block_w, is_complex, dtype)
+    if constant:
+        fixed_re, fixed_im = _load(a + column, inside, 1, block_w, is_complex, dtype)
+        sum_re = tl.zeros([1, block_w], dtype)
+        sum_im = sum_re
+    for start in tl.range(0, end - begin, block_t, num_stages=stages):
+        t = end - 1 - start - step
+        here = t >= begin
+        mask = here & inside
+        follows = here & (t + 1 < time)
+        if constant:
+            a_re, a_im = fixed_re, fixed_im
+        else:
+            a_re, a_im = _load_decay(
+                a + row * a_row + (t + 1) * a_time + column, follows & inside, width, block_t, block_w, gates,
+                is_complex, dtype,
+            )  # fmt: skip
+        if resets:
+            follows = follows & (tl.load(reset + row * time + t + 1, mask=follows, other=1) == 0)
+        a_re, a_im = tl.where(follows, a_re, 0.0), tl.where(follows, -a_im, 0.0)
+        a_re, a_im = tl.where(here, a_re, 1.0), tl.where(here, a_im, 0.0)
+        b_re, b_im = _load(
+            grad + row * grad_row + t * grad_time + column, mask, block_t, block_w, is_complex, dtype
+        )  # fmt: skip
+        a_re, a_im, b_re, b_im = _scan(a_re, a_im, b_re, b_im, is_complex)
+        d_re, d_im = _multiply_add(a_re, a_im, d_re, d_im, b_re, b_im, is_complex)
+        if summary:
+            a_re, a_im = _last(a_re, step, block_t), _last(a_im, step, block_t)
+            all_re, all_im = _multiply_add(a_re, a_im, all_re, all_im, 0.0, 0.0, is_complex)
+        else:
+            index = (row * time + t) * width + column
+            p_re, p_im = _load(h + index - width, mask & (t > 0), block_t, block_w, is_complex, dtype)
+            p_re, p_im = tl.where(t > 0, p_re, before_re), tl.where(t > 0, p_im, before_im)
+            if resets:
+                keep = tl.load(reset + row * time + t, mask=here, other=0) == 0
+                p_re, p_im = tl.where(keep, p_re, 0.0), tl.where(keep, p_im, 0.0)
+            if gates > 0:
+                x = row * a_row + t * a_time + column
+                first, second = _load_gates(a + x, mask, width, gates, dtype)
+                z, kept = _interpolation(first, second, gates)
+                c = _candidate(tl.load(a + x + gates * width, mask=mask, other=0.0).to(dtype), positive)
+                grad_c = d_re * z
+                grad_z = kept * grad_c * (c - p_re)  # of the pre-activation
+                if positive:
+                    grad_c = tl.where(c > 0.5, grad_c, grad_c * c * (1.0 - c))
+                out = grad_a + (row * time + t) * width * (gates + 1) + column
+                if gates == 2:
+                    _, not_f = _sigmoid(first)
+                    _, not_i = _sigmoid(second)
+                    tl.store(out, -not_f * grad_z, mask=mask)
+                    tl.store(out + width, not_i * grad_z, mask=mask)
+                else:
+                    tl.store(out, grad_z, mask=mask)
+                tl.store(out + gates * width, grad_c, mask=mask)
+            else:
+                _store(grad_b + index, d_re, d_im, mask, block_t, block_w, is_complex)
+                g_re, g_im = _multiply_add(d_re, d_im, p_re, -p_im, 0.0, 0.0, is_complex)
+                if constant:
+                    sum_re += tl.sum(tl.where(here, g_re, 0.0), axis=0, keep_dims=True)
+                    sum_im += tl.sum(tl.where(here, g_im, 0.0), axis=0, keep_dims=True)
+                else:
+                    _store(grad_a + index, g_re, g_im, mask, block_t, block_w, is_complex)
+        d_re, d_im = _last(d_re, step, block_t), _last(d_im, step, block_t)
+    if summary:
+        _store(grad_b + place * width + column, d_re, d_im, inside, 1, block_w, is_complex)
+        _store(decay + place * width + column, all_re, all_im, inside, 1, block_w, is_complex)
+    else:
+        first_of_all = column < tl.where(begin == 0, width, 0)
+        if constant:
+            _store(grad_a + place * width + column, sum_re, sum_im, inside, 1, block_w, is_complex)
+            a_re, a_im = fixed_re, fixed_im
+        else:
+            a_re, a_im = _load_decay(
+                a + row * a_row + column, first_of_all, width, 1, block_w, gates, is_complex, dtype
+            )  # fmt: skip
+        if resets:
+            keep = tl.load(reset + row * time) == 0
+            a_re, a_im = tl.where(keep, a_re, 0.0), tl.where(keep, a_im, 0.0)
+        d_re, d_im = _multiply_add(a_re, -a_im, d_re, d_im, 0.0, 0.0, is_complex)
+        _store(grad_initial + row * width + column, d_re, d_im, first_of_all, 1, block_w, is_complex)

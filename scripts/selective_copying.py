@@ -1,0 +1,270 @@
+"""Makes results/selective-copying/: which backbones solve the selective copying task, by number of layers.
+
+    python scripts/selective_copying.py                                 # goes on where it stopped
+    python scripts/selective_copying.py --backbones mamba --layers 3    # some rows; several may run at once
+    python scripts/selective_copying.py --name selective-copying-256 --length 256 --tokens 16
+
+Tokens stand at random places among blanks, and have to be repeated in their order once the markers come: Gu & Dao,
+"Mamba" (2023), and Feng et al., "Were RNNs All We Needed?" (2024), in the form of `torch_copying_data` of
+state-spaces/s4. A layer whose dynamics do not look at its input cannot skip the blanks; and a gate that looks at the
+input alone does not know how many tokens came before: that takes a second layer.
+
+Every row is a file of its own in results/NAME/rows/: one that is there is not made again, and a run that is killed
+loses the row in work.
+"""
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from matplotlib import pyplot as plt
+from torch import Tensor, nn
+
+from decision_rnn.agent import optimizer_groups
+from decision_rnn.backbones import Backbone, BackboneConfig, registered, registered_names
+from decision_rnn.config import TrainingConfig
+from decision_rnn.files import write_atomically
+from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.training import learning_rate_factor
+
+ROOT = Path(__file__).parents[1]
+EVALUATE_EVERY = 100
+SOLVED = 0.995
+"""Share of right tokens at which a row's training ends before its last step."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "lstm": {"forget_bias": 3.0},
+    "mingru": {"forget_bias": 3.0},
+    "minlstm": {"forget_bias": 3.0},
+    "rnn-relu": {"activation": "relu"},
+    "transformer": {"heads": 4},
+}
+"""What differs from the backbones' defaults. A gate that begins by forgetting half of the state at every step passes no
+gradient over the blanks, nor does the plain RNN: its recurrent matrix begins with a spectral radius of about 0.6. Where
+the name goes on after a hyphen it is a second form of that backbone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What all rows of a table share: the task, and how it is trained.
+
+    Attributes:
+        length: Places at which the tokens and blanks stand.
+        tokens: How many are to be copied.
+        vocabulary: How many kinds of symbols there are, the blank and the marker included.
+        width: Channels of the residual stream.
+        steps: Optimiser steps at most; fewer where a row is SOLVED.
+        batch_size: Sequences per step, never the same twice.
+        learning_rate: AdamW's peak rate, after 100 steps of warm-up; then it falls to zero along a cosine.
+        seed: Of weights and sequences.
+    """
+
+    length: int = 64
+    tokens: int = 8
+    vocabulary: int = 16
+    width: int = 64
+    steps: int = 1500
+    batch_size: int = 32
+    learning_rate: float = 5e-3
+    seed: int = 0
+
+
+class Copier(nn.Module):
+    """Embedding, backbone, and the logits of the tokens where the markers stand."""
+
+    def __init__(self, config: BackboneConfig, protocol: Protocol) -> None:
+        super().__init__()
+        self.tokens = protocol.tokens
+        self.embedding = nn.Embedding(protocol.vocabulary, config.width)
+        self.backbone = Backbone(config)
+        self.head = nn.Linear(config.width, protocol.vocabulary)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """(batch, length + tokens) of integers -> (batch, tokens, vocabulary)."""
+        y, _ = self.backbone(self.embedding(symbols))
+        return self.head(y[:, -self.tokens :])
+
+
+def sequences(protocol: Protocol, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Problems and their solutions, (count, length + tokens) and (count, tokens) of integers.
+
+    0 is the blank and vocabulary - 1 the marker; the tokens lie between them.
+    """
+    tokens = torch.randint(1, protocol.vocabulary - 1, (count, protocol.tokens), generator=generator)
+    order = torch.rand(count, protocol.length, generator=generator).argsort(dim=1)
+    places = order[:, : protocol.tokens].sort(dim=1).values
+    symbols = torch.full((count, protocol.length + protocol.tokens), 0)
+    symbols[:, protocol.length :] = protocol.vocabulary - 1
+    return symbols.scatter(1, places, tokens), tokens
+
+
+@torch.no_grad()
+def accuracy(model: Copier, protocol: Protocol, count: int, generator: torch.Generator) -> float:
+    """The share of right tokens over fresh sequences."""
+    right = 0
+    for _ in range(count // 256):
+        symbols, tokens = sequences(protocol, 256, generator)
+        right += int((model(symbols).argmax(-1) == tokens).sum())
+    return right / (count // 256 * 256 * protocol.tokens)
+
+
+def backbone_config(form: str, layers: int, protocol: Protocol) -> BackboneConfig:
+    """Attention reaches the first token; the MLPs between the layers are narrow, as the mixers are what is compared."""
+    window = {"window": protocol.length + protocol.tokens} if form == "transformer" else {}
+    options = {"width": protocol.width, "layers": layers, "mlp_ratio": 1.0, **window, **OPTIONS.get(form, {})}
+    return registered(form.partition("-")[0]).config(**options)
+
+
+def form_of(row: dict[str, Any]) -> str:
+    """The key of OPTIONS that a row was trained by, or its backbone's name."""
+    config = row["config"]
+    forms = (form for form in OPTIONS if form.startswith(f"{config['name']}-"))
+    return next((form for form in forms if config.items() >= OPTIONS[form].items()), config["name"])
+
+
+def train_row(form: str, layers: int, protocol: Protocol) -> dict[str, Any]:
+    """Train one backbone of one depth, in float32 on one thread; its accuracy, and how it came there."""
+    torch.manual_seed(protocol.seed)
+    generator = torch.Generator().manual_seed(protocol.seed)
+    config = backbone_config(form, layers, protocol)
+    model = Copier(config, protocol)
+    settings = TrainingConfig(steps=protocol.steps, warmup_steps=100, learning_rate=protocol.learning_rate)
+    groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
+    optimizer = torch.optim.AdamW(groups, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, learning_rate_factor(settings))
+    curve, begun = [], time.process_time()
+    for step in range(1, protocol.steps + 1):
+        symbols, tokens = sequences(protocol, protocol.batch_size, generator)
+        loss = F.cross_entropy(model(symbols).flatten(0, 1), tokens.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step % EVALUATE_EVERY == 0 or step == protocol.steps:
+            curve.append([step, accuracy(model, protocol, 256, generator)])
+            if curve[-1][1] >= SOLVED:
+                break
+    return {
+        "protocol": asdict(protocol),
+        "config": asdict(config),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "accuracy": accuracy(model, protocol, 2048, generator),
+        "steps": step,
+        "curve": curve,
+        "cpu_seconds": round(time.process_time() - begun, 1),
+        "versions": versions(("decision-rnn", "torch")),
+        "hardware": hardware(),
+    }
+
+
+def kept_rows(folder: Path, protocol: Protocol) -> list[dict[str, Any]]:
+    """The finished rows; SystemExit where they were made under another protocol."""
+    rows = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    if any(row["protocol"] != asdict(protocol) for row in rows):
+        raise SystemExit(f"{folder} holds rows of another protocol: choose another --name, or remove it")
+    return rows
+
+
+def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None:
+    """Write README.md and accuracy.png."""
+    depths = sorted({row["config"]["layers"] for row in rows})
+    table: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in rows:
+        table.setdefault(form_of(row), {})[row["config"]["layers"]] = row
+    best = {name: max(row["accuracy"] for row in of.values()) for name, of in table.items()}
+    names = sorted(table, key=lambda name: -best[name])
+    lines = [
+        "| backbone | " + " | ".join(f"{n} layer{'s' if n > 1 else ''}" for n in depths) + " | parameters |",
+        "| --- |" + " --- |" * (len(depths) + 1),
+    ]
+    for name in names:
+        of = table[name]
+        cells = [f"{100 * of[n]['accuracy']:.1f} ({of[n]['steps']})" if n in of else "" for n in depths]
+        parameters = of[max(of)]["parameters"]
+        lines.append(f"| {name} | {' | '.join(cells)} | {parameters:,} |")
+    first = rows[0]
+    made = ", ".join(f"{package} {version}" for package, version in first["versions"].items())
+    differing = ", ".join(f"{name}'s {key} {v}" for name in names for key, v in OPTIONS.get(name, {}).items())
+    asked = "".join(f" --{key} {v}" for key, v in asdict(protocol).items() if v != getattr(Protocol(), key))
+    (folder / "README.md").write_text(
+        f"# {folder.name}\n\nAccuracy in % on 2048 fresh sequences, in brackets the steps it was trained for: "
+        f"{protocol.steps}, or fewer where {100 * SOLVED:g}% were right before. {protocol.tokens} tokens of "
+        f"{protocol.vocabulary - 2} kinds among {protocol.length} places; guessing gives "
+        f"{100 / (protocol.vocabulary - 2):.1f}. Parameters: of the deepest. An empty place has "
+        "not been trained.\n\n"
+        + "\n".join(lines)
+        + f"\n\n![accuracy](accuracy.png)\n\nWidth {protocol.width}, MLPs as wide, batch {protocol.batch_size}, "
+        + f"AdamW at {protocol.learning_rate:g} with 100 steps of warm-up and a cosine, gradients clipped at 1, "
+        + f"float32, one seed. Defaults but for {differing}; attention reaches over the whole sequence.\n\n"
+        + f"Made by `python scripts/selective_copying.py --name {folder.name}{asked}` at commit "
+        + f"{', '.join(sorted({str(row['commit']) for row in rows}))}; seed {protocol.seed}; "
+        + f"{first['hardware']['cpu']}, one thread, beside other work; {platform.system()}; {made}. "
+        + "[rows](rows) has every row's configuration and learning curve.\n"
+    )
+    plot(table, names, depths, protocol, folder / "accuracy.png")
+
+
+def plot(table: dict[str, Any], names: list[str], depths: list[int], protocol: Protocol, path: Path) -> None:
+    """Left the accuracy of every row; right the learning curves of the deepest."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), gridspec_kw={"width_ratios": [1, 1.3]})
+    for n in depths:
+        present = [i for i, name in enumerate(names) if n in table[name]]
+        accuracies = [100 * table[names[i]][n]["accuracy"] for i in present]
+        shade = 0.8 - 0.7 * depths.index(n) / max(1, len(depths) - 1)
+        left.plot(accuracies, present, "o", color=plt.cm.viridis(shade), label=f"{n} layer{'s' if n > 1 else ''}")
+    left.set_yticks(range(len(names)), names)
+    left.invert_yaxis()
+    left.grid(axis="y", color="0.9")
+    left.set_xlabel("accuracy, %")
+    for i, name in enumerate(name for name in names if depths[-1] in table[name]):
+        steps, accuracies = zip(*table[name][depths[-1]]["curve"], strict=True)
+        style = "-" if i < 10 else "--"
+        right.plot(steps, [100 * a for a in accuracies], style, color=f"C{i % 10}", linewidth=1.4, label=name)
+    right.set_xlabel(f"training step, {depths[-1]} layers")
+    right.set_ylabel("accuracy, %")
+    for panel in (left, right):
+        panel.spines[["top", "right"]].set_visible(False)
+    left.axvline(100 / (protocol.vocabulary - 2), color="0.5", linestyle=":", linewidth=1)
+    right.axhline(100 / (protocol.vocabulary - 2), color="0.5", linestyle=":", linewidth=1)
+    left.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(depths))
+    right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.suptitle(f"Selective copying: {protocol.tokens} tokens among {protocol.length} places", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", default="selective-copying", help="folder under results/")
+    parser.add_argument("--backbones", default=",".join(sorted({*registered_names(), *OPTIONS})))
+    parser.add_argument("--layers", default="1,2,3")
+    for key, value in asdict(Protocol()).items():
+        parser.add_argument(f"--{key}", type=type(value), default=value)
+    options = vars(parser.parse_args())
+    name, backbones, layers = (options.pop(key) for key in ("name", "backbones", "layers"))
+    protocol, folder = Protocol(**options), ROOT / "results" / name
+    rows = folder / "rows"
+    torch.set_num_threads(1)
+    rows.mkdir(parents=True, exist_ok=True)
+    kept_rows(rows, protocol)
+    begun_at = commit()  # before this run's own files change
+    for depth in map(int, layers.split(",")):
+        for backbone in backbones.split(","):
+            path = rows / f"{backbone}-{depth}.json"
+            if path.exists():
+                continue
+            row = train_row(backbone, depth, protocol) | {"commit": begun_at}
+            write_atomically(path, (json.dumps(row) + "\n").encode())
+            print(f"{backbone}-{depth}: {row['accuracy']:.3f}, {row['steps']} steps", flush=True)
+    report(kept_rows(rows, protocol), protocol, folder)
+
+
+if __name__ == "__main__":
+    main()

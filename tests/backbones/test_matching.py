@@ -1,0 +1,82 @@
+"""Widths that give a number of parameters, against every width tried by hand and against formulas."""
+
+import pytest
+import torch
+
+from decision_rnn.backbones import Backbone, count_parameters, match_parameters, registered, registered_names
+
+
+def mingru_parameters(width, layers=3):
+    """Two norms, gates and candidate, an MLP of four times the width; and the last norm."""
+    block = 4 * width + 2 * (width + 1) * width + (width + 1) * 4 * width + (4 * width + 1) * width
+    return layers * block + 2 * width
+
+
+def test_parameters_that_are_trained_are_counted():
+    assert count_parameters(Backbone(registered("mingru").config(width=24))) == mingru_parameters(24)
+    frozen = torch.nn.Linear(3, 5)
+    frozen.bias.requires_grad_(False)
+    assert count_parameters(frozen) == 15
+
+
+@pytest.mark.parametrize("parameters", [20_000, 100_000, 600_000, 1_200_000])
+def test_the_width_is_the_nearest_of_all(parameters):
+    nearest = min(range(1, 400), key=lambda width: abs(mingru_parameters(width) - parameters))
+    assert match_parameters(registered("mingru").config, parameters).width == nearest
+
+
+@pytest.mark.parametrize("name", registered_names())
+def test_every_backbone_can_be_matched(name):
+    """No neighbouring width that the layer accepts comes nearer, built in real memory."""
+    parameters = 34_000
+    config = match_parameters(registered(name).config, parameters, layers=2)
+
+    def distance(width):
+        try:
+            return abs(count_parameters(Backbone(registered(name).config(layers=2, width=width))) - parameters)
+        except ValueError:  # heads do not divide it
+            return float("inf")
+
+    assert config.layers == 2
+    assert distance(config.width) <= 0.1 * parameters
+    assert distance(config.width) == min(distance(width) for width in range(config.width - 16, config.width + 17))
+
+
+def test_heads_divide_the_width():
+    config = match_parameters(registered("transformer").config, 600_000, heads=5)
+    assert config.heads == 5
+    assert config.width % 10 == 0
+
+
+def test_a_size_beyond_the_first_thousand_widths():
+    config = match_parameters(registered("mingru").config, 200_000_000)
+    assert abs(mingru_parameters(config.width) - 200_000_000) <= abs(mingru_parameters(config.width + 1) - 200_000_000)
+    assert abs(mingru_parameters(config.width) - 200_000_000) <= abs(mingru_parameters(config.width - 1) - 200_000_000)
+
+
+def test_random_numbers_are_left_alone():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    match_parameters(registered("lru").config, 100_000)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters", "words"),
+    [
+        ({}, 10, ["10 ", "mingru", f"{mingru_parameters(1)}", "width 1"]),
+        ({"layers": 1}, 10**12, ["1,000,000,000,000", "width 16384", f"{mingru_parameters(16_384, 1):,}"]),
+        ({"layers": 0}, 100_000, ["backbone.layers 0"]),
+    ],
+)
+def test_what_cannot_be_reached_names_the_nearest(options, parameters, words):
+    with pytest.raises(ValueError, match="backbone") as error:
+        match_parameters(registered("mingru").config, parameters, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_mixer_that_looks_at_its_numbers_cannot_be_counted(monkeypatch):
+    monkeypatch.setattr(torch.nn.Linear, "reset_parameters", lambda linear: linear.weight.sum().item())
+    with pytest.raises(ValueError, match=r"give backbone\.width"):
+        match_parameters(registered("mingru").config, 10_000)
