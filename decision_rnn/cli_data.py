@@ -1,15 +1,17 @@
-"""The commands about datasets: `decision-rnn data list | info | make | download | export`."""
+"""The commands about datasets: `decision-rnn data list | info | make | verify | download | export`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.config import parse
+from decision_rnn.config import PARTIAL_HELP, parse
 from decision_rnn.data import catalog, d4rl, minari
 from decision_rnn.data.cache import bytes_per_step, check_room
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.info import format_info
+from decision_rnn.data.verification import CacheError
 from decision_rnn.errors import InputError
 
 USAGE = """usage: decision-rnn data ACTION ...
@@ -17,6 +19,7 @@ USAGE = """usage: decision-rnn data ACTION ...
   list              the datasets that can be named, and which are here
   info DATASET      what a dataset holds, as text and, with --plot FILE, as a picture
   make DATASET      make, or convert, a dataset now instead of on first use
+  verify DATASET    hash every byte of a dataset again, as opening does only for files that were touched
   download DATASET  fetch the source of a dataset
   export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl --output FILE
 
@@ -34,8 +37,9 @@ def data(arguments: Sequence[str]) -> None:
     parser = ArgumentParser(prog=f"decision-rnn data {action}", exit_on_error=False)
     if action != "list":
         parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
-    if action in ("info", "make", "export"):
+    if action in ("info", "make", "verify", "export"):
         parser.add_argument("--path", type=Path | None, help="the HDF5 file of a D4RL dataset")
+        parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
     if action == "info":
         parser.add_argument("--plot", type=Path | None, help="also draw the returns into this PNG file")
     if action == "export":
@@ -53,7 +57,7 @@ def _list(command: Namespace) -> None:
 def _info(command: Namespace) -> None:
     if command.plot and command.plot.suffix != ".png":
         raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
-    store = catalog.open_store(command.dataset, path=command.path)
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
     spec = catalog.lookup(command.dataset)
     print(format_info(spec, store))
     if command.plot:
@@ -67,8 +71,21 @@ def _info(command: Namespace) -> None:
 
 
 def _make(command: Namespace) -> None:
-    store = catalog.open_store(command.dataset, path=command.path)
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
     print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+
+
+def _verify(command: Namespace) -> None:
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    try:
+        store.verify()
+    except CacheError as error:
+        raise InputError(
+            f"{error.fault}: it will not be used; the next use makes it again, or, where it is own data, "
+            f"remove {store.path} and write it anew"
+        ) from None
+    total = sum(file["bytes"] for file in store.manifest["files"].values())
+    print(f"{total:,} bytes in {store.path} are as they were written")
 
 
 def _download(command: Namespace) -> None:
@@ -79,7 +96,7 @@ def _download(command: Namespace) -> None:
 def _export(command: Namespace) -> None:
     if command.format not in FORMATS:
         raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
-    store = catalog.open_store(command.dataset, path=command.path)
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
     try:
         where = FORMATS[command.format](command.output, store, command.dataset)
     except OSError as error:
@@ -122,6 +139,7 @@ ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "list": _list,
     "info": _info,
     "make": _make,
+    "verify": _verify,
     "download": _download,
     "export": _export,
 }

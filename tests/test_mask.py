@@ -82,7 +82,7 @@ def test_the_environment_shows_what_is_seen() -> None:
 def test_an_agent_is_trained_and_evaluated_without_velocities(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, path=None: store)
+    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5

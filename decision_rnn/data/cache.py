@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.episodes import CacheError, EpisodeStore, cache_root, sha256_of
+from decision_rnn.data.episodes import EpisodeStore, cache_root
+from decision_rnn.data.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
-from decision_rnn.files import locked
+from decision_rnn.files import locked, remove_directory
 
 
 def store_folder(name: str) -> Path:
@@ -51,7 +52,7 @@ def _open(path: Path, check: Callable[[dict[str, Any]], None]) -> EpisodeStore:
 def discard(path: Path, error: CacheError) -> None:
     """Remove a folder that cannot be used, and say why."""
     print(f"{error.fault}; making it again", file=sys.stderr)
-    shutil.rmtree(path, ignore_errors=True)
+    remove_directory(path)
 
 
 def identify(files: Sequence[Path]) -> list[dict[str, Any]]:

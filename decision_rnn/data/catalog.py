@@ -2,8 +2,10 @@
 
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 from decision_rnn.data.cache import store_folder
+from decision_rnn.data.complete import complete_episodes
 from decision_rnn.data.episodes import MANIFEST, EpisodeStore
 from decision_rnn.data.sources import d4rl, minari, own, standin
 from decision_rnn.data.spec import DatasetSpec
@@ -28,7 +30,9 @@ def lookup(name: str) -> DatasetSpec:
     return spec
 
 
-def open_store(name: str, progress: bool = True, path: Path | str | None = None) -> EpisodeStore:
+def open_store(
+    name: str, progress: bool = True, path: Path | str | None = None, partial: Literal["keep", "drop"] = "keep"
+) -> EpisodeStore:
     """The episodes of the dataset `name`, made or converted on first use and opened ever after.
 
     A store is keyed by the dataset's name and by what it was made from: a recipe, or files of a size and SHA-256.
@@ -38,13 +42,15 @@ def open_store(name: str, progress: bool = True, path: Path | str | None = None)
         name: As `lookup` takes it.
         progress: Show bars on stderr where that is a terminal.
         path: The file to read, for the datasets of D4RL.
+        partial: What becomes of partial episodes, which neither terminated nor were truncated: with `drop` the store
+            is another one, with a fingerprint of its own.
 
     Raises:
         InputError: For an unknown name, and for a source that cannot be had or used.
     """
     source, full = _resolve(name)
     store: EpisodeStore = source.open_store(full, progress, Path(path) if path else None)
-    return store
+    return store if partial == "keep" else complete_episodes(full, store)
 
 
 def download(name: str, progress: bool = True) -> list[Path]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from decision_rnn.data.episodes import CHUNK, Episode, EpisodeStore
+from decision_rnn.data.episodes import Episode, EpisodeStore
 from decision_rnn.data.hdf5 import as_flags, check_finite, find_dataset, open_file
+from decision_rnn.data.writing import CHUNK
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_file
 
@@ -21,9 +22,10 @@ class D4RLFile:
 
     An episode ends where `terminals | timeouts`, and where the next row is not what followed (an array was cut
     there, as at the seam of a medium-expert file). The last episode of a file is usually cut as well: it is kept,
-    neither terminated nor truncated. Without `timeouts` an episode ends at `max_episode_steps`, as in D4RL's own
-    `sequence_dataset`. Without `next_observations` what followed an episode's last action is not known; the last
-    observation stands in its place. `notes` are sentences on what of this happened.
+    neither terminated nor truncated; complete.py drops such episodes where that is asked for. Without `timeouts` an
+    episode ends at `max_episode_steps`, as in D4RL's own `sequence_dataset`. Without `next_observations` what followed
+    an episode's last action is not known; the last observation stands in its place. `notes` are sentences on what of
+    this happened.
     """
 
     def __init__(self, path: Path, max_episode_steps: int | None = None, observed: int | None = None) -> None:
@@ -124,7 +126,7 @@ class D4RLFile:
             steps = int(lengths[~flagged[self.stops - 1]].sum())
             self.notes.append(
                 f"{partial} of {len(self.stops)} episodes ({steps} steps) break off with no flag: they are kept, "
-                "neither terminated nor truncated"
+                "neither terminated nor truncated, unless --partial drop is asked for"
             )
         if not self.has_next:
             self.notes.append("it has no next_observations: an episode's last observation stands for what followed")

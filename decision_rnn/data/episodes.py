@@ -1,31 +1,22 @@
 """EpisodeStore: the episodes of a dataset end to end in one flat, memory-mapped, verified table."""
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from decision_rnn.data.verification import CacheError, sha256_of, sha256_of_json, verify_files
+from decision_rnn.data.writing import ARRAYS, FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
 
-FORMAT = 2  # of the files below; raised when their layout or meaning changes
+FORMAT = 3  # of the files below; raised when their layout or meaning changes
 MANIFEST = "manifest.json"
-REWARDS = "rewards.npy"
-CHUNK = 65_536  # steps handled at once where the whole table would have to be copied
-
-
-class CacheError(InputError):
-    """A folder that could be made again cannot be used; `fault` says why, without the remedy."""
-
-    def __init__(self, fault: str, folder: Path) -> None:
-        super().__init__(f"{fault}: delete the folder {folder}, it will be made again")
-        self.fault = fault
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one truth value to compare by
@@ -72,52 +63,6 @@ def cache_root() -> Path:
     return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex (about 60 ms for 80 MB)."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def sha256_of_json(value: Any) -> str:
-    """SHA-256 of a value's canonical JSON, in hex."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
-    widths = {
-        "return_to_go": 1,
-        "observation": observation_dim,
-        "previous_action": action_dim,
-        "action": action_dim,
-        "reward": 1,
-        "timestep": 1,
-        "reset": 1,
-    }
-    columns, start = {}, 0
-    for name, width in widths.items():
-        columns[name] = slice(start, start + width)
-        start += width
-    return columns
-
-
-def _rows(episode: Episode, columns: dict[str, slice]) -> np.ndarray:
-    """The episode as rows of the packed table, (T, columns) float32."""
-    table = np.zeros((len(episode.rewards), columns["reset"].stop), np.float32)
-    # Summed from the end in float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
-    returns_to_go = np.cumsum(episode.rewards[::-1], dtype=np.float64)[::-1]
-    table[:, columns["return_to_go"]] = returns_to_go[:, None]
-    table[:, columns["observation"]] = episode.observations[:-1]
-    table[1:, columns["previous_action"]] = episode.actions[:-1]
-    table[:, columns["action"]] = episode.actions
-    table[:, columns["reward"]] = episode.rewards[:, None]
-    table[:, columns["timestep"]] = np.arange(len(table))[:, None]
-    table[0, columns["reset"]] = 1.0
-    return table
-
-
 class EpisodeStore:
     """The episodes of a dataset, end to end in one packed float32 table (steps, columns).
 
@@ -131,6 +76,7 @@ class EpisodeStore:
     `truncated` (episodes,) bool are kept apart; an episode with neither is partial.
     `final_observations` (episodes, O) float32 are what followed the last actions. `exact_rewards` (steps,) float64
     are the rewards as they came: from their float32 the same returns-to-go could not be made again.
+    `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is an action's largest absolute number.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
@@ -141,15 +87,17 @@ class EpisodeStore:
         self.fingerprint: str = manifest["fingerprint"]
         self.observation_dim: int = manifest["observation_dim"]
         self.action_dim: int = manifest["action_dim"]
-        self.columns = _column_layout(self.observation_dim, self.action_dim)
+        self.columns = column_layout(self.observation_dim, self.action_dim)
+        self.largest_action: float = manifest["largest_action"]
         self.observation_mean = np.array(manifest["observation_mean"], np.float64)
         self.observation_std = np.array(manifest["observation_std"], np.float64)
-        self.table: np.ndarray = np.load(path / "steps.npy", mmap_mode="c")
+        self.table: np.memmap = np.load(path / TABLE, mmap_mode="c")
         self.offsets: np.ndarray = np.load(path / "offsets.npy")
         self.terminated: np.ndarray = np.load(path / "terminated.npy")
         self.truncated: np.ndarray = np.load(path / "truncated.npy")
-        self.final_observations: np.ndarray = np.load(path / "final_observations.npy")
+        self.final_observations: np.ndarray = np.load(path / FINAL, mmap_mode="r")
         self.exact_rewards: np.ndarray = np.load(path / REWARDS, mmap_mode="r")
+        self.episode_returns: np.ndarray = np.load(path / RETURNS)
 
     @property
     def steps(self) -> int:
@@ -179,11 +127,6 @@ class EpisodeStore:
         """(episodes,) int64, in steps."""
         return np.diff(self.offsets)
 
-    @property
-    def episode_returns(self) -> np.ndarray:
-        """(episodes,) float64, undiscounted."""
-        return np.add.reduceat(self.rewards.astype(np.float64), self.offsets[:-1])
-
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes: a store written from them has the same bits."""
         for index, (start, stop) in enumerate(pairwise(self.offsets)):
@@ -197,31 +140,46 @@ class EpisodeStore:
 
     @classmethod
     def open(cls, path: Path) -> "EpisodeStore":
-        """Open the store in `path` after comparing each file's size and SHA-256 with its manifest.
+        """Open the store in `path` once each file is known to be as its manifest says: see verification.py.
 
         Raises CacheError, naming the file, when anything is absent, cut short or altered.
         """
-        manifest_path = path / MANIFEST
         try:
-            manifest = json.loads(manifest_path.read_bytes())
-            checksum = manifest.pop("checksum")
-        except FileNotFoundError:
-            raise CacheError(f"{manifest_path} does not exist", path) from None
-        except (ValueError, AttributeError, KeyError, TypeError):
-            raise CacheError(f"{manifest_path} is not the manifest of an episode store", path) from None
-        if sha256_of_json(manifest) != checksum:
-            raise CacheError(f"{manifest_path} is corrupt, its checksum does not match", path)
-        if manifest["format"] != FORMAT:
-            raise CacheError(f"{manifest_path} has format {manifest['format']}, not {FORMAT}", path)
-        for name, expected in manifest["files"].items():
-            file = path / name
-            if not file.is_file():
-                raise CacheError(f"{file} does not exist", path)
-            if file.stat().st_size != expected["bytes"]:
-                raise CacheError(f"{file} has {file.stat().st_size} bytes, not {expected['bytes']}", path)
-            if sha256_of(file) != expected["sha256"]:
-                raise CacheError(f"{file} is corrupt, its SHA-256 does not match the manifest's", path)
-        return cls(path, manifest)
+            manifest = _read_manifest(path)
+            verify_files(path, manifest["files"])
+            store = cls(path, manifest)
+            store._check_shapes()
+        except (InputError, OSError):
+            raise
+        except Exception as error:  # of many kinds: what somebody forged can hold anything, but nothing is unpickled
+            reason = " ".join(str(error).split())
+            raise CacheError(f"{path} is not an episode store ({type(error).__name__}: {reason:.200})", path) from None
+        return store
+
+    def _check_shapes(self) -> None:
+        """Raise ValueError where an array is not of the type and shape that the others ask for."""
+        steps, episodes, observed = self.steps, self.episodes, self.observation_dim
+        expected: dict[str, tuple[type, tuple[int, ...]]] = {
+            "table": (np.float32, (steps, self.columns["reset"].stop)),
+            "offsets": (np.int64, (episodes + 1,)),
+            "terminated": (np.bool_, (episodes,)),
+            "truncated": (np.bool_, (episodes,)),
+            "final_observations": (np.float32, (episodes, observed)),
+            "exact_rewards": (np.float64, (steps,)),
+            "episode_returns": (np.float64, (episodes,)),
+            "observation_mean": (np.float64, (observed,)),
+            "observation_std": (np.float64, (observed,)),
+        }
+        for name, (dtype, shape) in expected.items():
+            values = getattr(self, name)
+            if (values.dtype, values.shape) != (np.dtype(dtype), shape):
+                raise ValueError(f"{name} is {values.dtype} {values.shape}, not {np.dtype(dtype)} {shape}")
+        if self.offsets[0] != 0 or self.offsets[-1] != steps or (self.episode_lengths < 1).any():
+            raise ValueError("offsets do not cut the table into episodes")
+
+    def verify(self) -> None:
+        """Hash every file of the store again; CacheError, naming it, where one is not as it was written."""
+        verify_files(self.path, _read_manifest(self.path)["files"], afresh=True)
 
     @classmethod
     def write(
@@ -234,111 +192,36 @@ class EpisodeStore:
         first, and when there are none. `path` appears whole or not at all; one that exists already is kept.
         """
         with new_directory(path) as folder:
-            dims = _write_arrays(folder, episodes)
-            manifest = _describe(folder, *dims)
-            manifest |= {"environment_id": environment_id, "source": source}
+            numbers = write_arrays(folder, episodes)
+            files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
+            # Of what is trained on; the others follow from it, but for the rewards' last bits.
+            trained_on = {name: file for name, file in files.items() if name not in (REWARDS, RETURNS)}
+            manifest = {
+                "format": FORMAT,
+                "environment_id": environment_id,
+                "source": source,
+                **numbers,
+                "files": files,
+                "fingerprint": sha256_of_json(trained_on),
+            }
             manifest["checksum"] = sha256_of_json(manifest)
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
         return cls.open(path)
 
 
-def _write_header(file: BinaryIO, dtype: type, shape: tuple[int, ...]) -> None:
-    # numpy pads the header so that it can be rewritten in place once the first dimension is known.
-    descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
-    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-
-
-def _write_arrays(folder: Path, episodes: Iterable[Episode]) -> tuple[int, int]:
-    """Write the arrays of a store; return the observation's and the action's dimension."""
-    lengths: list[int] = []
-    terminated: list[bool] = []
-    truncated: list[bool] = []
-    final_observations: list[np.ndarray] = []
-    columns: dict[str, slice] = {}
-    dims = (0, 0)
-    with (folder / "steps.npy").open("wb") as file, (folder / REWARDS).open("wb") as rewards:
-        for index, episode in enumerate(episodes):
-            episode.validate(f"episode {index}")
-            shapes = (episode.observations.shape[1], episode.actions.shape[1])
-            if not columns:
-                dims, columns = shapes, _column_layout(*shapes)
-                _write_header(file, np.float32, (0, columns["reset"].stop))
-                _write_header(rewards, np.float64, (0,))
-            elif shapes != dims:
-                raise InputError(
-                    f"episode {index} has observations and actions of {shapes} numbers, those before {dims}: "
-                    "all episodes of a dataset must come from one environment"
-                )
-            file.write(_rows(episode, columns).tobytes())
-            rewards.write(episode.rewards.astype(np.float64).tobytes())
-            lengths.append(len(episode.rewards))
-            terminated.append(episode.terminated)
-            truncated.append(episode.truncated)
-            final_observations.append(episode.observations[-1].astype(np.float32))
-        if not columns:
-            raise InputError("the dataset has no episodes")
-        file.seek(0)
-        _write_header(file, np.float32, (sum(lengths), columns["reset"].stop))
-        rewards.seek(0)
-        _write_header(rewards, np.float64, (sum(lengths),))
-    np.save(folder / "offsets.npy", np.cumsum([0, *lengths], dtype=np.int64))
-    np.save(folder / "terminated.npy", np.array(terminated, bool))
-    np.save(folder / "truncated.npy", np.array(truncated, bool))
-    np.save(folder / "final_observations.npy", np.stack(final_observations))
-    return dims
-
-
-def _describe(folder: Path, observation_dim: int, action_dim: int) -> dict[str, Any]:
-    """The manifest of the arrays in `folder`: sizes, hashes, normalisation and summary statistics."""
-    table = np.load(folder / "steps.npy", mmap_mode="r")
-    offsets = np.load(folder / "offsets.npy")
-    columns = _column_layout(observation_dim, action_dim)
-    files = {file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in folder.glob("*.npy")}
-    mean, std = _moments(table[:, columns["observation"]])
-    returns = np.add.reduceat(table[:, columns["reward"].start].astype(np.float64), offsets[:-1])
-    return {
-        "format": FORMAT,
-        "observation_dim": observation_dim,
-        "action_dim": action_dim,
-        "observation_mean": mean.tolist(),
-        "observation_std": std.tolist(),
-        "statistics": summarise(
-            returns,
-            np.diff(offsets),
-            np.load(folder / "terminated.npy"),
-            np.load(folder / "truncated.npy"),
-        ),
-        "files": files,
-        # Of what is trained on.
-        "fingerprint": sha256_of_json({name: file for name, file in files.items() if name != REWARDS}),
-    }
-
-
-def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and population standard deviation over the rows of (N, D), in float64, a chunk at a time."""
-    chunks = range(0, len(values), CHUNK)
-    mean = sum(values[i : i + CHUNK].sum(0, dtype=np.float64) for i in chunks) / len(values)
-    squares = sum(((values[i : i + CHUNK] - mean) ** 2).sum(0) for i in chunks)
-    return np.asarray(mean), np.sqrt(squares / len(values))
-
-
-def summarise(
-    returns: np.ndarray, lengths: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
-) -> dict[str, float | int]:
-    """What a dataset holds, from its episodes' returns (undiscounted), lengths (steps) and ends."""
-    p10, p50, p90 = np.percentile(returns, [10, 50, 90])
-    return {
-        "steps": int(lengths.sum()),
-        "episodes": len(returns),
-        "terminated": int(terminated.sum()),
-        "truncated": int(truncated.sum()),
-        "return_mean": float(returns.mean()),
-        "return_sd": float(returns.std()),
-        "return_min": float(returns.min()),
-        "return_p10": float(p10),
-        "return_p50": float(p50),
-        "return_p90": float(p90),
-        "return_max": float(returns.max()),
-        "length_mean": float(lengths.mean()),
-        "length_sd": float(lengths.std()),
-    }
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest_path = path / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())
+        checksum = manifest.pop("checksum")
+    except FileNotFoundError:
+        raise CacheError(f"{manifest_path} does not exist", path) from None
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise CacheError(f"{manifest_path} is not the manifest of an episode store", path) from None
+    if sha256_of_json(manifest) != checksum:
+        raise CacheError(f"{manifest_path} is corrupt, its checksum does not match", path)
+    if manifest["format"] != FORMAT:
+        raise CacheError(f"{manifest_path} has format {manifest['format']}, not {FORMAT}", path)
+    if set(manifest["files"]) != set(ARRAYS):
+        raise CacheError(f"{manifest_path} names other files than {', '.join(ARRAYS)}", path)
+    return manifest

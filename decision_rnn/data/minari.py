@@ -20,8 +20,9 @@ from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
-from decision_rnn.data.episodes import CacheError, Episode, sha256_of
+from decision_rnn.data.episodes import Episode
 from decision_rnn.data.hdf5 import as_flags, find_dataset, open_file
+from decision_rnn.data.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
 

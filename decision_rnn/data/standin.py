@@ -1,7 +1,6 @@
 """Stand-ins for the D4RL sets, collected here from small SAC policies that ship with the package.
 
-D4RL's medium sets are a SAC policy stopped on its way to expert and sampled with its own noise (Fu et al.
-2020). Ours are mixtures of a few such snapshots; behavior/README.md says which, why and how close they come.
+recipes.py says by which. Collecting a dataset again gives the same bits on the same kind of CPU.
 """
 
 import contextlib
@@ -12,73 +11,39 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import numpy as np
 from safetensors.numpy import load_file
 from tqdm import tqdm
 
-from decision_rnn.data.episodes import Episode, sha256_of, sha256_of_json
+from decision_rnn.data.episodes import Episode
+from decision_rnn.data.recipes import UNIFORM, Recipe, weights_path
 from decision_rnn.errors import InputError
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
-COLLECTOR = 1  # raised when the code below would turn the same recipe into other episodes
 CHUNK = 8  # episodes played per task: about half a second of work
-BEHAVIOR = Path(__file__).parent / "behavior"
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """All that decides a stand-in's episodes.
+class UniformPolicy:
+    """Actions (size,) drawn uniformly from [-1, 1], whatever is observed."""
 
-    `policies` gives each policy's share of the episodes, by the name of its weights in behavior/.
-    Episodes are played until `steps` are reached; the last one is kept whole.
-    """
+    def __init__(self, size: int) -> None:
+        self.size = size
 
-    environment_id: str
-    policies: tuple[tuple[str, float], ...]
-    seed: int
-    steps: int
-
-    def describe(self) -> dict[str, Any]:
-        """The recipe as plain JSON, with the weights' SHA-256 and the collector's version."""
-        weights = {name: sha256_of(weights_path(name)) for name, _ in self.policies}
-        return {**asdict(self), "policies": dict(self.policies), "weights": weights, "collector": COLLECTOR}
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of `describe()`: two recipes with one fingerprint make the same dataset."""
-        return sha256_of_json(self.describe())
-
-
-RECIPES = {
-    "standin/hopper-medium": Recipe(
-        environment_id="Hopper-v5",
-        policies=(
-            ("hopper-seed1-0130k", 0.80),
-            ("hopper-seed1-0140k", 0.05),
-            ("hopper-seed0-0120k", 0.15),
-        ),
-        seed=0,
-        steps=1_000_000,
-    )
-}
-
-
-def weights_path(name: str) -> Path:
-    """The file of a behaviour policy's weights."""
-    return BEHAVIOR / f"{name}.safetensors"
+    def sample(self, observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """An action (A,) float32 in [-1, 1]."""
+        return 2 * generator.random(self.size, np.float32) - 1
 
 
 class Policy:
     """A SAC actor in numpy: two ReLU layers, then a Gaussian squashed by tanh (Haarnoja et al. 2018)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, noise: float = 1.0) -> None:
         self.weights = load_file(path)
+        self.noise = noise  # the standard deviation of its noise over the actor's own
 
     def distribution(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation (A,) float32 of the Gaussian before tanh, for an observation (O,)."""
@@ -92,7 +57,7 @@ class Policy:
     def sample(self, observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """An action (A,) float32 in [-1, 1] for an observation (O,)."""
         mean, std = self.distribution(observation)
-        return np.tanh(mean + std * generator.standard_normal(len(mean), np.float32))
+        return np.tanh(mean + self.noise * std * generator.standard_normal(len(mean), np.float32))
 
 
 class Collector:
@@ -100,9 +65,13 @@ class Collector:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.policies = [Policy(weights_path(name)) for name, _ in recipe.policies]
-        self.shares = np.array([share for _, share in recipe.policies])
         self.environment = gymnasium.make(recipe.environment_id, disable_env_checker=True)
+        (actions,) = self.environment.action_space.shape or ()
+        self.policies = [
+            UniformPolicy(actions) if name == UNIFORM else Policy(weights_path(name), recipe.noise)
+            for name, _ in recipe.policies
+        ]
+        self.shares = np.array([share for _, share in recipe.policies])
 
     def play(self, index: int) -> Episode:
         """The recipe's episode of this index."""

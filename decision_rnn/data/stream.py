@@ -2,11 +2,14 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.errors import InputError
+
+LARGE = 1 << 29  # bytes of a table: a larger one is neither mapped nor on a GPU, its slices are read from the file
 
 
 class Batch(NamedTuple):
@@ -23,11 +26,59 @@ class Batch(NamedTuple):
     reset: Tensor  # (B, K) bool
 
 
+class MappedWindows:
+    """The overlapping slices of a table that is mapped or on a GPU: a batch of them is one gather.
+
+    Window i is rows i .. i+context-1 of the table.
+    """
+
+    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
+        rows = torch.from_numpy(table).to(device)
+        width = rows.shape[1]
+        self.windows = rows.as_strided((len(rows) - context + 1, context, width), (width, width, 1))
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def gather(self, starts: Tensor) -> Tensor:
+        """The windows that begin at `starts` (B,), as (B, context, columns)."""
+        if self.windows.is_cuda:  # from pinned memory, so that the host need not wait for the device
+            starts = starts.pin_memory().to(self.windows.device, non_blocking=True)
+        return self.windows.index_select(0, starts)
+
+
+class FileWindows:
+    """The same of a table larger than memory may hold, read as they are asked for.
+
+    A mapping would come to be resident as a whole: around a slice the system maps as much as it pleases.
+    """
+
+    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
+        self.file = open(str(table.filename), "rb", buffering=0)  # noqa: SIM115 - as long as the stream lives
+        self.first_byte, self.row_bytes = table.offset, table.strides[0]
+        self.shape = (context, table.shape[1])
+        self.length = len(table) - context + 1
+        self.device = device
+
+    def __len__(self) -> int:
+        return self.length
+
+    def gather(self, starts: Tensor) -> Tensor:
+        """The windows that begin at `starts` (B,), as (B, context, columns)."""
+        block = np.empty((len(starts), *self.shape), np.float32)
+        for window, start in zip(block, starts.tolist(), strict=True):
+            self.file.seek(self.first_byte + start * self.row_bytes)
+            if self.file.readinto(window.data) != window.nbytes:
+                raise InputError(f"{self.file.name} was cut short while it was read: begin again")
+        return torch.from_numpy(block).to(self.device)
+
+
 class StepStream:
     """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
 
     `seen` is how many of an observation's first numbers the batches hold; None for all.
-    The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block.
+    The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block. Memory does
+    not grow with the table beyond `LARGE`.
     Raises InputError when the store has fewer steps than one slice.
     """
 
@@ -48,14 +99,13 @@ class StepStream:
             first = self.columns["observation"].start
             self.columns["observation"] = slice(first, first + seen)
         self.generator = torch.Generator().manual_seed(seed)
-        table = torch.from_numpy(store.table).to(device)
-        width = table.shape[1]
-        # Row i is steps i .. i+context-1: overlapping windows over one table, so that a batch is one gather.
-        self.windows = table.as_strided((len(table) - context + 1, context, width), (width, width, 1))
+        self.device = torch.device(device)
+        windows = MappedWindows if store.table.nbytes <= LARGE else FileWindows
+        self.windows: MappedWindows | FileWindows = windows(store.table, context, self.device)
 
     def sample(self) -> Batch:
         starts = torch.randint(len(self.windows), (self.batch_size,), generator=self.generator)
-        block = self.windows.index_select(0, starts.to(self.windows.device))
+        block = self.windows.gather(starts)
         return Batch(
             return_to_go=block[..., self.columns["return_to_go"]],
             observation=block[..., self.columns["observation"]],

@@ -1,10 +1,13 @@
 """What the tests of malformed data share: a pickle that would leave a mark, and what must be left behind: nothing."""
 
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
@@ -27,6 +30,14 @@ class Payload:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (os.mkdir, (str(self.mark),))
+
+
+def pickled_objects(mark: Path, protocol: int) -> np.ndarray:
+    """Three byte strings of any length, as HDF5 keeps Python's objects: each a pickle."""
+    objects = np.empty(3, h5py.vlen_dtype(np.uint8))
+    for index in range(len(objects)):
+        objects[index] = np.frombuffer(pickle.dumps(Payload(mark), protocol), np.uint8)
+    return objects
 
 
 def assert_nothing_made(folder: Path) -> None:

@@ -13,23 +13,23 @@ import minari
 import numpy as np
 import pytest
 
-from decision_rnn.data import cache, catalog, standin
+from decision_rnn.data import cache, catalog, recipes
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.episodes import EpisodeStore
-from decision_rnn.data.sources.standin import DATASETS, Made
+from decision_rnn.data.sources.standin import DATASETS, JOINED, Made
 from decision_rnn.errors import InputError
 
 NAME = "standin/hopper-medium"
-SMALL = replace(standin.RECIPES[NAME], steps=1500)
+SMALL = replace(recipes.RECIPES[NAME], steps=1500)
 
 # Makes a small dataset in a process of its own, pausing after each episode converted.
 SCRIPT = """
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from decision_rnn.data import catalog, minari, standin
+from decision_rnn.data import catalog, minari, recipes
 
-standin.RECIPES["standin/hopper-medium"] = replace(standin.RECIPES["standin/hopper-medium"], steps={steps})
+recipes.RECIPES["standin/hopper-medium"] = replace(recipes.RECIPES["standin/hopper-medium"], steps={steps})
 if __name__ == "__main__":
     read_episodes = minari.read_episodes
     def slowly(dataset_id):
@@ -44,7 +44,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def small(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a store that `open_store` makes in seconds; it is not there yet."""
-    monkeypatch.setitem(standin.RECIPES, NAME, SMALL)
+    monkeypatch.setitem(recipes.RECIPES, NAME, SMALL)
     return folders / "cache" / "stores" / "standin" / "hopper-medium"
 
 
@@ -55,7 +55,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DECISION_RNN_CACHE", str(root / "cache"))
         patch.setenv("MINARI_DATASETS_PATH", str(root / "minari"))
-        patch.setitem(standin.RECIPES, NAME, SMALL)
+        patch.setitem(recipes.RECIPES, NAME, SMALL)
         open_store(NAME)
     return root
 
@@ -99,14 +99,43 @@ def test_a_misspelt_name_is_told_the_nearest(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nobody/hopper-medium", "", "/", "pong"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(InputError, match=r"unknown dataset.*known are standin/hopper-medium"):
+    with pytest.raises(InputError, match=r"unknown dataset.*known are standin/hopper-.*standin/walker2d-expert"):
         open_store(name)
 
 
-def test_every_dataset_has_a_recipe_for_its_environment() -> None:
-    assert {name: spec.environment_id for name, spec in DATASETS.items()} == {
-        name: recipe.environment_id for name, recipe in standin.RECIPES.items()
-    }
+def test_every_body_has_every_level() -> None:
+    levels = ("random", "medium-replay", "medium", "medium-expert", "expert")
+    bodies = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5"}
+    names = {f"standin/{body}-{level}": environment for body, environment in bodies.items() for level in levels}
+    assert {name: spec.environment_id for name, spec in DATASETS.items()} == names
+    made_of = {part for name in names for part in JOINED.get(name, (name,))}
+    assert {name: recipe.environment_id for name, recipe in recipes.RECIPES.items()} == {n: names[n] for n in made_of}
+
+
+def test_the_behaviour_policies_fit_into_the_package() -> None:
+    shipped = {path.stem: path.stat().st_size for path in recipes.BEHAVIOR.glob("*.safetensors")}
+    used = {name for recipe in recipes.RECIPES.values() for name, _ in recipe.policies} - {recipes.UNIFORM}
+    assert set(shipped) == used
+    assert sum(shipped.values()) < 10e6
+
+
+def test_medium_expert_is_medium_and_expert_end_to_end(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    expert = "standin/hopper-expert"
+    monkeypatch.setitem(recipes.RECIPES, expert, replace(recipes.RECIPES[expert], steps=1500))
+    both = open_store("hopper-medium-expert")
+    parts = [open_store(NAME), open_store(expert)]
+    assert both.steps == sum(part.steps for part in parts)
+    for column in ("observations", "actions", "rewards", "episode_lengths", "terminated", "truncated"):
+        np.testing.assert_array_equal(getattr(both, column), np.concatenate([getattr(part, column) for part in parts]))
+    capfd.readouterr()
+    assert open_store("hopper-medium-expert").fingerprint == both.fingerprint
+    assert capfd.readouterr().err == ""
+
+    monkeypatch.setitem(recipes.RECIPES, expert, replace(recipes.RECIPES[expert], steps=1500, seed=1))
+    assert open_store("hopper-medium-expert").fingerprint != both.fingerprint
+    assert "was made by another recipe; making it again" in capfd.readouterr().err
 
 
 def test_the_first_use_makes_the_dataset_and_the_second_opens_it(
@@ -171,7 +200,7 @@ def test_a_dataset_of_another_recipe_is_never_used(
 ) -> None:
     first = open_store(NAME)
     changed = replace(SMALL, seed=1)
-    monkeypatch.setitem(standin.RECIPES, NAME, changed)
+    monkeypatch.setitem(recipes.RECIPES, NAME, changed)
     capfd.readouterr()
     second = open_store(NAME)
     assert capfd.readouterr().err.count("was made by another recipe; making it again") == 2  # store and Minari

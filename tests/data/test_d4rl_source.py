@@ -129,6 +129,40 @@ def test_another_bodys_file_is_refused(data: Path) -> None:
     assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
 
 
+def test_partial_episodes_are_kept_or_dropped_by_choice(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One at a seam, one at the end: what is left is the same as if they had never been there."""
+    kinds = [(7, True, False), (6, False, False), (9, False, True), (4, False, False)]
+    episodes = hopper_episodes(kinds)
+    file = write(data / FILE, arrays_of(episodes))
+    kept = open_store(NAME)
+    assert "--partial drop" in capfd.readouterr().err
+    dropped = open_store(NAME, partial="drop")
+    assert "2 of 4 episodes (10 steps) were partial and are dropped" in capfd.readouterr().err
+    directly = EpisodeStore.write(tmp_path / "directly", episodes[::2], environment_id="Hopper-v4", source={})
+    assert dropped.fingerprint == directly.fingerprint != kept.fingerprint
+    assert dropped.manifest["source"]["notes"][-1].startswith("2 of 4 episodes")
+    assert open_store(NAME).fingerprint == kept.fingerprint
+    assert open_store(NAME, partial="drop").path == dropped.path
+    assert capfd.readouterr().err == ""
+    file.unlink()
+    write(data / FILE, arrays_of(hopper_episodes(kinds, seed=1)))
+    assert open_store(NAME, partial="drop").fingerprint != dropped.fingerprint
+    assert "other contents of d4rl/hopper-medium-v2; making it again" in capfd.readouterr().err
+
+
+def test_where_all_episodes_are_complete_dropping_changes_nothing(data: Path) -> None:
+    write(data / FILE, arrays_of(hopper_episodes([(7, True, False), (9, False, True)])))
+    assert open_store(NAME, partial="drop").path == open_store(NAME).path
+
+
+def test_where_no_episode_is_complete_there_is_nothing_to_train_on(data: Path) -> None:
+    write(data / FILE, arrays_of(hopper_episodes([(7, False, False), (9, False, False)])))
+    with pytest.raises(InputError, match=r"all 2 episodes of d4rl/hopper-medium-v2 are partial"):
+        open_store(NAME, partial="drop")
+
+
 @pytest.mark.usefixtures("data")
 def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
     for path in (folders / "none.hdf5", folders):

@@ -89,7 +89,7 @@ def test_statistics_are_those_of_the_steps(store: EpisodeStore, episodes: list[E
 def test_statistics_do_not_depend_on_the_chunks(
     episodes: list[Episode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.data.episodes.CHUNK", 9)
+    monkeypatch.setattr("decision_rnn.data.writing.CHUNK", 9)
     store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
     observations = np.concatenate([e.observations[:-1] for e in episodes])
     np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
@@ -149,7 +149,8 @@ def test_a_store_written_from_its_own_episodes_has_the_same_bits(
     assert again.fingerprint == store.fingerprint
 
 
-FILES = ["steps.npy", "offsets.npy", "terminated.npy", "truncated.npy", "final_observations.npy", "rewards.npy"]
+COLUMNS = ["offsets", "terminated", "truncated", "final_observations", "rewards", "returns"]
+FILES = ["steps.npy", *(f"{name}.npy" for name in COLUMNS)]
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
@@ -186,7 +187,7 @@ def test_a_manifest_of_another_format_is_refused(
     store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("decision_rnn.data.episodes.FORMAT", 99)
-    with pytest.raises(InputError, match="format 2, not 99"):
+    with pytest.raises(InputError, match="format 3, not 99"):
         EpisodeStore.open(store.path)
 
 

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
-from faults import QUIET, Draw, Payload, assert_nothing_made
+from faults import QUIET, Draw, Payload, assert_nothing_made, pickled_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,7 +156,7 @@ def cut_short(draw: Draw, file: Path) -> None:
 
 def a_pickle(draw: Draw, file: Path) -> None:
     payload = Payload(file.with_name("mark"))
-    kind = draw(st.sampled_from(("pickle", "npy", "npz", "bytes in HDF5")))
+    kind = draw(st.sampled_from(("pickle", "npy", "npz", "bytes in HDF5", "objects in HDF5")))
     if kind == "pickle":
         file.write_bytes(pickle.dumps(payload, protocol=draw(st.integers(0, 5))))
     elif kind == "npy":
@@ -166,7 +166,9 @@ def a_pickle(draw: Draw, file: Path) -> None:
         with file.open("wb") as handle:
             np.savez(handle, observations=np.array([payload], object))
     else:
-        rewrite(write(file, valid()), draw(st.sampled_from(KEYS)), np.void(pickle.dumps(payload)))
+        objects = pickled_objects(payload.mark, draw(st.integers(0, 5)))
+        values = np.void(pickle.dumps(payload)) if kind == "bytes in HDF5" else objects
+        rewrite(write(file, valid()), draw(st.sampled_from(KEYS)), values)
 
 
 def not_hdf5(draw: Draw, file: Path) -> None:
@@ -264,7 +266,9 @@ def test_many_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> N
     survive(data, tmp_path)
 
 
-@pytest.mark.parametrize("path", ["\0", "a" * 5000, "~nobody-at-all/f.hdf5", "", ".", "/dev/null", "/dev/zero", "x\ny"])
+@pytest.mark.parametrize(
+    "path", ["\0", "~\0", "a" * 5000, "~nobody-at-all/f.hdf5", "", ".", "/dev/null", "/dev/zero", "x\ny"]
+)
 @pytest.mark.usefixtures("folders")
 def test_hostile_paths_are_refused(path: str) -> None:
     with pytest.raises(InputError):

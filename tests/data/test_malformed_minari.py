@@ -12,7 +12,7 @@ import gymnasium
 import h5py
 import numpy as np
 import pytest
-from faults import QUIET, Draw, Payload, assert_nothing_made
+from faults import QUIET, Draw, Payload, assert_nothing_made, pickled_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,12 +93,26 @@ def wrong_type(draw: Draw, folder: Path) -> None:
 
 
 def a_pickle(draw: Draw, folder: Path) -> None:
-    content = pickle.dumps(Payload(folder / "mark"), protocol=draw(st.integers(0, 5)))
-    kind = draw(st.sampled_from(("data", "metadata", "array")))
+    protocol = draw(st.integers(0, 5))
+    content = pickle.dumps(Payload(folder / "mark"), protocol)
+    kind = draw(st.sampled_from(("data", "metadata", "array", "objects")))
     if kind == "array":
         replace_array(draw, folder, np.void(content))
+    elif kind == "objects":
+        replace_array(draw, folder, pickled_objects(folder / "mark", protocol))
     else:
         (folder / ("main_data.hdf5" if kind == "data" else "metadata.json")).write_bytes(content)
+
+
+def empty(draw: Draw, folder: Path) -> None:
+    """An episode without steps."""
+    episode = f"episode_{draw(st.integers(0, len(LENGTHS) - 1))}"
+    kept = draw(st.sampled_from((0, 1)))  # the first observation, or not even that
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        for key in ARRAYS:
+            values = file[episode][key][: kept * (key == "observations")]
+            del file[episode][key]
+            file[episode][key] = values
 
 
 def cut_short(draw: Draw, folder: Path) -> None:
@@ -174,6 +188,7 @@ FAULTS = [
     disagreeing_flags,
     wrong_type,
     a_pickle,
+    empty,
     cut_short,
     absent,
     wrong_count,

@@ -8,9 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from decision_rnn.data import standin
+from decision_rnn.data import recipes
 from decision_rnn.data.episodes import Episode
-from decision_rnn.data.standin import RECIPES, Collector, Policy, collect, weights_path
+from decision_rnn.data.recipes import RECIPES, weights_path
+from decision_rnn.data.standin import Collector, Policy, collect
 from decision_rnn.errors import InputError
 
 SMALL = replace(RECIPES["standin/hopper-medium"], steps=3000)
@@ -40,10 +41,23 @@ def test_the_numpy_actor_is_the_torch_actor(name: str) -> None:
     np.testing.assert_allclose([s for _, s in ours], log_std.exp(), rtol=1e-4, atol=1e-6)
 
     noise = torch.tensor(np.random.default_rng(1).standard_normal((200, 3), np.float32))
-    generator = np.random.default_rng(1)
-    actions = np.stack([policy.sample(observation, generator) for observation in observations])
-    np.testing.assert_allclose(actions, torch.tanh(mean + log_std.exp() * noise), rtol=1e-4, atol=1e-5)
-    assert actions.dtype == np.float32
+    for scale in (1.0, 0.5, 0.0):
+        policy, generator = Policy(weights_path(name), scale), np.random.default_rng(1)
+        actions = np.stack([policy.sample(observation, generator) for observation in observations])
+        np.testing.assert_allclose(actions, torch.tanh(mean + scale * log_std.exp() * noise), rtol=1e-4, atol=1e-5)
+        assert actions.dtype == np.float32
+
+
+def test_a_random_stand_in_draws_uniform_actions_on_an_environment_of_its_own() -> None:
+    recipe = RECIPES["standin/halfcheetah-random"]
+    episode = Collector(recipe).play(0)
+    assert episode.observations.shape == (1001, 17)
+    assert episode.actions.shape == (1000, 6)
+    assert episode.actions.dtype == np.float32
+    deciles = np.histogram(episode.actions, 10, (-1, 1))[0] / episode.actions.size
+    np.testing.assert_allclose(deciles, 0.1, atol=0.02)  # and none outside
+    assert episode.truncated
+    assert not episode.terminated
 
 
 def test_the_environment_gives_the_same_rewards_for_an_episodes_seed_and_actions() -> None:
@@ -116,19 +130,20 @@ def test_every_part_of_a_recipe_is_in_its_fingerprint(monkeypatch: pytest.Monkey
     changed = [
         replace(SMALL, seed=1),
         replace(SMALL, steps=3001),
+        replace(SMALL, noise=0.5),
         replace(SMALL, environment_id="Hopper-v4"),
         replace(SMALL, policies=SMALL.policies[:2]),
         replace(SMALL, policies=((SMALL.policies[0][0], 0.5), *SMALL.policies[1:])),
     ]
     fingerprints = {recipe.fingerprint for recipe in [SMALL, *changed]}
-    assert len(fingerprints) == 6
+    assert len(fingerprints) == 7
     assert replace(SMALL).fingerprint in fingerprints
     for name, _ in SMALL.policies:
         (tmp_path / f"{name}.safetensors").write_bytes(weights_path(name).read_bytes() + b" ")
-    monkeypatch.setattr(standin, "BEHAVIOR", tmp_path)
+    monkeypatch.setattr(recipes, "BEHAVIOR", tmp_path)
     assert SMALL.fingerprint not in fingerprints
     monkeypatch.undo()
-    monkeypatch.setattr(standin, "COLLECTOR", standin.COLLECTOR + 1)
+    monkeypatch.setattr(recipes, "COLLECTOR", recipes.COLLECTOR + 1)
     assert SMALL.fingerprint not in fingerprints
 
 

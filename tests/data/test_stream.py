@@ -1,3 +1,4 @@
+import os
 import time
 from pathlib import Path
 
@@ -106,3 +107,23 @@ def test_a_batch_is_one_cheap_gather(tmp_path: Path) -> None:
         seconds.append(time.perf_counter() - start)
     # The best of many, as other tests run beside this one; 32 µs alone on one core, 100 µs is the promise.
     assert min(seconds) < 100e-6
+
+
+def test_a_table_larger_than_memory_may_hold_gives_the_same_batches(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped = StepStream(store, context=10, batch_size=64, seed=0)
+    monkeypatch.setattr("decision_rnn.data.stream.LARGE", 100)
+    read = StepStream(store, context=10, batch_size=64, seed=0)
+    for _ in range(20):
+        for one, other in zip(mapped.sample(), read.sample(), strict=True):
+            assert torch.equal(one, other)
+    assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.shape == (2, 85)
+
+
+def test_a_file_cut_short_while_it_is_read_is_told(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decision_rnn.data.stream.LARGE", 100)
+    stream = StepStream(store, context=85, batch_size=2, seed=0)
+    os.truncate(store.path / "steps.npy", 1000)
+    with pytest.raises(InputError, match=r"steps\.npy was cut short"):
+        stream.sample()

@@ -1,6 +1,5 @@
 """D4RL version 2 (Fu et al. 2020): published HDF5 files, found here or downloaded, converted once."""
 
-import difflib
 import os
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ from decision_rnn.data.d4rl import D4RLFile
 from decision_rnn.data.download import fetch
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.spec import BODIES, DatasetSpec
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, did_you_mean
 
 PATTERN = "d4rl/BODY-LEVEL-v2"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
@@ -53,11 +52,9 @@ def names() -> list[str]:
 def lookup(name: str) -> DatasetSpec:
     """The spec of `name`; InputError, with the nearest name, where there is none."""
     if name not in names():
-        nearest = difflib.get_close_matches(name, names(), n=1)
-        hint = f"did you mean {nearest[0]}? " if nearest else ""
         raise InputError(
-            f"unknown dataset {name!r}: {hint}known are {PATTERN} with BODY one of {', '.join(BODIES)} and LEVEL one "
-            f"of {', '.join(LEVELS)}; earlier versions have wrong or missing flags"
+            f"unknown dataset {name!r}: {did_you_mean(name, names())}known are {PATTERN} with BODY one of "
+            f"{', '.join(BODIES)} and LEVEL one of {', '.join(LEVELS)}; earlier versions have wrong or missing flags"
         )
     body = BODIES[_stem(name).partition("_")[0]]
     # Version 4, because the data's Walker2d is not version 5's; Hopper and HalfCheetah are the same in both.
@@ -76,7 +73,9 @@ def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
     downloaded. A store made from other contents than the file's is made again.
     """
     spec = lookup(name)
-    file = Path(os.path.expanduser(path)) if path is not None else find_file(name)
+    file = find_file(name) if path is None else path
+    if path is not None and "\0" not in str(path):  # which the search for a user's home does not take
+        file = Path(os.path.expanduser(path))
     if file is not None and not os.path.isfile(file):  # unlike Path's, it takes any string
         raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
 

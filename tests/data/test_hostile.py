@@ -1,0 +1,169 @@
+"""Names, paths and stores from somebody who means harm: each is an InputError, none a traceback or executed code."""
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from d4rl_files import hopper_episodes
+from faults import QUIET, Draw, Payload, assert_nothing_made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decision_rnn.data.catalog import open_store
+from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.sources import d4rl
+from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.verification import sha256_of, sha256_of_json
+from decision_rnn.errors import InputError
+
+TEXT = st.text("./\\\0~$%{}\n\r\t *-é\U0001f4a3", max_size=300)
+NAMES = st.tuples(st.sampled_from(("", "d4rl/", "minari/", "own/", "standin/", "complete/")), TEXT).map("".join)
+
+
+@pytest.fixture
+def folder(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which all folders lie; there is no network."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
+    monkeypatch.setenv("HOME", str(folders))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
+    return folders
+
+
+def refuse_name(name: str, folder: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        open_store(name)
+    assert len(str(raised.value).splitlines()) == 1
+    assert list(folder.iterdir()) == []
+
+
+@given(name=NAMES)
+@settings(max_examples=50, derandomize=True, **QUIET)
+def test_hostile_names_are_refused(name: str, folder: Path) -> None:
+    refuse_name(name, folder)
+
+
+@pytest.mark.slow
+@given(name=NAMES)
+@settings(max_examples=1000, **QUIET)
+def test_many_hostile_names_are_refused(name: str, folder: Path) -> None:
+    refuse_name(name, folder)
+
+
+def refuse_path(path: str, folder: Path) -> None:
+    with pytest.raises(InputError):
+        open_store("d4rl/hopper-medium-v2", path="./" + path)
+    assert_nothing_made(folder)
+
+
+@given(path=TEXT)
+@settings(max_examples=50, derandomize=True, **QUIET)
+def test_hostile_paths_are_refused(path: str, folder: Path) -> None:
+    refuse_path(path, folder)
+
+
+@pytest.mark.slow
+@given(path=TEXT)
+@settings(max_examples=500, **QUIET)
+def test_many_hostile_paths_are_refused(path: str, folder: Path) -> None:
+    refuse_path(path, folder)
+
+
+def forge(store: Path, **changes: Any) -> None:
+    """Write a manifest whose hashes and checksum are right for the files as they are now."""
+    manifest = json.loads((store / "manifest.json").read_text())
+    del manifest["checksum"]
+    for name, file in manifest["files"].items():
+        if (store / name).is_file():
+            file |= {"bytes": (store / name).stat().st_size, "sha256": sha256_of(store / name)}
+    manifest |= changes
+    manifest = {key: value for key, value in manifest.items() if value is not None}
+    (store / "manifest.json").write_text(json.dumps(manifest | {"checksum": sha256_of_json(manifest)}))
+
+
+ARRAYS = ("steps", "offsets", "terminated", "truncated", "final_observations", "rewards", "returns")
+
+
+def pickled_array(draw: Draw, store: Path, mark: Path) -> None:
+    name = draw(st.sampled_from(ARRAYS))
+    values = np.array([Payload(mark)] * draw(st.integers(1, 3)), object)
+    np.save(store / f"{name}.npy", values, allow_pickle=True)
+    forge(store)
+
+
+def pickle_itself(draw: Draw, store: Path, mark: Path) -> None:
+    content = pickle.dumps(Payload(mark), protocol=draw(st.integers(0, 5)))
+    (store / f"{draw(st.sampled_from(ARRAYS))}.npy").write_bytes(content)
+    forge(store)
+
+
+def no_array(draw: Draw, store: Path, mark: Path) -> None:
+    (store / f"{draw(st.sampled_from(ARRAYS))}.npy").write_bytes(draw(st.binary(max_size=200)))
+    forge(store)
+
+
+def another_array(draw: Draw, store: Path, mark: Path) -> None:
+    shape = draw(st.lists(st.integers(0, 5), max_size=3))
+    np.save(store / f"{draw(st.sampled_from(ARRAYS))}.npy", np.zeros(shape, draw(st.sampled_from(("S3", "<c8", "i1")))))
+    forge(store)
+
+
+def lacking_key(draw: Draw, store: Path, mark: Path) -> None:
+    keys = ("format", "environment_id", "files", "observation_dim", "action_dim", "largest_action", "fingerprint")
+    forge(store, **{draw(st.sampled_from((*keys, "observation_mean", "observation_std"))): None})
+
+
+def other_value(draw: Draw, store: Path, mark: Path) -> None:
+    key = draw(st.sampled_from(("files", "observation_dim", "action_dim", "observation_mean", "format")))
+    forge(store, **{key: draw(st.sampled_from((-1, 0, 10**9, "x", [], {}, [None], {"../../x": {}}, {"x": 7})))})
+
+
+FAULTS = [pickled_array, pickle_itself, no_array, another_array, lacking_key, other_value]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("good") / "store"
+    EpisodeStore.write(
+        path, hopper_episodes([(7, True, False), (9, False, True)]), environment_id="Hopper-v5", source={}
+    )
+    return path
+
+
+def refuse_store(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
+    """A store that somebody else made, with hashes that are right for what it holds."""
+    store = folder / "data" / "own" / os.urandom(8).hex()
+    shutil.copytree(good, store)
+    fault(data.draw, store, folder / "mark")
+    with pytest.raises(InputError, match=str(store)) as raised:
+        open_store(f"own/{store.name}")
+    assert len(str(raised.value).splitlines()) == 1
+    assert not (folder / "mark").exists()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@given(data=st.data())
+@settings(max_examples=5, derandomize=True, **QUIET)
+def test_a_forged_store_is_refused(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
+    refuse_store(fault, data, good, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@given(data=st.data())
+@settings(max_examples=40, **QUIET)
+def test_many_forged_stores_are_refused(
+    fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path
+) -> None:
+    refuse_store(fault, data, good, folder)
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_forged_was_good() -> None:
+    assert write_store("own/good", hopper_episodes([(7, True, False)]), "Hopper-v5").steps == 7

@@ -1,0 +1,151 @@
+"""Stamps: what was hashed is not hashed again while nothing has touched it, and everything that has is noticed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import decision_rnn
+from decision_rnn.data import verification
+from decision_rnn.data.episodes import Episode, EpisodeStore
+from decision_rnn.data.verification import STAMPS, sha256_of
+from decision_rnn.errors import InputError
+
+SECOND = 10**9
+
+
+@pytest.fixture
+def store(episodes: list[Episode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+    """A store that has been verified, and whose files are no longer new."""
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
+    now = verification.time.time_ns()
+    monkeypatch.setattr(verification.time, "time_ns", lambda: now + 10 * SECOND)
+    return EpisodeStore.open(store.path)
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are hashed."""
+    names: list[str] = []
+
+    def recording(path: Path) -> str:
+        names.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr(verification, "sha256_of", recording)
+    return names
+
+
+def flip(file: Path) -> None:
+    """Change one bit in place: size and inode stay."""
+    with file.open("r+b") as handle:
+        handle.seek(-1, os.SEEK_END)
+        last = handle.read(1)[0]
+        handle.seek(-1, os.SEEK_END)
+        handle.write(bytes([last ^ 1]))
+
+
+def test_what_was_verified_is_opened_without_hashing(store: EpisodeStore, hashed: list[str]) -> None:
+    assert EpisodeStore.open(store.path).fingerprint == store.fingerprint
+    assert hashed == []
+    store.verify()
+    assert sorted(hashed) == sorted(store.manifest["files"])
+
+
+def test_a_new_file_is_hashed_until_its_time_is_past(
+    episodes: list[Episode], tmp_path: Path, hashed: list[str]
+) -> None:
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
+    hashed.clear()
+    EpisodeStore.open(store.path)
+    assert "steps.npy" in hashed
+    assert json.loads((store.path / STAMPS).read_text() if (store.path / STAMPS).exists() else "{}") == {}
+
+
+def test_a_changed_file_is_hashed_and_refused(store: EpisodeStore, hashed: list[str]) -> None:
+    flip(store.path / "steps.npy")
+    for _ in range(2):  # and at every later use
+        with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
+            EpisodeStore.open(store.path)
+    assert hashed[0] == "steps.npy"
+    assert hashed.count("steps.npy") == 2
+
+
+def test_a_time_that_is_put_back_hides_nothing(store: EpisodeStore) -> None:
+    file = store.path / "steps.npy"
+    before = file.stat()
+    flip(file)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+    with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
+        EpisodeStore.open(store.path)
+
+
+def test_a_file_put_in_its_place_is_hashed(store: EpisodeStore, hashed: list[str]) -> None:
+    file = store.path / "offsets.npy"
+    shutil.copy2(file, store.path / "copy")  # the same bytes and time of modification
+    (store.path / "copy").replace(file)
+    EpisodeStore.open(store.path)
+    assert hashed == ["offsets.npy"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "null", '{"steps.npy": 7}', "[" * 100_000, "\x00\xff"])
+def test_stamps_that_cannot_be_read_are_none(store: EpisodeStore, hashed: list[str], text: str) -> None:
+    (store.path / STAMPS).write_text(text)
+    EpisodeStore.open(store.path)
+    assert sorted(hashed) == sorted(store.manifest["files"])
+    EpisodeStore.open(store.path)
+    assert len(hashed) == len(store.manifest["files"])
+
+
+def test_bits_that_changed_beneath_the_file_system_are_found_when_asked_for(store: EpisodeStore) -> None:
+    """Played by a stamp that fits the changed file, as it does when a disk alone has changed the bits."""
+    file = store.path / "steps.npy"
+    flip(file)
+    status = file.stat()
+    stamps = json.loads((store.path / STAMPS).read_text())
+    times = [status.st_mtime_ns, status.st_ctime_ns]
+    stamps[file.name] = [stamps[file.name][0], status.st_size, *times, status.st_ino]
+    (store.path / STAMPS).write_text(json.dumps(stamps))
+    EpisodeStore.open(store.path)
+    with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
+        store.verify()
+    with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
+        EpisodeStore.open(store.path)  # the stamp is gone
+
+
+def test_a_folder_that_cannot_be_written_is_read_all_the_same(
+    store: EpisodeStore, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store.path / STAMPS).unlink()
+
+    def refuse(path: Path, data: bytes) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(verification, "write_atomically", refuse)
+    for _ in range(2):
+        assert EpisodeStore.open(store.path).steps == store.steps
+    assert len(hashed) == 2 * len(store.manifest["files"])
+    assert not (store.path / STAMPS).exists()
+
+
+def test_many_processes_verify_at_once(store: EpisodeStore) -> None:
+    (store.path / STAMPS).unlink()
+    script = (
+        "import sys, time; from pathlib import Path; from decision_rnn.data import verification\n"
+        "from decision_rnn.data.episodes import EpisodeStore\n"
+        "now = time.time_ns; verification.time.time_ns = lambda: now() + 10**10\n"
+        "for _ in range(50):\n"
+        "    (Path(sys.argv[1]) / verification.STAMPS).unlink(missing_ok=True)\n"
+        "    EpisodeStore.open(Path(sys.argv[1])).verify()"
+    )
+    path = os.pathsep.join([str(Path(decision_rnn.__file__).parents[1]), *sys.path])
+    command = [sys.executable, "-c", script, str(store.path)]
+    processes = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) for _ in range(3)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    assert EpisodeStore.open(store.path).fingerprint == store.fingerprint
+    assert [file.name for file in store.path.iterdir() if file.name.startswith(".")] == []
