@@ -129,10 +129,10 @@ def load_agent(folder: Path) -> TrainedAgent:
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:
-    """The optimiser's and the generators' state of a checkpoint folder; InputError if it is damaged."""
+    """The optimiser's and the generators' state of a checkpoint folder, on the CPU; InputError if it is damaged."""
     path = folder / "training_state.pt"
     try:
-        return torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+        return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged archive surfaces as any of half a dozen types
         raise _damaged(path, error) from None
 

@@ -10,11 +10,11 @@ from decision_rnn.errors import InputError
 
 USAGE = """usage: decision-rnn COMMAND ...
 
-  data ACTION       list, info, make, download or export datasets
+  data ACTION       list, info, make, verify, download or export datasets
   train DATASET     train an agent, evaluate it and print its normalised scores
   evaluate RUN      evaluate the last checkpoint of a run
   compare DATASET   train several backbones over several seeds and print one table
-  bench NAME        measure speed: train, rollout or data
+  bench NAME        measure speed: train, rollout, data, scan or backbones
 
 `decision-rnn COMMAND --help` shows a command's options."""
 

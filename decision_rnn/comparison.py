@@ -44,13 +44,14 @@ def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jo
     Raises:
         InputError: If a run's folder holds a run of another configuration.
     """
-    open_store(configs[0].dataset, path=configs[0].path)  # made here, where its progress can be seen
+    first = configs[0]
+    store = open_store(first.dataset, path=first.path, partial=first.partial)  # made here, where progress can be seen
     runs = [
         (replace(config, seed=seed), output / f"{config.backbone.name}-seed{seed}")
         for seed in seeds
         for config in configs
     ]
-    results = _train_all(runs, jobs)
+    results = _train_all(runs, jobs, store.fingerprint)
     grouped = [
         [result for (run, _), result in zip(runs, results, strict=True) if run.backbone == config.backbone]
         for config in configs
@@ -119,16 +120,16 @@ def action_latency(agent: DecisionAgent, actions: int = 300) -> float:
     return statistics.median(times) * 1e6
 
 
-def _train_all(runs: Sequence[tuple[RunConfig, Path]], jobs: int) -> list[dict[str, Any]]:
+def _train_all(runs: Sequence[tuple[RunConfig, Path]], jobs: int, fingerprint: str) -> list[dict[str, Any]]:
     if jobs == 1:
-        return [_train_one(config, run) for config, run in runs]
+        return [_train_one(config, run, fingerprint) for config, run in runs]
     results: dict[int, dict[str, Any]] = {}
     with (
         ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start_quietly) as pool,
         tqdm(total=len(runs), desc="runs", unit="run", disable=None) as bar,
     ):
         with limited_threads(max(1, available_cores() // jobs)):
-            futures = {pool.submit(_train_one, config, run): i for i, (config, run) in enumerate(runs)}
+            futures = {pool.submit(_train_one, config, run, fingerprint): i for i, (config, run) in enumerate(runs)}
         try:
             for future in as_completed(futures):
                 results[futures[future]] = future.result()
@@ -145,12 +146,13 @@ def _start_quietly() -> None:
     os.environ["TQDM_DISABLE"] = "1"
 
 
-def _train_one(config: RunConfig, run: Path) -> dict[str, Any]:
-    """The result of a run; trained, or trained on, and evaluated unless that was done before."""
+def _train_one(config: RunConfig, run: Path, fingerprint: str) -> dict[str, Any]:
+    """The result of a run; trained, or trained on, and evaluated unless that was done before on the same data."""
     path = run / "result.json"
     if path.is_file():
         result = json.loads(path.read_text())
-        if from_dict(result["config"], str(path)) == config:  # keys that are newer than the result have defaults
+        same_data = result["dataset"]["fingerprint"] == fingerprint
+        if same_data and from_dict(result["config"], str(path)) == config:  # keys newer than the result have defaults
             return result
     result = evaluate(train(config, run, resume=(run / "config.yaml").is_file()), config.evaluation)
     write_result(run, result)

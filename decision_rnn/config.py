@@ -5,7 +5,6 @@ reads a checkpoint's config.json.
 """
 
 import argparse
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,8 +15,8 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from decision_rnn.agent import AgentConfig
-from decision_rnn.backbones import BackboneConfig, registered, registered_names
-from decision_rnn.errors import InputError
+from decision_rnn.backbones import BackboneConfig, match_parameters, registered, registered_names
+from decision_rnn.errors import InputError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +103,8 @@ class RunConfig:
     Attributes:
         dataset: A dataset's name, as in data/catalog.py.
         path: The file to read a D4RL dataset from, where it is not in one of the usual folders.
+        partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
+            D4RL's files.
         seed: Of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
@@ -114,6 +115,7 @@ class RunConfig:
 
     dataset: str
     path: str | None = None
+    partial: Literal["keep", "drop"] = "keep"
     seed: int = 0
     backbone: BackboneConfig
     observation: ObservationConfig = field(default_factory=ObservationConfig)
@@ -123,6 +125,8 @@ class RunConfig:
 
 
 DEFAULT_BACKBONE = "mingru"
+PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
+_WIDTH, _MATCH = "backbone.width", "backbone.match_parameters"
 _SECTIONS = {
     "observation": ObservationConfig,
     "agent": AgentConfig,
@@ -158,6 +162,10 @@ def parse_run(
     parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
     add_options(parser)
     base = _apply(parser, data, str(file or "command line"))
+    if _gives(rest, _WIDTH):
+        if _gives(rest, _MATCH):
+            raise _two_widths("command line")
+        base[_MATCH] = None  # the command line goes on top: its width stands, whatever the file asks for
     namespace = parse(parser, rest, base)
     if namespace.dataset is None:
         namespace.dataset = base.dataset  # a positional that is left out hides what the file says
@@ -208,9 +216,30 @@ def backbone_of(data: Mapping[str, Any]) -> str:
     try:
         registered(str(name))
     except KeyError as error:
-        near = difflib.get_close_matches(str(name), registered_names(), n=1)
-        raise InputError(error.args[0] + (f"; did you mean {near[0]}?" if near else "")) from None
+        hint = did_you_mean(str(name), registered_names())
+        raise InputError(f"{error.args[0]}; {hint}".rstrip("; ")) from None
     return name
+
+
+def _parameter_count(written: int | str) -> int:
+    """600000, `600k` or `0.6M` as a number; ValueError where it is none."""
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", str(written).replace("_", ""), re.IGNORECASE)
+    count = round(float(parts[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[parts[2].lower()]) if parts else 0
+    if count < 1:
+        raise ValueError(f"{_MATCH} {written!r} is no number of parameters: write 600000, 600k or 0.6M")
+    return count
+
+
+def _gives(arguments: Sequence[str], key: str) -> bool:
+    """Whether a command line sets that key of the backbone; argparse lets a key be cut short."""
+    words = (word.partition("=")[0] for word in arguments if re.match(r"--backbone\.\w", word))
+    return any(f"--{key}".startswith(word) for word in words)
+
+
+def _two_widths(source: str) -> InputError:
+    return InputError(
+        f"{source}: {_MATCH} finds the width, so {_WIDTH} cannot be given beside it: leave one of the two out"
+    )
 
 
 def _at_least(section: Any, least: float, *names: str) -> None:
@@ -230,8 +259,15 @@ def _run_parser(program: str, backbone: str) -> ArgumentParser:
     )
     parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
     parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
+    parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")
+    parser.add_argument(
+        f"--{_MATCH}",
+        type=int | str | None,
+        metavar="NUMBER",
+        help="in place of a width: find that which gives the backbone about so many parameters, such as 600k",
+    )
     for name, section in _SECTIONS.items():
         parser.add_class_arguments(section, name)
     for action in parser._actions:
@@ -257,7 +293,10 @@ def _split_backbone(arguments: Sequence[str]) -> tuple[str | None, Path | None, 
 def _apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
     """The parser's defaults with a configuration dictionary on top."""
     nested = dict(data)
-    nested["backbone"] = {**_section(nested.get("backbone")), "name": backbone_of(data)}
+    backbone = {**_section(nested.get("backbone")), "name": backbone_of(data)}
+    if "width" in backbone and backbone.get("match_parameters") is not None:
+        raise _two_widths(source)
+    nested["backbone"] = backbone
     for name in _SECTIONS:
         if name in nested and not isinstance(nested[name], dict):
             raise InputError(f"{source}: {name} must hold keys and values, not {nested[name]!r}")
@@ -268,7 +307,12 @@ def _apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Name
 
 
 def _instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
+    asked = namespace.pop(_MATCH)
     try:
+        if asked is not None:
+            options = {key: value for key, value in vars(namespace.backbone).items() if key != "width"}
+            matched = match_parameters(registered(namespace.backbone.name).config, _parameter_count(asked), **options)
+            namespace.backbone.width = matched.width
         values = parser.instantiate(namespace)
     except ValueError as error:  # of a backbone's configuration
         raise InputError(str(error)) from None
@@ -288,5 +332,4 @@ def _explain(parser: ArgumentParser, error: Exception, source: str) -> str:
     unknown = re.search(r"unrecognized arguments: --([\w.]+)", message)
     grouped = re.search(r"Group '(\w+)' does not accept option '(\w+)'", message)
     key = unknown[1] if unknown else f"{grouped[1]}.{grouped[2]}" if grouped else ""
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
-    return f"{source}: {message}; " + (f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` lists the keys")
+    return f"{source}: {message}; {did_you_mean(key, known, 0.75)}`{parser.prog} --help` lists the keys"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.data.catalog import lookup
@@ -59,6 +60,11 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
             "returns": [round(float(value), 3) for value in episodes.returns],
         }
 
+    comparable = spec.comparable
+    if mask != "none":
+        comparable = f"the agent sees no {mask}: compare only with agents that see none either"
+    if trained.config.partial == "drop":
+        comparable += "; partial episodes were dropped"
     provenance = trained.provenance
     return {
         "dataset": {
@@ -66,15 +72,14 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
             "score_mean": float(normalised(provenance.return_mean)),
             "reference_min": spec.reference_min,
             "reference_max": spec.reference_max,
-            "comparable": spec.comparable
-            if mask == "none"
-            else f"the agent sees no {mask}: compare only with agents that see none either",
+            "comparable": comparable,
         },
         "targets": [summary(episodes) for episodes in results],
         "protocol": {**asdict(settings), "target_returns": list(targets)},
         "checkpoint": trained.step,
         "training_seconds": round(trained.seconds, 1),
-        "parameters": sum(p.numel() for p in agent.parameters()),
+        "parameters": count_parameters(agent),
+        "backbone_parameters": count_parameters(agent.backbone),
         "config": to_dict(trained.config),
         "environment_steps": int(sum(episodes.lengths.sum() for episodes in results)),
         "evaluation_seconds": round(seconds, 2),

@@ -81,6 +81,14 @@ def new_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_directory(path: Path) -> None:
+    """Remove a directory at once for others, who may be writing into it; one that is not there is removed already."""
+    temporary = _temporary_sibling(path)
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(temporary)
+        shutil.rmtree(temporary)
+
+
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
     """Fill a temporary sibling of `path`; rename it to `path` when the block ends without an error.

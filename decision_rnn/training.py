@@ -15,6 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent, optimizer_groups
+from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
     Provenance,
     TrainedAgent,
@@ -40,6 +41,8 @@ class Trainer:
     def __init__(self, config: RunConfig, store: EpisodeStore, return_scale: float) -> None:
         settings = config.training
         self.device = pick_device(settings.device)
+        if self.device.type == "cpu":
+            _keep_freed_memory()
         seen = seen_numbers(config.observation.mask, store.environment_id)
         torch.manual_seed(config.seed)
         self.agent = DecisionAgent(
@@ -91,7 +94,7 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         self.stream.load_state_dict(state["stream"])
         torch.set_rng_state(state["random"])
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and "random_cuda" in state:  # it may have begun where there was no GPU
             torch.cuda.set_rng_state(state["random_cuda"])
         self.step = state["step"]
 
@@ -100,7 +103,7 @@ class Trainer:
 
 
 def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
-    """Train an agent from start to end, or on from the last checkpoint.
+    """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
 
     Args:
         config: What to train.
@@ -114,18 +117,19 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
         InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
     """
     spec = lookup(config.dataset)
-    _check_folder(config, run, resume)
-    store = open_store(config.dataset, path=config.path)
+    _claim_folder(config, run, resume)  # before the data, which may take minutes to make
+    store = open_store(config.dataset, path=config.path, partial=config.partial)
     _check_actions(store)
     if not resume:
-        _make_folder(config, run)
-    returns = store.episode_returns
+        _write_config(config, run)
+    statistics = store.manifest["statistics"]
     provenance = Provenance(
-        spec.name, store.fingerprint, store.environment_id, float(returns.mean()), float(returns.std())
+        spec.name, store.fingerprint, store.environment_id, statistics["return_mean"], statistics["return_sd"]
     )
     trainer = Trainer(config, store, spec.return_scale)
     seconds = _resume(trainer, run, store) if resume else 0.0
     log = _Log(run, trainer.step, seconds)
+    print(_describe(trainer.agent, config), flush=True)  # before hours of training, not after them
     settings = config.training
     bar = tqdm(
         total=settings.steps, initial=trainer.step, desc=f"training {config.backbone.name}", unit="step", disable=None
@@ -154,13 +158,21 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
     return TrainedAgent(trainer.agent.eval(), config, provenance, trainer.step, log.elapsed())
 
 
+def _describe(agent: DecisionAgent, config: RunConfig) -> str:
+    """The agent's size in one line."""
+    backbone = config.backbone
+    return (
+        f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
+        f"{count_parameters(agent.backbone):,} of them in the backbone"
+    )
+
+
 def _check_actions(store: EpisodeStore) -> None:
     """The agent's actions lie in [-1, 1]: InputError where the data's do not."""
-    largest = max(float(store.actions.max()), -float(store.actions.min()))
-    if largest > LARGEST_ACTION:
+    if store.largest_action > LARGEST_ACTION:
         raise InputError(
-            f"{store.path} has actions as large as {largest:.3g}, and the agent's lie between -1 and 1: rescale them, "
-            "and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
+            f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1: "
+            "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
         )
 
 
@@ -208,6 +220,16 @@ def multiplies_bf16(device: torch.device) -> bool:
     return torch.cpu._is_amx_tile_supported()
 
 
+def _keep_freed_memory() -> None:
+    """Let the C library keep what a training step frees for the next one.
+
+    It hands memory at the heap's end back to the system and fetches it again page by page, some 600 pages a step,
+    which takes a twentieth of its time. glibc raises its thresholds to the largest mapped block ever freed, of at
+    most 32 MiB (mallopt(3), M_MMAP_THRESHOLD); elsewhere this does nothing.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
+
+
 class _Log:
     """The run's metrics, as lines of JSON and as TensorBoard events."""
 
@@ -249,20 +271,24 @@ def _step_of(line: str) -> float:
         return math.inf
 
 
-def _make_folder(config: RunConfig, run: Path) -> None:
+def _write_config(config: RunConfig, run: Path) -> None:
+    """Mark the folder as this run's."""
     try:
-        run.mkdir(parents=True, exist_ok=True)
         write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
     except OSError as error:
         raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
 
 
-def _check_folder(config: RunConfig, run: Path, resume: bool) -> None:
-    """See that a new run's folder is free, or that an old one's run has this very configuration."""
+def _claim_folder(config: RunConfig, run: Path, resume: bool) -> None:
+    """Make a new run's folder, which must hold no run yet; or see that an old one's has this very configuration."""
     path = run / "config.yaml"
     if not resume:
-        if path.exists():
-            raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
+        try:
+            if path.exists():
+                raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
+            run.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
         return
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")

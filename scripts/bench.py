@@ -31,14 +31,18 @@ def table(path: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", help="a trained run's folder, for `bench rollout`")
+    parser.add_argument("--d3rlpy", help="the interpreter of an environment with d3rlpy, for `bench data`")
     options = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
+    revision = commit()  # before the results themselves are a change
     sections = []
     for name in ("train", "rollout", "data"):
         path = RESULTS / f"{name}.json"
         command = ["decision-rnn", "bench", name, "--json", str(path)]
         if name == "rollout" and options.run:
             command += ["--run", options.run]
+        if name == "data" and options.d3rlpy:
+            command += ["--d3rlpy", options.d3rlpy]
         subprocess.run(command, check=True)
         sections.append(f"## {name}\n\n`decision-rnn bench {name}`\n\n{table(path)}")
     machine = hardware()
@@ -47,9 +51,10 @@ def main() -> None:
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
         "round. Ratio: how many times better than the baseline; for rollout/episodes-100, time over that of the "
         "environments alone. The Decision Transformer is our plain-torch re-creation of the published one, with its "
-        "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py).\n\n"
+        "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py). What one layer costs by the "
+        "length of the sequence: [backbones.md](backbones.md).\n\n"
         + "\n".join(sections)
-        + f"\nMade by `python scripts/bench.py` at commit {commit()} on {machine['cpu']}, {machine['cores']} cores, "
+        + f"\nMade by `python scripts/bench.py` at commit {revision} on {machine['cpu']}, {machine['cores']} cores, "
         + f"GPU: {machine['gpu']}; {made}.\n"
     )
 

@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 
 from decision_rnn.cli import main
-from decision_rnn.data import standin
+from decision_rnn.data import recipes
 
 NAME = "standin/hopper-medium"
-standin.RECIPES[NAME] = replace(standin.RECIPES[NAME], steps=3_000)  # in spawned workers too, which import this file
+recipes.RECIPES[NAME] = replace(recipes.RECIPES[NAME], steps=3_000)  # in spawned workers too, which import this file
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
 SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log_every", "10"]
@@ -89,6 +90,33 @@ def test_compare_trains_what_is_missing_and_makes_one_table(small_cli: SmallCLI,
     done = small_cli(*command, "--training.batch_size", "8")
     assert done.returncode == 2
     assert "training.batch_size" in done.stderr
+
+
+def test_backbones_of_one_size_are_compared_and_go_on(small_cli: SmallCLI, tmp_path: Path) -> None:
+    """Each finds its own width, which config.yaml and checkpoint hold; what is asked for again goes on or is done."""
+    command = ["compare", "hopper-medium", "--backbones", "mingru,mlstm", "--seeds", "1", "--output", "out"]
+    command += ["--training.steps", "10", "--evaluation.episodes", "2"]
+    done = small_cli(*command, "--backbone.match_parameters", "30k")
+    assert done.returncode == 0, done.stderr
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    widths = [entry["config"]["width"] for entry in comparison["backbones"]]
+    assert widths[0] != widths[1]
+    for entry, width in zip(comparison["backbones"], widths, strict=True):
+        run = tmp_path / "out" / f"{entry['backbone']}-seed0"
+        saved = load_file(run / "checkpoints" / "last" / "weights.safetensors")
+        size = sum(value.numel() for name, value in saved.items() if name.startswith("backbone."))
+        assert abs(size - 30_000) < 3_000
+        assert json.loads((run / "result.json").read_text())["backbone_parameters"] == size
+        assert f"  width: {width}\n" in (run / "config.yaml").read_text()
+        line = f"{entry['backbone']}, 3 layers of width {width}: {entry['parameters']:,} parameters, {size:,} of them"
+        assert line in done.stdout
+    assert small_cli(*command, "--backbone.match_parameters", "30000").returncode == 0
+    train = ["train", "hopper-medium", "--training.steps", "10", "--evaluation.episodes", "2"]
+    train += ["--output", "out/mingru-seed0", "--resume"]
+    done = small_cli(*train, "--backbone.match_parameters", "60k")
+    assert done.returncode == 2
+    assert f"begun with backbone.width {widths[0]}" in done.stderr
+    assert small_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
 
 
 def test_a_killed_run_resumes_to_the_same_bits(
@@ -171,6 +199,20 @@ def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_pat
     assert "nowhere" in done.stderr
 
 
+def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_path: Path) -> None:
+    command = ["bench", "backbones", "--backbones", "mingru,transformer", "--lengths", "5,9", "--rounds", "1"]
+    done = small_cli(*command, "--steps", "3", "--json", "rows.json", "--plot", "picture.png")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["name"] for row in rows if row["name"].endswith(("time-9", "step-3"))] == [
+        *(f"backbones/{name}/time-9" for name in ("mingru", "transformer", "torch.nn.GRU")),
+        *(f"backbones/{name}/step-3" for name in ("mingru", "transformer", "torch.nn.GRU")),
+    ]
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert "backbones/mingru/memory-5" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -185,6 +227,9 @@ def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_pat
         (["train", "hopper-medium", "--output", "/dev/null/run"], ["/dev/null/run", "Not a directory"]),
         (["trian"], ["trian", "train"]),
         (["bench", "nothing"], ["nothing", "rollout"]),
+        (["bench", "backbones", "--backbones", "mingur"], ["mingur", "mingru"]),
+        (["bench", "backbones", "--lengths", "0"], ["lengths"]),
+        (["train", "hopper-medium", "--backbone.match_parameters", "9"], ["backbone.match_parameters", "nearest"]),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(small_cli: SmallCLI, arguments: list[str], words: list[str]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.cli import main
+from decision_rnn.data import catalog
 from decision_rnn.data.catalog import names, open_store
 from decision_rnn.data.d4rl import write_file
 from decision_rnn.data.episodes import EpisodeStore
@@ -63,6 +64,29 @@ def test_info_says_what_the_dataset_holds(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_verify_reads_every_byte_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verify = ["data", "verify", NAME, "--path", str(file)]
+    assert main(verify) == 0
+    store = open_store(NAME, path=file)
+    total = sum(path.stat().st_size for path in store.path.glob("*.npy"))
+    assert f"{total:,} bytes in {store.path} are as they were written" in capsys.readouterr().out
+
+
+def test_verify_names_what_only_it_can_find(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bit that changed beneath the file system: played by a table whose hash is another one to `verify` alone."""
+    store = open_store(NAME, path=file)
+    monkeypatch.setattr(catalog, "open_store", lambda name, **options: store)
+    table = bytearray((store.path / "steps.npy").read_bytes())
+    table[-1] ^= 1
+    (store.path / "steps.npy").write_bytes(table)
+    assert main(["data", "verify", NAME]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "steps.npy is corrupt" in error
+    assert "the next use makes it again" in error
+
+
 def test_a_histogram_shows_even_a_single_episode() -> None:
     lines = histogram(np.array([0.0] * 1000 + [12.0]))
     assert len(lines) == 12
@@ -85,6 +109,31 @@ def test_export_and_back_is_the_same_dataset(file: Path, store: EpisodeStore, tm
     assert minari.get_normalized_score(dataset, np.array([3234.3])) == 1.0
     with h5py.File(tmp_path / "new" / "copy.hdf5") as copy:
         assert int(copy["terminals"][()].sum()) == 30
+
+
+def test_dropping_partial_episodes_is_told_in_run_and_result(
+    file: Path, store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run on the complete episodes has another fingerprint, and cannot go on as one on all of them."""
+    with h5py.File(file, "a") as handle:
+        handle["terminals"][-1] = False  # the last episode breaks off
+    small = ["--training.steps", "1", "--training.context", "4", "--backbone.width", "16", "--evaluation.episodes", "1"]
+    train = ["train", NAME, "--path", str(file), *small, "--output"]
+    assert main([*train, str(tmp_path / "kept")]) == 0
+    assert main([*train, str(tmp_path / "dropped"), "--partial", "drop"]) == 0
+    assert "partial episodes were dropped" in capsys.readouterr().out
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("kept", "dropped")]
+    assert [result["config"]["partial"] for result in results] == ["keep", "drop"]
+    assert results[0]["dataset"]["fingerprint"] != results[1]["dataset"]["fingerprint"]
+    assert "dropped" not in results[0]["dataset"]["comparable"]
+    assert main([*train, str(tmp_path / "kept"), "--partial", "drop", "--resume"]) == 2
+    assert "partial 'keep', not 'drop'" in capsys.readouterr().err
+    assert main(["data", "info", NAME, "--path", str(file), "--partial", "drop"]) == 0
+    text = capsys.readouterr().out
+    assert f"1 of {store.episodes} episodes ({store.episode_lengths[-1]} steps) were partial and are dropped" in text
+    assert "29 terminated, 0 truncated, 0 both, 0 partial" in text
+    assert main(["data", "make", NAME, "--partial", "perhaps"]) == 2
+    assert "perhaps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import Backbone, count_parameters, registered_names
 from decision_rnn.config import from_dict, parse_run, to_dict
 from decision_rnn.errors import InputError
 
@@ -82,6 +82,11 @@ def test_the_paper_recipe_is_the_papers() -> None:
         (["hopper-medium", "--backbone", "lru", "--backbone.heads", "2"], ["backbone.heads"]),
         (["hopper-medium", "--evaluation.target_returns", "[]"], ["evaluation.target_returns", "empty"]),
         ([], ["no dataset", "hopper-medium"]),
+        (["hopper-medium", "--backbone.match_parameters", "many"], ["match_parameters", "many", "600k"]),
+        (["hopper-medium", "--backbone.match_parameters", "0"], ["match_parameters", "600k"]),
+        (["hopper-medium", "--backbone.match_parameters", "7"], ["match_parameters", "nearest", "65"]),
+        (["hopper-medium", "--backbone.match_parameters", "9k", "--backbone.width", "8"], ["backbone.width", "leave"]),
+        (["hopper-medium", "--backbone.match_par=9k", "--backbone.wid=8"], ["backbone.width", "leave"]),
         (["hopper-medium", "--config", "nowhere.yaml"], ["nowhere.yaml", "No such file"]),
     ],
 )
@@ -115,3 +120,34 @@ def test_a_faulty_file_is_named_with_its_key(tmp_path: Path, text: str, words: l
     for word in words:
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("written", ["600k", "600000", "0.6M", "600_000", "0.600m"])
+def test_a_number_of_parameters_takes_the_place_of_a_width(written: str) -> None:
+    """600k of minGRU lie between widths 140 and 142: 3 * (10 w^2 + 11 w) + 2 w, and 141 is the nearest."""
+    config = parse("hopper-medium", "--backbone.match_parameters", written)
+    assert config.backbone.width == 141
+    assert "match_parameters" not in to_dict(config)["backbone"]  # the width says it all, whatever comes later
+    assert from_dict(to_dict(config), "here") == config
+
+
+def test_the_other_options_count_when_a_width_is_found(tmp_path: Path) -> None:
+    config = parse("hopper-medium", "--backbone", "lru", "--backbone.state_size=7", "--backbone.match_parameters=50k")
+    assert (config.backbone.name, config.backbone.state_size) == ("lru", 7)
+    assert abs(count_parameters(Backbone(config.backbone)) - 50_000) < 1_000
+    assert (
+        parse("hopper-medium", "--backbone", "lru", "--backbone.match_parameters=50k").backbone.width
+        < config.backbone.width
+    )
+
+
+def test_a_width_and_a_number_of_parameters_stand_in_each_others_place(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("dataset: hopper-medium\nbackbone: {match_parameters: 600k}\n")
+    assert parse("--config", str(file)).backbone.width == 141
+    assert parse("--config", str(file), "--backbone.width", "64").backbone.width == 64
+    file.write_text("dataset: hopper-medium\nbackbone: {width: 64}\n")
+    assert parse("--config", str(file), "--backbone.match_parameters", "600000").backbone.width == 141
+    file.write_text("dataset: hopper-medium\nbackbone: {width: 64, match_parameters: 600k}\n")
+    with pytest.raises(InputError, match=r"backbone\.match_parameters finds the width"):
+        parse("--config", str(file))

@@ -1,5 +1,6 @@
 """A reader sees the old content or the new, never a part of either."""
 
+import contextlib
 import os
 import signal
 import stat
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.files import locked, new_directory, new_file, write_atomically
+from decision_rnn.files import locked, new_directory, new_file, remove_directory, write_atomically
 
 KILLED = """
 import os, signal, sys
@@ -42,6 +43,28 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), new_directory(tmp_path / "made") as folder:
         (folder / "file").write_text("x")
         raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_removed_is_gone_for_those_who_write_into_it(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(FileNotFoundError):
+                write_atomically(tmp_path / "made" / "file", b"x")
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        (tmp_path / "made").mkdir()
+        remove_directory(tmp_path / "made")
+        assert not (tmp_path / "made").exists()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    remove_directory(tmp_path / "made")
     assert list(tmp_path.iterdir()) == []
 
 

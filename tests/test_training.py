@@ -18,7 +18,7 @@ from decision_rnn.training import Trainer, learning_rate_factor, train
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, path=None: store)
+    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
 
 
 def configure(*arguments: str) -> RunConfig:
@@ -128,7 +128,7 @@ def test_actions_that_the_agent_cannot_take_are_refused(
 ) -> None:
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
     large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
-    monkeypatch.setattr(training, "open_store", lambda name, path=None: large)
+    monkeypatch.setattr(training, "open_store", lambda name, **options: large)
     with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()

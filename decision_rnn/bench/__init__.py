@@ -1,16 +1,20 @@
-"""How fast it is, beside what one would otherwise use: `decision-rnn bench train | rollout | data`."""
+"""How fast it is, beside what else one would use: `decision-rnn bench train | rollout | data | scan | backbones`."""
 
 from collections.abc import Callable
 
+from decision_rnn.bench.backbones import bench_backbones
 from decision_rnn.bench.data import bench_data
 from decision_rnn.bench.measure import Baseline, Row, check_destination, format_rows, write_rows
 from decision_rnn.bench.rollout import bench_rollout
+from decision_rnn.bench.scan import bench_scan
 from decision_rnn.bench.train import bench_train
 
 BENCHES: dict[str, Callable[..., list[Row]]] = {
     "train": bench_train,
     "rollout": bench_rollout,
     "data": bench_data,
+    "scan": bench_scan,
+    "backbones": bench_backbones,
 }
 """The benchmarks by name. Their parameters are their options on the command line."""
 
@@ -18,8 +22,10 @@ __all__ = [
     "BENCHES",
     "Baseline",
     "Row",
+    "bench_backbones",
     "bench_data",
     "bench_rollout",
+    "bench_scan",
     "bench_train",
     "check_destination",
     "format_rows",

@@ -1,10 +1,14 @@
-"""What one training batch costs to make, beside the padded sampling of the published Decision Transformer."""
+"""What one training batch costs to make, beside padded sampling: the published Decision Transformer's, and d3rlpy's."""
+
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.bench.measure import Row, compare, interleaved, timed
+from decision_rnn.bench.d3rlpy import running_d3rlpy
+from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.data.catalog import open_store
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
@@ -64,30 +68,37 @@ class PaddedSampler:
         return np.concatenate([np.full((missing, *values.shape[1:]), fill), values])
 
 
-def bench_data(rounds: int = 20) -> list[Row]:
+def bench_data(rounds: int = 20, d3rlpy: Path | None = None) -> list[Row]:
     """Time the making of one training batch from the 1M steps of hopper-medium, on one thread.
 
-    The baseline is our re-creation of the published Decision Transformer's padded sampling.
+    The baseline is our re-creation of the published Decision Transformer's padded sampling, or, where it is there to
+    be run, d3rlpy's `sample_trajectory_batch` on the same episodes.
 
     Args:
         rounds: How often each is timed; a timing is the mean over many batches.
+        d3rlpy: The Python interpreter of an environment where d3rlpy is installed: its dependencies and ours conflict.
 
     Returns:
-        Rows `data/batch-<size>x<context>` and `data/padded-<size>x<context>`, in µs per batch; ratio: the
-        padded sampling's time over theirs.
+        Rows `data/batch-<size>x<context>`, `data/padded-<size>x<context>` and, with d3rlpy,
+        `data/d3rlpy-<size>x<context>`, in µs per batch; ratio: the baseline's time over theirs.
     """
+    check_rounds(rounds)
     store = open_store(DATASET)
-    timings, goals = {}, []
-    for batch_size, context in SIZES:
-        size = f"{batch_size}x{context}"
-        stream = StepStream(store, context, batch_size, seed=0)
-        timings[f"data/batch-{size}"] = timed(stream.sample, calls=200)
-        timings[f"data/padded-{size}"] = timed(PaddedSampler(store, context, batch_size).sample, calls=2)
-        goals.append(size)
-    with one_thread():
+    timings: dict[str, Timing] = {}
+    with ExitStack() as stack:
+        stack.enter_context(one_thread())
+        theirs = stack.enter_context(running_d3rlpy(d3rlpy, store)) if d3rlpy else None
+        for batch_size, context in SIZES:
+            size = f"{batch_size}x{context}"
+            stream = StepStream(store, context, batch_size, seed=0)
+            timings[f"data/batch-{size}"] = timed(stream.sample, calls=200)
+            timings[f"data/padded-{size}"] = timed(PaddedSampler(store, context, batch_size).sample, calls=2)
+            if theirs:
+                timings[f"data/d3rlpy-{size}"] = theirs.timing(batch_size, context, batches=10)
         seconds = interleaved(timings, rounds, warmup=2, description="timing batches")
     rows = []
-    for size in goals:
-        pair = {name: 1e6 * seconds[name] for name in (f"data/batch-{size}", f"data/padded-{size}")}
-        rows += compare(pair, f"data/padded-{size}", "µs")
+    for batch_size, context in SIZES:
+        size = f"{batch_size}x{context}"
+        values = {name: 1e6 * value for name, value in seconds.items() if name.endswith(f"-{size}")}
+        rows += compare(values, f"data/{'d3rlpy' if d3rlpy else 'padded'}-{size}", "µs")
     return rows

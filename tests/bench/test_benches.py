@@ -1,6 +1,8 @@
 """Every benchmark runs and names its rows as promised; nothing here asserts a time."""
 
 import math
+import venv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import torch
 
 from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import registered, registered_names
-from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_train, format_rows
+from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_scan, bench_train, format_rows
 from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench.data import PaddedSampler
 from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
@@ -34,7 +36,7 @@ def untrained(name="mingru"):
 
 
 def test_names():
-    assert list(BENCHES) == ["train", "rollout", "data"]
+    assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones"]
 
 
 def test_train(small_store):
@@ -57,6 +59,60 @@ def test_data(small_store, monkeypatch):
     names = ["data/batch-64x20", "data/padded-64x20", "data/batch-8x100", "data/padded-8x100"]
     assert [row.name for row in rows] == names
     assert [row.baseline.name for row in rows] == [names[1], names[1], names[3], names[3]]
+    assert {row.unit for row in rows} == {"µs"}
+
+
+STUB = """
+class Buffer:
+    def __init__(self, observations, actions, rewards, terminals, timeouts, action_space):
+        assert observations.shape[1:] == (11,) and actions.shape[1:] == (3,) and rewards.ndim == 1
+        self.episodes = [None] * int((terminals + timeouts).sum())
+    def sample_trajectory_batch(self, batch_size, length):
+        print("what d3rlpy prints is no answer")
+        sum(range(1000))
+class dataset:
+    MDPDataset = Buffer
+class ActionSpace:
+    CONTINUOUS = 1
+"""
+
+
+@pytest.fixture
+def other_python(tmp_path):
+    """A virtual environment's interpreter, without packages but numpy and what stands in for d3rlpy."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    (packages / "numpy.pth").write_text(str(Path(np.__file__).parents[1]))
+    (packages / "d3rlpy.py").write_text(STUB)
+    return tmp_path / "venv" / "bin" / "python"
+
+
+def test_data_beside_d3rlpy(small_store, other_python, monkeypatch):
+    monkeypatch.setattr("decision_rnn.bench.data.SIZES", ((64, 20), (8, 100)))
+    rows = bench_data(rounds=1, d3rlpy=other_python)
+    check(rows)
+    names = [f"data/{kind}-{size}" for size in ("64x20", "8x100") for kind in ("batch", "padded", "d3rlpy")]
+    assert [row.name for row in rows] == names
+    assert [row.baseline.name for row in rows] == [names[2]] * 3 + [names[5]] * 3
+
+
+def test_a_python_without_d3rlpy_is_told(small_store, other_python, tmp_path):
+    next(tmp_path.glob("venv/lib/python*/site-packages/d3rlpy.py")).unlink()
+    with pytest.raises(InputError, match=r"cannot run d3rlpy \(No module named 'd3rlpy'\).*pip install d3rlpy"):
+        bench_data(rounds=1, d3rlpy=other_python)
+    with pytest.raises(InputError, match=r"cannot run d3rlpy \(it gave no answer\)"):
+        bench_data(rounds=1, d3rlpy=Path("/bin/true"))
+    with pytest.raises(InputError, match=r"cannot run /nowhere/python \(No such file"):
+        bench_data(rounds=1, d3rlpy=Path("/nowhere/python"))
+
+
+def test_scan(monkeypatch):
+    monkeypatch.setattr("decision_rnn.bench.scan.SIZES", ((2, 5, 3),))
+    rows = bench_scan(rounds=1)
+    check(rows)
+    assert [row.name for row in rows] == [
+        f"scan/{numbers}-2x5x3{copy}" for numbers in ("real", "complex") for copy in ("", "-copy")
+    ]
     assert {row.unit for row in rows} == {"µs"}
 
 

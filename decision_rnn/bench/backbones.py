@@ -1,0 +1,225 @@
+"""What one layer costs, by the length of the sequence in training and by the steps already taken in acting.
+
+After Feng et al., "Were RNNs All We Needed?" (2024), figure 1: time and memory of training over the length at a fixed
+batch, for all layers in one run. Beside it, the cost of one recurrent step after 1 to 100,000 steps of the same
+episode, which a constant memory must keep constant.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from decision_rnn.backbones import registered_names
+from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru_core, peer_mingru_core
+from decision_rnn.bench.measure import Row, check_destination, check_rounds, compare, interleaved, timed
+from decision_rnn.bench.memory import peak_memory
+from decision_rnn.errors import InputError
+from decision_rnn.rollout import one_thread
+
+BATCH, WIDTH = 8, 128
+BASELINE = "torch.nn.GRU"
+CORE_SIZES = ((64, 20), (64, 60), (16, 1000))
+CORES = ("mingru", "minGRU_pytorch.minGRU")
+SECONDS, BYTES = 10.0, 4 * 2**30
+"""A layer is not run at a length for which its shorter ones foretell more than this, nor at longer ones."""
+TIMING_SECONDS = 0.05
+"""Work much shorter than this is repeated until it fills it."""
+STEP_CALLS = 200
+
+
+def bench_backbones(
+    backbones: str | None = None,
+    lengths: str = "20,60,250,1000,4096",
+    steps: int = 100_000,
+    rounds: int = 5,
+    device: Literal["cpu", "cuda"] = "cpu",
+    plot: Path | None = None,
+) -> list[Row]:
+    """Time one layer's forward and backward pass, its peak memory and one recurrent step, for all layers side by side.
+
+    Width 128, fp32, on one thread; a layer is the mixer alone, without the stack's norms and MLP. Passes have a fixed
+    batch of 8, after figure 1 of "Were RNNs All We Needed?", and yield the gradients of the parameters
+    and of the input; steps have a batch of 1. Takes some six minutes of an idle core.
+
+    A layer whose shorter lengths foretell more than 10 seconds or 4 GiB for a pass is left out at that length and
+    at longer ones, which stderr reports.
+
+    Args:
+        backbones: Comma-separated names of registered mixers and of other packages' layers; all of them, as far as
+            they are installed, if left out. torch.nn.GRU always joins in: it is the baseline.
+        lengths: Comma-separated lengths of the sequences.
+        steps: Steps after which one more is timed last; before it after 1, 10, 100 and so on.
+        rounds: How often each is timed.
+        device: `cpu`, or `cuda` for wall time there.
+        plot: Also draw time, speed and memory over the length and the step over elapsed steps, into this PNG file.
+
+    Returns:
+        Rows `backbones/<name>/time-<length>` in ms and `backbones/<name>/memory-<length>` in MB, ratio: torch.nn.GRU's
+        over theirs; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over theirs. With
+        minGRU-pytorch installed also `backbones/<name>/core-<batch>x<length>` in ms for minGRU's gates, g and
+        recurrence alone, from pre-activations, ratio: minGRU-pytorch's over theirs.
+
+    Raises:
+        InputError: If a name is unknown or a number cannot be used.
+    """
+    check_rounds(rounds)
+    if plot:
+        check_destination(plot)
+    names, sizes, stops = _names(backbones), _lengths(lengths), _stops(steps)
+    torch.manual_seed(0)
+    with one_thread():
+        layers = {name: make_layer(name, WIDTH, device) for name in names}
+        rows = measure_passes(layers, sizes, rounds, device)
+        rows += measure_steps(layers, stops, rounds, device)
+        if set(CORES) <= set(names):
+            rows += measure_cores(rounds, device)
+    if plot:
+        from decision_rnn.report import plot_backbones  # matplotlib takes a second that a table need not wait for
+
+        plot_backbones(rows, plot)
+    return rows
+
+
+def measure_passes(layers: dict[str, Layer], lengths: Sequence[int], rounds: int, device: Any) -> list[Row]:
+    """The rows of time and memory of a forward and backward pass, by length; the baseline must be in `layers`."""
+    inputs = {length: _input(BATCH, length, WIDTH, WIDTH, device) for length in lengths}
+    memory: dict[int, dict[str, float]] = {}
+    timings: dict[int, dict[str, Callable[[], float]]] = {}
+    with tqdm(total=len(lengths) * len(layers), desc="measuring memory", unit="pass", disable=None) as bar:
+        for name, layer in layers.items():
+            parameters = list(layer.module.parameters())
+            history: list[tuple[int, float, float]] = []
+            for length in lengths:
+                bar.update()
+                reason = name != BASELINE and too_much(history, length)
+                if reason:
+                    tqdm.write(f"{name} is left out from length {length} on: {reason}", file=sys.stderr)
+                    break
+                work = _training_pass(layer.forward, parameters, *inputs[length])
+                seconds = timed(work, device=device)()
+                peak = peak_memory(work, device)
+                history.append((length, seconds, peak))
+                memory.setdefault(length, {})[name] = peak / 1e6
+                calls = max(1, round(TIMING_SECONDS / max(seconds, 1e-6)))
+                timings.setdefault(length, {})[name] = timed(work, calls, device)
+    rows = []
+    for length, candidates in timings.items():
+        # The pass that foretold and the one whose memory was measured have warmed up the long ones.
+        medians = interleaved(candidates, rounds, warmup=int(length < 1000), description=f"timing length {length}")
+        milliseconds = {_name(name, "time", length): 1e3 * value for name, value in medians.items()}
+        rows += compare(milliseconds, _name(BASELINE, "time", length), "ms")
+    for length, peaks in memory.items():
+        megabytes = {_name(name, "memory", length): peak for name, peak in peaks.items()}
+        rows += compare(megabytes, _name(BASELINE, "memory", length), "MB")
+    return rows
+
+
+def too_much(history: Sequence[tuple[int, float, float]], length: int) -> str | None:
+    """Why a length should not be tried, from the (length, seconds, bytes) of shorter ones; None where it may.
+
+    Both are taken to grow on as they did between the last two, at least in proportion to the length.
+    """
+    for unit, bound, scale, column in (("seconds", SECONDS, 1, 1), ("GiB", BYTES, 2**30, 2)):
+        sizes = [(done[0], max(done[column], 1e-9)) for done in history[-2:]]
+        if not sizes:
+            return None
+        (before, less), (last, more) = sizes[0], sizes[-1]
+        power = max(1.0, math.log(more / less) / math.log(last / before)) if last > before else 1.0
+        foretold = more * (length / last) ** power
+        if foretold > bound:
+            return f"it would take about {foretold / scale:.2g} {unit}, more than {bound / scale:.2g}"
+    return None
+
+
+def measure_steps(layers: dict[str, Layer], stops: Sequence[int], rounds: int, device: Any) -> list[Row]:
+    """The rows of one recurrent step after each of so many, rising, steps of one episode, whose input is noise."""
+    noise = torch.randn(64, 1, WIDTH, device=device)
+    timings = {}
+    with torch.inference_mode():
+        with tqdm(total=stops[-1] * len(layers), desc="stepping", unit="step", disable=None) as bar:
+            for name, layer in layers.items():
+                state = layer.initial_state()
+                for elapsed in range(1, stops[-1] + 1):
+                    _, state = layer.step(noise[elapsed % len(noise)], state)
+                    if elapsed in stops:
+                        timings[_name(name, "step", elapsed)] = timed(_step(layer, noise[0], state), STEP_CALLS, device)
+                bar.update(stops[-1])
+        seconds = interleaved(timings, rounds, warmup=1, description="timing steps")
+    rows = []
+    for name in layers:
+        values = {_name(name, "step", elapsed): 1e6 * seconds[_name(name, "step", elapsed)] for elapsed in stops}
+        rows += compare(values, _name(name, "step", stops[0]), "µs")
+    return rows
+
+
+def measure_cores(rounds: int, device: Any) -> list[Row]:
+    """The rows of minGRU's core, ours and minGRU-pytorch's."""
+    rows = []
+    cores = dict(zip(CORES, (mingru_core(WIDTH, device), peer_mingru_core(WIDTH, device)), strict=True))
+    for batch, length in CORE_SIZES:
+        timings = {}
+        x, gradient = _input(batch, length, 2 * WIDTH, WIDTH, device)
+        for name, core in cores.items():
+            work = _training_pass(core, [], x, gradient)
+            calls = max(1, round(TIMING_SECONDS / timed(work, 3, device)()))
+            timings[f"backbones/{name}/core-{batch}x{length}"] = timed(work, calls, device)
+        seconds = interleaved(timings, rounds, warmup=1, description="timing minGRU's core")
+        rows += compare({name: 1e3 * value for name, value in seconds.items()}, list(timings)[1], "ms")
+    return rows
+
+
+def _input(batch: int, length: int, width: int, output_width: int, device: Any) -> tuple[Tensor, Tensor]:
+    """An input that has a gradient, and the gradient of an output."""
+    x = torch.randn(batch, length, width, device=device, requires_grad=True)
+    return x, torch.randn(batch, length, output_width, device=device)
+
+
+def _training_pass(
+    forward: Callable[[Tensor], Tensor], parameters: Sequence[Tensor], x: Tensor, gradient: Tensor
+) -> Callable[[], None]:
+    def work() -> None:
+        torch.autograd.grad(forward(x), [x, *parameters], gradient, allow_unused=True)
+
+    return work
+
+
+def _step(layer: Layer, x: Tensor, state: Any) -> Callable[[], None]:
+    """One and the same step again and again: the state it leaves is dropped."""
+
+    def work() -> None:
+        layer.step(x, state)
+
+    return work
+
+
+def _name(layer: str, kind: str, at: int) -> str:
+    return f"backbones/{layer}/{kind}-{at}"
+
+
+def _names(backbones: str | None) -> list[str]:
+    if backbones is None:
+        return [*registered_names(), *installed_peers()]
+    names = [name.strip() for name in backbones.split(",")]
+    return list(dict.fromkeys([*names, BASELINE]))
+
+
+def _lengths(lengths: str) -> list[int]:
+    try:
+        numbers = sorted({int(length) for length in lengths.split(",")})
+    except ValueError:
+        numbers = [0]
+    if numbers[0] < 2:
+        raise InputError(f"lengths is {lengths!r}: it must be whole numbers above 1, such as 20,1000")
+    return numbers
+
+
+def _stops(steps: int) -> list[int]:
+    if steps < 1:
+        raise InputError(f"steps is {steps}: it must be at least 1")
+    return [10**i for i in range(len(str(steps))) if 10**i < steps] + [steps]

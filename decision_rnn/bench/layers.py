@@ -1,0 +1,136 @@
+"""What is measured side by side: our mixers and, where they are installed, other packages' layers of their kind."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones import registered
+from decision_rnn.config import backbone_of
+from decision_rnn.errors import InputError
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One sequence layer, in the form that all of them are measured in.
+
+    Attributes:
+        module: Whose parameters are trained.
+        forward: (batch, time, width) -> the same shape.
+        initial_state: The state of a batch of one before its first step.
+        step: (1, width) and a state -> (1, width) and the next state.
+    """
+
+    module: nn.Module
+    forward: Callable[[Tensor], Tensor]
+    initial_state: Callable[[], Any]
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
+
+
+def make_layer(name: str, width: int, device: torch.device | str = "cpu") -> Layer:
+    """The layer of that name: a registered mixer with its defaults, or one of PEERS.
+
+    Raises:
+        InputError: If the name is unknown, or its package not installed.
+    """
+    if name in PEERS:
+        peer = PEERS[name]
+        if find_spec(peer.package) is None:
+            raise InputError(f"{name} is not installed: `pip install {peer.distribution}`, or leave it out")
+        return peer.make(width, device)
+    name = backbone_of({"backbone": name})
+    mixer = registered(name).mixer(registered(name).config(name=name, width=width)).to(device)
+    return Layer(mixer, lambda x: mixer(x)[0], lambda: mixer.initial_state(1), mixer.step)
+
+
+def installed_peers() -> list[str]:
+    """The names of the other packages' layers that can be measured here."""
+    return [name for name, peer in PEERS.items() if find_spec(peer.package)]
+
+
+def _torch_recurrence(cell: type[nn.GRU] | type[nn.LSTM]) -> Callable[[int, Any], Layer]:
+    def make(width: int, device: torch.device | str) -> Layer:
+        module = cell(width, width, batch_first=True).to(device)
+
+        def step(x: Tensor, state: Any) -> tuple[Tensor, Any]:
+            y, state = module(x[:, None], state)
+            return y[:, 0], state
+
+        return Layer(module, lambda x: module(x)[0], lambda: None, step)
+
+    return make
+
+
+def _minimal(name: str) -> Callable[[int, Any], Layer]:
+    """A layer of minGRU-pytorch: its parallel mode in log space, and its mode for one step."""
+
+    def make(width: int, device: torch.device | str) -> Layer:
+        module = getattr(import_module(f"minGRU_pytorch.{name}"), name)(width).to(device)
+
+        def step(x: Tensor, state: Any) -> tuple[Tensor, Any]:
+            y, state = module(x[:, None], state, return_next_prev_hidden=True)
+            return y[:, 0], state
+
+        return Layer(module, module, lambda: None, step)
+
+    return make
+
+
+def _mambapy(width: int, device: torch.device | str) -> Layer:
+    """mambapy's block, with its parallel scan in plain torch."""
+    package = import_module("mambapy.mamba")
+    config = package.MambaConfig(d_model=width, n_layers=1)
+    module = package.MambaBlock(config).to(device)
+
+    def initial_state() -> tuple[None, Tensor]:
+        return None, torch.zeros(1, config.d_inner, config.d_conv - 1, device=device)
+
+    return Layer(module, module, initial_state, module.step)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where a layer of another package comes from: the name to import, and the name to install."""
+
+    package: str
+    distribution: str
+    make: Callable[[int, Any], Layer]
+
+
+PEERS = {
+    "torch.nn.GRU": Peer("torch", "torch", _torch_recurrence(nn.GRU)),
+    "torch.nn.LSTM": Peer("torch", "torch", _torch_recurrence(nn.LSTM)),
+    "minGRU_pytorch.minGRU": Peer("minGRU_pytorch", "minGRU-pytorch", _minimal("minGRU")),
+    "minGRU_pytorch.minLSTM": Peer("minGRU_pytorch", "minGRU-pytorch", _minimal("minLSTM")),
+    "mambapy.MambaBlock": Peer("mambapy", "mambapy", _mambapy),
+}
+"""Layers of other packages by name, each with its own defaults."""
+
+
+class Preactivations(nn.Module):
+    """Stands where a layer has its linear map, and hands its input on: what is left is the layer's core."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)  # whose type and device a layer may ask for
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def mingru_core(width: int, device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
+    """Our minGRU from pre-activations (batch, time, 2 * width), gates first, to h: gates, g and the recurrence."""
+    mixer: Any = make_layer("mingru", width, device).module
+    mixer.gates = Preactivations(mixer.gates.weight.detach())
+    return lambda preactivations: mixer(preactivations)[0]
+
+
+def peer_mingru_core(width: int, device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
+    """minGRU-pytorch's from pre-activations, candidates first, to h."""
+    module: Any = make_layer("minGRU_pytorch.minGRU", width, device).module
+    module.to_hidden_and_gate = Preactivations(module.to_hidden_and_gate.weight.detach())
+    return module

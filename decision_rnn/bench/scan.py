@@ -1,0 +1,71 @@
+"""How near the linear recurrence comes to what memory allows."""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+
+from decision_rnn.backbones.recurrence import linear_recurrence
+from decision_rnn.bench.measure import Row, compare, interleaved, timed
+from decision_rnn.rollout import one_thread
+from decision_rnn.training import pick_device
+
+SIZES = ((64, 20, 128), (64, 512, 128))
+"""Batch, time, width."""
+
+PASSES = {"real": 8, "complex": 5}
+"""How often a (batch, time, width) must at the least be read or written, forward and backward: a, b, h; a, h, the
+gradients of h, b and a. A constant decay, as LRU's, is nothing beside them."""
+
+
+def bench_scan(rounds: int = 20, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
+    """Time h_t = a_t * h_{t-1} + b_t, forward and backward, beside a plain copy that moves as many bytes.
+
+    Float32 with a decay for every step (`real`), and complex64 with a constant one, as LRU's (`complex`).
+
+    Args:
+        rounds: How often each is timed; a timing is the mean over several calls.
+        device: `cpu`, for one thread, or `cuda` for wall time there.
+
+    Returns:
+        Rows `scan/<numbers>-<batch>x<time>x<width>`, in µs, and the copies', named `...-copy`; ratio: the copy's time
+        over theirs, the fraction of the memory's bandwidth that is used.
+
+    Raises:
+        InputError: If there is no such device.
+    """
+    place = pick_device(device)
+    works: dict[str, Callable[[], object]] = {}
+    for size in SIZES:
+        for numbers, passes in PASSES.items():
+            name = f"scan/{numbers}-{'x'.join(map(str, size))}"
+            dtype = torch.complex64 if numbers == "complex" else torch.float32
+            works[name] = _scan(size, dtype, place)
+            works[f"{name}-copy"] = _copy(passes * math.prod(size) // 2, dtype, place)
+    with one_thread():
+        timings = {name: timed(work, calls=5, device=place) for name, work in works.items()}
+        seconds = interleaved(timings, rounds, warmup=2, description="timing scans")
+    rows = []
+    for name in works:
+        if not name.endswith("-copy"):
+            pair = {key: 1e6 * seconds[key] for key in (name, f"{name}-copy")}
+            rows += compare(pair, f"{name}-copy", "µs")
+    return rows
+
+
+def _scan(size: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
+    """Forward and backward, the gradients of all arguments included."""
+    batch, _, width = size
+    shape = (width,) if dtype.is_complex else size
+    a = torch.full(shape, 0.9, dtype=dtype, device=device, requires_grad=True)
+    b = torch.ones(size, dtype=dtype, device=device, requires_grad=True)
+    initial = torch.zeros(batch, width, dtype=dtype, device=device, requires_grad=True)
+    pull = torch.ones(size, dtype=dtype, device=device)
+    return lambda: torch.autograd.grad(linear_recurrence(a, b, initial), (a, b, initial), pull)
+
+
+def _copy(count: int, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
+    """Reads that many numbers and writes as many."""
+    source, target = torch.ones(2, count, dtype=dtype, device=device)
+    return lambda: target.copy_(source)

@@ -1,0 +1,83 @@
+"""Makes results/bench/backbones.*: what every layer costs over the length of the sequence, as tables, picture and JSON.
+
+pip install minGRU-pytorch mambapy einops     # the peers, as far as they shall join in
+python scripts/bench_backbones.py             # some six minutes of an idle core
+"""
+
+import json
+import subprocess
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from decision_rnn.bench.layers import PEERS
+from decision_rnn.evaluation import PACKAGES
+from decision_rnn.machine import commit, hardware, versions
+
+RESULTS = Path(__file__).parents[1] / "results" / "bench"
+COMMAND = ["decision-rnn", "bench", "backbones"]
+TITLES = {
+    "core": "minGRU's core (gates, g, recurrence) from pre-activations: forward and backward, ms; batch x length",
+    "time": "Forward and backward of one layer, ms, by length",
+    "memory": "Peak memory of forward and backward, MB, by length",
+    "step": "One recurrent step, µs, by steps taken before",
+}
+
+
+def short(value: float) -> str:
+    """Three digits, and no powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(rows: list[dict[str, Any]], kind: str) -> str:
+    """The rows of one kind: a line for each layer, a column for each length; how many times better in brackets."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        _, layer, point = row["name"].split("/")
+        of, at = point.rsplit("-", 1)
+        if of == kind:
+            beside = "" if kind == "step" else f" ({short(row['ratio'])} x)"
+            cells.setdefault(layer, {})[at] = short(row["value"]) + beside
+    columns = list(dict.fromkeys(at for line in cells.values() for at in line))
+    lines = [f"| | {' | '.join(columns)} |", "| --- " * (len(columns) + 1) + "|"]
+    lines += [f"| {layer} | {' | '.join(line.get(at, '') for at in columns)} |" for layer, line in cells.items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    path, picture = RESULTS / "backbones.json", RESULTS / "backbones.png"
+    made_at = commit()  # before the results make the tree differ from it
+    subprocess.run([*COMMAND, "--json", str(path), "--plot", str(picture)], check=True)
+    rows = json.loads(path.read_text())
+    installed = {peer.distribution for peer in PEERS.values() if find_spec(peer.package)}
+    made = {
+        "command": " ".join(COMMAND),
+        "commit": made_at,
+        "hardware": hardware(),
+        "versions": {**versions(PACKAGES), **{name: version(name) for name in sorted(installed)}},
+    }
+    path.write_text(json.dumps({**made, "rows": rows}, indent=2) + "\n")
+    (RESULTS / "backbones.md").write_text(report(made, rows))
+
+
+def report(made: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """backbones.md: the rows as tables, and what they were made with."""
+    machine = made["hardware"]
+    sections = [f"## {title}\n\n{table(rows, kind)}\n" for kind, title in TITLES.items() if f"/{kind}-" in str(rows)]
+    return (
+        "# Backbones over length\n\nOne layer of width 128 in fp32, without the stack's norms and MLP, at a batch of 8 "
+        "(steps: 1), on one thread: medians of the process's CPU time, all layers in turn, round after round. In "
+        "brackets: how many times better than torch.nn.GRU; in the first table, than minGRU-pytorch. Peak memory is "
+        "what torch's allocator gave out at most during the pass. A layer that would take more than 4 GiB or 10 "
+        "seconds at a length is left out there.\n\n![time, memory and speed over length](backbones.png)\n\n"
+        + "\n".join(sections)
+        + f"\nMade by `python scripts/bench_backbones.py` (`{made['command']}`) at commit {made['commit']} on "
+        + f"{machine['cpu']}, {machine['cores']} cores, GPU: {machine['gpu']}; "
+        + ", ".join(f"{package} {number}" for package, number in made["versions"].items())
+        + ".\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

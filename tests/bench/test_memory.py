@@ -1,0 +1,70 @@
+"""Peaks against cases that can be counted by hand."""
+
+import pytest
+import torch
+
+from decision_rnn.bench.memory import peak_memory
+
+N = 250_000
+TENSOR = 4 * N
+"""Bytes of one tensor of N numbers."""
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_most_that_is_held_at_once(device):
+    before = torch.ones(N, device=device)  # is not counted
+
+    def work():
+        a = before + 1
+        b = a * 2
+        del a
+        c = b + before
+        d = c.exp()
+        del b, c, d
+        return before * 3
+
+    assert peak_memory(work, device) == pytest.approx(3 * TENSOR, rel=0.01)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("repeats", [1, 10])
+def test_what_is_given_back_can_be_given_out_again(device, repeats):
+    before = torch.ones(N, device=device)
+
+    def work():
+        for _ in range(repeats):
+            del_me = before + 1
+            del del_me
+
+    assert peak_memory(work, device) == pytest.approx(TENSOR, rel=0.01)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("depth", [1, 4])
+def test_what_a_backward_pass_needs_is_counted(device, depth):
+    """A chain of sigmoids keeps every output; on the way back the gradients on both sides of one stand beside them."""
+    x, gradient = torch.zeros(N, device=device, requires_grad=True), torch.ones(N, device=device)
+
+    def work():
+        y = x
+        for _ in range(depth):
+            y = torch.sigmoid(y)
+        torch.autograd.grad(y, x, gradient)
+
+    gradients = 1 if depth == 1 else 2  # the first of them, of y, was there before
+    assert peak_memory(work, device) == pytest.approx((depth + gradients) * TENSOR, rel=0.01)
+
+
+def test_what_a_kernel_holds_inside_is_counted():
+    """The sorted values and their indices, int64, are not returned by this kernel, but held by it."""
+    x = torch.rand(N)
+
+    def work():
+        return torch.median(x)
+
+    assert peak_memory(work) >= TENSOR  # its copy of x
