@@ -1,6 +1,7 @@
 """Writing files so that a reader sees the old content or the new, never a part of either."""
 
 import contextlib
+import errno
 import glob
 import os
 import shutil
@@ -21,12 +22,26 @@ def _temporary_sibling(path: Path) -> Path:
 
 def _is_running(process: int) -> bool:
     try:
-        os.kill(process, 0)
+        with contextlib.suppress(PermissionError):  # it runs, as somebody else
+            os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        pass  # it runs, as somebody else
     return True
+
+
+def existing_ancestor(path: Path) -> Path:
+    """The nearest of `path` and the folders above it that exists."""
+    path = path.absolute()
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+def check_folder(path: Path) -> None:
+    """Raise the OSError that making the folder `path`, or files in it, would meet; nothing is made."""
+    existing = existing_ancestor(path)
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
 
 
 def fsync_path(path: Path) -> None:

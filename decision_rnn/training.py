@@ -30,7 +30,7 @@ from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.files import write_atomically
+from decision_rnn.files import check_folder, write_atomically
 
 LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
 
@@ -117,7 +117,7 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
         InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
     """
     spec = lookup(config.dataset)
-    _claim_folder(config, run, resume)  # before the data, which may take minutes to make
+    _check_folder(config, run, resume)  # before the data, which may take minutes to make
     store = open_store(config.dataset, path=config.path, partial=config.partial)
     _check_actions(store)
     if not resume:
@@ -272,21 +272,22 @@ def _step_of(line: str) -> float:
 
 
 def _write_config(config: RunConfig, run: Path) -> None:
-    """Mark the folder as this run's."""
+    """Make the run's folder, and mark it as this run's."""
     try:
+        run.mkdir(parents=True, exist_ok=True)
         write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
     except OSError as error:
         raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
 
 
-def _claim_folder(config: RunConfig, run: Path, resume: bool) -> None:
-    """Make a new run's folder, which must hold no run yet; or see that an old one's has this very configuration."""
+def _check_folder(config: RunConfig, run: Path, resume: bool) -> None:
+    """InputError unless a new run can be written there, beside no other; or an old one has this very configuration."""
     path = run / "config.yaml"
     if not resume:
         try:
             if path.exists():
                 raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
-            run.mkdir(parents=True, exist_ok=True)
+            check_folder(run)
         except OSError as error:
             raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
         return

@@ -10,7 +10,7 @@ from typing import Any
 from decision_rnn.data.episodes import EpisodeStore, cache_root
 from decision_rnn.data.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
-from decision_rnn.files import locked, remove_directory
+from decision_rnn.files import existing_ancestor, locked, remove_directory
 
 
 def store_folder(name: str) -> Path:
@@ -84,8 +84,7 @@ def check_unchanged(recorded: list[dict[str, Any]], files: Sequence[Path], store
 
 def check_room(path: Path, needed: int) -> None:
     """Raise InputError where `needed` bytes will not fit: HDF5 meets a full disk with a crash, not with an error."""
-    existing = next(parent for parent in path.absolute().parents if parent.exists())
-    free = shutil.disk_usage(existing).free
+    free = shutil.disk_usage(existing_ancestor(path)).free
     if free < needed:
         raise InputError(
             f"{path} will not fit: {needed >> 20} MiB are needed and {free >> 20} MiB free; make room, or put the "

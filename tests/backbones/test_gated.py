@@ -125,13 +125,15 @@ def test_the_log_space_scan_is_the_same_function(time, start):
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
 def test_the_limits_of_the_log_space_scan(name):
     """In float32 with fast gates over 1000 steps its gradients are over a hundred times further off."""
-    x, off = 5 * noise(2, 1000, 8), {}
-    mixers = {scan: Subject(name, {"scan": scan}).build() for scan in ("direct", "log")}
-    exact = mixers["direct"]
-    right = gradients(exact, dict(exact.named_parameters()), x, exact.initial_state(2))
+    x, off = 5 * noise(2, 1000, 8, dtype=torch.float32), {}
+    mixers = {scan: Subject(name, {"scan": scan}).build(torch.float32) for scan in ("direct", "log")}
+    exact = Subject(name).build().double()
+    exact.load_state_dict(mixers["direct"].state_dict())  # the very numbers, not those before rounding
+    right = gradients(exact, dict(exact.named_parameters()), x.double(), exact.initial_state(2))
     for scan, mixer in mixers.items():
-        found = gradients(mixer.float(), dict(mixer.named_parameters()), x.float(), mixer.initial_state(2))
-        off[scan] = max(distance(found[key], right[key]) for key in found)
+        found = gradients(mixer, dict(mixer.named_parameters()), x, mixer.initial_state(2))
+        # Not the weights': their gradient is torch's product over 2000 rows, which alone rounds by 1e-6 of its largest.
+        off[scan] = max(distance(found[key], right[key]) for key in found if key != "gates.weight")
     assert off["direct"] <= 1e-6
     assert off["log"] >= 100 * off["direct"]
 
