@@ -11,21 +11,24 @@ step; `--environments 4 --gradient-steps 2 --bf16` updates half as often and tak
 import argparse
 import csv
 import importlib.metadata
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from stable_baselines3 import SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from torch import Tensor
 from tqdm import tqdm
 
 LEARNING_STARTS = 10_000  # environment steps of uniform actions before the first update
 
 
-def save_actor(model: SAC, path: Path, metadata: dict[str, str]) -> None:
-    """Write the actor in the layout that `decision_rnn.data.standin.Policy` reads."""
+def actor_of(model: SAC) -> dict[str, Tensor]:
+    """The actor's tensors by their names in the file that `decision_rnn.data.standin.Policy` reads."""
     actor = model.policy.actor
     layers = {
         "hidden.0": actor.latent_pi[0],
@@ -33,25 +36,26 @@ def save_actor(model: SAC, path: Path, metadata: dict[str, str]) -> None:
         "mean": actor.mu,
         "log_std": actor.log_std,
     }
-    tensors = {
-        f"{name}.{part}": getattr(layer, part).detach().clone()
-        for name, layer in layers.items()
-        for part in ("weight", "bias")
-    }
-    temporary = path.with_suffix(".partial")
-    save_file(tensors, temporary, metadata)
-    temporary.rename(path)
+    return {f"{name}.{part}": getattr(layer, part) for name, layer in layers.items() for part in ("weight", "bias")}
 
 
 class Snapshots(BaseCallback):
     """Saves the actor every `every` environment steps, with a line in learning.csv and a progress bar."""
 
-    def __init__(self, every: int, steps: int, folder: Path, prefix: str, metadata: dict[str, str]) -> None:
+    def __init__(
+        self,
+        every: int,
+        steps: int,
+        folder: Path,
+        prefix: str,
+        metadata: dict[str, str],
+        actor: Callable[[BaseAlgorithm], dict[str, Tensor]],
+    ) -> None:
         super().__init__()
-        self.every, self.folder, self.prefix, self.metadata = every, folder, prefix, metadata
+        self.every, self.folder, self.prefix, self.metadata, self.actor = every, folder, prefix, metadata, actor
         self.bar = tqdm(total=steps, desc=prefix, unit="step", unit_scale=True, disable=None)
         self.log = folder / f"{prefix}-learning.csv"
-        self.log.write_text("environment_steps,return_mean,length_mean,entropy_coefficient\n")
+        self.log.write_text("environment_steps,return_mean,length_mean\n")
 
     def _on_step(self) -> bool:
         self.bar.update(self.training_env.num_envs)
@@ -63,7 +67,10 @@ class Snapshots(BaseCallback):
     def _save(self, steps: int) -> None:
         thousands = f"{steps / 1000:06.1f}".removesuffix(".0").zfill(4)
         path = self.folder / f"{self.prefix}-{thousands}k.safetensors"
-        save_actor(self.model, path, self.metadata | {"environment_steps": str(steps)})
+        tensors = {name: tensor.detach().clone() for name, tensor in self.actor(self.model).items()}
+        temporary = path.with_suffix(".partial")
+        save_file(tensors, temporary, self.metadata | {"environment_steps": str(steps)})
+        temporary.rename(path)
         episodes = list(self.model.ep_info_buffer or [])[-20:]
         if not episodes:
             return
@@ -71,7 +78,6 @@ class Snapshots(BaseCallback):
             steps,
             round(float(np.mean([episode["r"] for episode in episodes])), 1),
             round(float(np.mean([episode["l"] for episode in episodes])), 1),
-            round(self.model.log_ent_coef.exp().item(), 5),
         ]
         with self.log.open("a", newline="") as file:
             csv.writer(file).writerow(row)
@@ -111,7 +117,7 @@ def main() -> None:
         "action": "tanh(mean + exp(clip(log_std, -20, 2)) * standard normal)",
     }
     prefix = f"{options.environment.partition('-')[0].lower()}-seed{options.seed}"
-    model.learn(options.steps, Snapshots(options.every, options.steps, options.out, prefix, metadata))
+    model.learn(options.steps, Snapshots(options.every, options.steps, options.out, prefix, metadata, actor_of))
 
 
 if __name__ == "__main__":
