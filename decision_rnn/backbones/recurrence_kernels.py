@@ -140,6 +140,16 @@ def _load_decay(
 
 
 @triton.jit
+def _strip(width, block_w: tl.constexpr, is_complex: tl.constexpr):
+    """Which chunk of the batch the program works on, its columns (1, span) in memory, and which of them there are."""
+    span: tl.constexpr = 2 * block_w if is_complex else block_w
+    strips = tl.cdiv(width, span)
+    program = tl.program_id(0)
+    column = ((program % strips) * span + tl.arange(0, span))[None, :]
+    return (program // strips).to(tl.int64), column, column < width
+
+
+@triton.jit
 def states_kernel(
     a, b, initial, reset, h, decay,
     time, width, length, chunks, a_row, a_time, b_row, b_time,
@@ -152,12 +162,7 @@ def states_kernel(
     `initial`: the state before each chunk, (batch, chunks, width). `reset`: (batch, time). The strides of a and b are
     those of a batch row and of a step.
     """
-    span: tl.constexpr = 2 * block_w if is_complex else block_w
-    strips = tl.cdiv(width, span)
-    program = tl.program_id(0)
-    place = (program // strips).to(tl.int64)
-    column = ((program % strips) * span + tl.arange(0, span))[None, :]
-    inside = column < width
+    place, column, inside = _strip(width, block_w, is_complex)
     row, chunk = place // chunks, place % chunks
     begin = chunk * length
     end = tl.minimum(begin + length, time)
@@ -223,12 +228,7 @@ def adjoint_kernel(
     chunks counted in the order of their work, the latest first; the maps of the chunks, with `summary`, likewise, into
     decay and grad_b.
     """
-    span: tl.constexpr = 2 * block_w if is_complex else block_w
-    strips = tl.cdiv(width, span)
-    program = tl.program_id(0)
-    place = (program // strips).to(tl.int64)
-    column = ((program % strips) * span + tl.arange(0, span))[None, :]
-    inside = column < width
+    place, column, inside = _strip(width, block_w, is_complex)
     row, chunk = place // chunks, chunks - 1 - place % chunks
     begin = chunk * length
     end = tl.minimum(begin + length, time)
