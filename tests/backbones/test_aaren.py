@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from law import assert_near, gradients, noise, steps
+from subjects import assert_near, gradients, noise, steps
 
 from decision_rnn.backbones import registered
 

@@ -2,18 +2,8 @@
 
 import pytest
 import torch
-from law import (
-    SMALL,
-    Subject,
-    absent_means_initial,
-    assert_near,
-    assert_same,
-    chunks,
-    gradients,
-    gradients_agree,
-    noise,
-    steps,
-)
+from law import absent_means_initial, gradients_agree
+from subjects import SMALL, Subject, assert_near, assert_same, chunks, gradients, noise, steps
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK

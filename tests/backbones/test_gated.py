@@ -5,7 +5,7 @@ import itertools
 import pytest
 import references
 import torch
-from law import Subject, assert_near, assert_same, distance, gradients, noise, steps
+from subjects import Subject, assert_near, assert_same, distance, gradients, noise, steps
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.mingru import positive

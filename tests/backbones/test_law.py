@@ -1,7 +1,8 @@
 """Every registered mixer, alone and stacked, under every law."""
 
 import pytest
-from law import LAWS, subjects
+from law import LAWS
+from subjects import subjects
 
 from decision_rnn.backbones import registered_names
 

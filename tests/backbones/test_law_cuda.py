@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from law import LAWS, subjects
+from law import LAWS
+from subjects import subjects
 
 from decision_rnn.backbones import registered_names
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from law import assert_same, noise
+from subjects import assert_same, noise
 
 from decision_rnn.backbones import registered
 

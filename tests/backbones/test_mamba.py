@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from law import WIDTH, noise
+from subjects import WIDTH, noise
 
 from decision_rnn.backbones import registered
 

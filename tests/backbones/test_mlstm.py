@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from law import assert_near, assert_same, noise, steps
+from subjects import assert_near, assert_same, noise, steps
 
 from decision_rnn.backbones import registered
 

@@ -3,7 +3,7 @@ pip install minGRU-pytorch mambapy. torch's own modules: test_recurrent.py, test
 
 import pytest
 import torch
-from law import assert_near, noise
+from subjects import assert_near, noise
 
 from decision_rnn.backbones import registered
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law import TIGHT, assert_near, noise
+from subjects import TIGHT, assert_near, noise
 
 from decision_rnn.backbones.recurrence import linear_recurrence, linear_recurrence_reference
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import law
 import pytest
 import torch
+from subjects import Subject
 from torch import nn
 
 from decision_rnn.backbones import (
@@ -87,7 +88,7 @@ def average_reference(config, parameters, x, state, reset):
 
 
 def average(fault="", layers=None):
-    return law.Subject("average", {"fault": fault} if fault else {}, layers, reference=average_reference)
+    return Subject("average", {"fault": fault} if fault else {}, layers, reference=average_reference)
 
 
 @pytest.mark.parametrize("layers", [None, 2])

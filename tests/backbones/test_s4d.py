@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from law import assert_near, noise
+from subjects import assert_near, noise
 
 from decision_rnn.backbones import registered
 

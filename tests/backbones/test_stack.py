@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from law import BATCH, SMALL, TIME, WIDTH, Subject, noise
+from subjects import BATCH, SMALL, TIME, WIDTH, Subject, noise
 
 from decision_rnn.backbones import Backbone, registered, registered_names
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from law import WIDTH, Subject, assert_near, noise, steps
+from subjects import WIDTH, Subject, assert_near, noise, steps
 
 from decision_rnn.backbones import Backbone, registered, reset_rows
 

@@ -7,7 +7,7 @@ import law
 import numpy as np
 import pytest
 import torch
-from law import TIGHT, Subject, assert_near, noise
+from subjects import TIGHT, Subject, assert_near, noise
 
 from decision_rnn.backbones import mingru, minlstm, recurrence, recurrence_triton
 from decision_rnn.backbones.recurrence import linear_recurrence_reference
