@@ -1,17 +1,13 @@
-"""Training: the loop, its precision and schedule, its logs, and how a killed run goes on."""
+"""Training: the loop, its precision and schedule, and how a killed run goes on."""
 
-import json
 import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
-from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent, optimizer_groups
@@ -24,13 +20,13 @@ from decision_rnn.checkpoint import (
     load_training_state,
     save_checkpoint,
 )
-from decision_rnn.config import RunConfig, TrainingConfig, from_dict, read_yaml, to_dict
+from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.files import check_folder, write_atomically
+from decision_rnn.run_folder import MetricsLog, begin_run_folder, check_new_run, check_resumed_run
 
 LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
 
@@ -117,18 +113,22 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
         InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
     """
     spec = lookup(config.dataset)
-    _check_folder(config, run, resume)  # before the data, which may take minutes to make
+    # Before the data, which may take minutes to make.
+    if resume:
+        check_resumed_run(config, run)
+    else:
+        check_new_run(run)
     store = open_store(config.dataset, path=config.path, partial=config.partial)
     _check_actions(store)
     if not resume:
-        _write_config(config, run)
+        begin_run_folder(config, run)
     statistics = store.manifest["statistics"]
     provenance = Provenance(
         spec.name, store.fingerprint, store.environment_id, statistics["return_mean"], statistics["return_sd"]
     )
     trainer = Trainer(config, store, spec.return_scale)
     seconds = _resume(trainer, run, store) if resume else 0.0
-    log = _Log(run, trainer.step, seconds)
+    log = MetricsLog(run, trainer.step, seconds)
     print(_describe(trainer.agent, config), flush=True)  # before hours of training, not after them
     settings = config.training
     bar = tqdm(
@@ -229,84 +229,3 @@ def _keep_freed_memory() -> None:
     most 32 MiB (mallopt(3), M_MMAP_THRESHOLD); elsewhere this does nothing.
     """
     torch.empty(31 << 20, dtype=torch.uint8)
-
-
-class _Log:
-    """The run's metrics, as lines of JSON and as TensorBoard events."""
-
-    def __init__(self, run: Path, step: int, seconds: float) -> None:
-        path = run / "metrics.jsonl"
-        # A killed run may have written past its last checkpoint, and half a line.
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        write_atomically(path, "".join(line for line in lines if _step_of(line) <= step).encode())
-        self.lines = path.open("a")
-        self.events = SummaryWriter(str(run), purge_step=step + 1 if step else None)
-        self.begun = time.perf_counter() - seconds
-        self.last_step, self.last_seconds = step, seconds
-
-    def elapsed(self) -> float:
-        """Seconds of training, those before a resumption included."""
-        return time.perf_counter() - self.begun
-
-    def write(self, step: int, **metrics: float) -> None:
-        seconds = self.elapsed()
-        metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
-        self.last_step, self.last_seconds = step, seconds
-        self.lines.write(json.dumps({"step": step, "seconds": round(seconds, 3), **metrics}) + "\n")
-        self.lines.flush()
-        for name, value in metrics.items():
-            self.events.add_scalar(f"training/{name}", value, step)
-
-    def __enter__(self) -> "_Log":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.lines.close()
-        self.events.close()
-
-
-def _step_of(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except ValueError:
-        return math.inf
-
-
-def _write_config(config: RunConfig, run: Path) -> None:
-    """Make the run's folder, and mark it as this run's."""
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
-    except OSError as error:
-        raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
-
-
-def _check_folder(config: RunConfig, run: Path, resume: bool) -> None:
-    """InputError unless a new run can be written there, beside no other; or an old one has this very configuration."""
-    path = run / "config.yaml"
-    if not resume:
-        try:
-            if path.exists():
-                raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
-            check_folder(run)
-        except OSError as error:
-            raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
-        return
-    if not path.is_file():
-        raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
-    before, now = to_dict(from_dict(read_yaml(path), str(path))), to_dict(config)
-    for section, value in now.items():
-        # How it is evaluated and where the data lie may change (their fingerprint may not); what is trained may not.
-        if section in ("evaluation", "path") or value == before[section]:
-            continue
-        pairs = [(section, before[section], value)]
-        if isinstance(value, dict):
-            pairs = [
-                (f"{section}.{key}", before[section].get(key), new)
-                for key, new in value.items()
-                if before[section].get(key) != new
-            ]
-        key, old, new = pairs[0]
-        raise InputError(
-            f"{run} was begun with {key} {old!r}, not {new!r}: resume it as it was, or use another --output"
-        )
