@@ -90,7 +90,7 @@ RECIPES = {
         1_000_000,
     ),
     "standin/halfcheetah-expert": Recipe(
-        "HalfCheetah-v5", (("halfcheetah-seed0-0360k-ppo0-14M", 1.0),), 1_000_000, noise=0.5
+        "HalfCheetah-v5", (("halfcheetah-seed0-0360k-ppo0-14000k", 1.0),), 1_000_000, noise=0.5
     ),
     "standin/walker2d-random": Recipe("Walker2d-v5", ((UNIFORM, 1.0),), 200_000),
     "standin/walker2d-medium-replay": Recipe(
@@ -116,5 +116,7 @@ RECIPES = {
         ),
         1_000_000,
     ),
-    "standin/walker2d-expert": Recipe("Walker2d-v5", (("walker2d-seed1-0760k", 1.0),), 1_000_000, noise=0.25),
+    "standin/walker2d-expert": Recipe(
+        "Walker2d-v5", (("walker2d-seed1-0760k-ppo0-8500k", 1.0),), 1_000_000, noise=0.25
+    ),
 }
