@@ -112,12 +112,12 @@ DATASETS = {
         _spec(
             "halfcheetah-medium-expert",
             D4RLStatistics(2000, 7713, 2970, -310, 11252, 1000),
-            Made("01b94c9a1821369715273b6ac0e1dfd59271ecfc1c1406b32edd99eb49f9b94f", 6885.4, 1000.0),
+            Made("034cd64b9ae107e723a95c6b57c547bc204c076e4a3824df207db73e85ded814", 7712.4, 1000.0),
         ),
         _spec(
             "halfcheetah-expert",
             D4RLStatistics(1000, 10656, 439, None, 11252, 1000),
-            Made("1a5725600d13e38b575ea95d29a7da8c8bd5fa550ff1839976fbfae08cfd4846", 8953.7, 1000.0),
+            Made("a248b1cf6062be9c5bc3c64e4c90c70db12129f9e95c7e9d01996770ce69439f", 10607.9, 1000.0),
         ),
         _spec(
             "walker2d-random",
@@ -137,12 +137,12 @@ DATASETS = {
         _spec(
             "walker2d-medium-expert",
             D4RLStatistics(2190, 3797, None, -7, 5012, 913),
-            Made("cdf2acc0dcde67dd885067733c217d2a0f08f33e7a6a5b6e788d70103f161f2e", 3398.9, 890.1),
+            Made("45fd554fbcfa9e8d4e01925806ebf4d422b226e7534eb2039047326df46e224e", 3736.4, 902.3),
         ),
         _spec(
             "walker2d-expert",
             D4RLStatistics(1000, 4922, None, None, 5012, 1000),
-            Made("e168cbf9f50477a74e19960822da560acc6b2f86b9a20c370109137011c17b4f", 4112.3, 976.6),
+            Made("a3e1ad5c0dd34a360a6e84658a7081aa920d72d3b2f63a9d9a1401f5e24d73db", 4826.6, 992.4),
         ),
     ]
 }
