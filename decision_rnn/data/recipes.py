@@ -96,13 +96,10 @@ RECIPES = {
     "standin/walker2d-medium-replay": Recipe(
         "Walker2d-v5",
         (
-            ("walker2d-seed0-0080k", 0.20),
-            ("walker2d-seed0-0100k", 0.26),
-            ("walker2d-seed0-0120k", 0.15),
-            ("walker2d-seed0-0140k", 0.15),
-            ("walker2d-seed0-0200k", 0.10),
-            ("walker2d-seed0-0260k", 0.08),
-            ("walker2d-seed0-0540k", 0.06),
+            (UNIFORM, 0.42),
+            ("walker2d-seed0-0140k", 0.45),
+            ("walker2d-seed0-0260k", 0.05),
+            ("walker2d-seed0-0540k", 0.08),
         ),
         302_000,
     ),
