@@ -127,7 +127,7 @@ DATASETS = {
         _spec(
             "walker2d-medium-replay",
             D4RLStatistics(1093, 683, 896, -50, 4132),
-            Made("85eb3adc2e9c3194da23d6b57fe76d8ff797f076a7d495e0eb5a558b739fe44f", 691.1, 331.2),
+            Made("eddd82562d5f99280978bdca691abfb70b6d54564c95fc762c3bc3be1414ad19", 676.5, 336.7),
         ),
         _spec(
             "walker2d-medium",
