@@ -1,7 +1,7 @@
 """Goes on from a behaviour policy with PPO, where SAC has become slow: a snapshot of the actor every few steps.
 
 pip install -e ".[train-behavior]"
-python scripts/refine_behavior.py HalfCheetah-v5 decision_rnn/data/behavior/halfcheetah-seed0-0360k.safetensors
+python scripts/refine_behavior.py HalfCheetah-v5 runs/behavior/halfcheetah-seed0-0360k.safetensors
 
 The actor keeps its layers; the spread of its noise becomes one learnt number per action, the same in all states. The
 critic begins from nothing and is trained alone first, lest its errors undo what the actor can do.
