@@ -59,14 +59,16 @@ def plot_asked_against_achieved(curves: dict[str, Sequence[dict[str, Any]]], dat
         returns = [np.concatenate([t["returns"] for t in targets if t["target_return"] == a]) for a in asked]
         middle = [np.median(values) for values in returns]
         low, high = ([np.quantile(values, q) for values in returns] for q in (0.1, 0.9))
-        panel.plot(asked, middle, "o-", markersize=3, linewidth=1.2, color=f"C{i}", label=name)
-        panel.fill_between(asked, low, high, color=f"C{i}", alpha=0.12, linewidth=0)
+        line = "-" if i < 10 else ":"  # there are ten colours
+        panel.plot(asked, middle, f"o{line}", markersize=3, linewidth=1.2, color=f"C{i % 10}", label=name)
+        if len(curves) <= 4:  # more bands than that hide one another
+            panel.fill_between(asked, low, high, color=f"C{i % 10}", alpha=0.12, linewidth=0)
     panel.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=1)
     panel.axvline(data_max, color="0.5", linestyle=":", linewidth=1)
     panel.annotate("best in the data", (data_max, 0.03), xycoords=("data", "axes fraction"), rotation=90,
                    fontsize=8, color="0.4", ha="right")  # fmt: skip
     panel.set_xlabel("return asked for")
-    panel.set_ylabel("return achieved (median, 10% to 90% of episodes)")
+    panel.set_ylabel("return achieved (median" + (", 10% to 90% of episodes)" if len(curves) <= 4 else ")"))
     panel.spines[["top", "right"]].set_visible(False)
     panel.legend(frameon=False, fontsize=9)
     _save(figure, path)

@@ -23,6 +23,7 @@ from decision_rnn.report import plot_asked_against_achieved, plot_comparison
 
 ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))
+WINDOWED = EvaluationConfig(episodes=30, state="window")
 
 
 def main() -> None:
@@ -47,15 +48,18 @@ def main() -> None:
     shutil.copy(runs / "comparison.json", results)
     comparison = json.loads((runs / "comparison.json").read_text())
     plot_comparison(comparison, results / "scores.png")
-    curves = {}
+    curves, windowed = {}, []
     for entry in comparison["backbones"]:
         name = entry["backbone"]
         settings = EvaluationConfig(episodes=20, target_returns=SWEEP)
-        curves[name] = [
-            target
-            for seed in comparison["seeds"]
-            for target in evaluate(load_agent(last_checkpoint(runs / f"{name}-seed{seed}")), settings)["targets"]
-        ]
+        agents = [load_agent(last_checkpoint(runs / f"{name}-seed{seed}")) for seed in comparison["seeds"]]
+        curves[name] = [target for agent in agents for target in evaluate(agent, settings)["targets"]]
+        by_window = [evaluate(agent, WINDOWED)["targets"] for agent in agents]
+        cells = [name]
+        for i, carried in enumerate(entry["targets"]):
+            scores = [targets[i]["score_mean"] for targets in by_window]
+            cells += [f"{carried['score_iqm']:.1f}", f"{sum(scores) / len(scores):.1f}"]
+        windowed.append(f"| {' | '.join(cells)} |")
     (results / "sweep.json").write_text(json.dumps(curves) + "\n")
     data_max = float(open_store("hopper-medium").episode_returns.max())
     plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
@@ -68,6 +72,13 @@ def main() -> None:
         + "\n![scores](scores.png)\n\n"
         + "Asked for more, or less, than the two targets (20 episodes for each of the seeds and returns):\n\n"
         + "![asked against achieved](asked-achieved.png)\n\n"
+        + "All this carries the state over an episode's thousand steps, where training saw short slices. The same "
+        + f"agents when the last {WINDOWED.window} steps are run again for every action ({WINDOWED.episodes} episodes "
+        + "for each of the seeds and returns):\n\n| backbone |"
+        + "".join(f" asked {target['target_return']:g}, carried | window |" for target in entry["targets"])
+        + "\n| --- | --- | --- | --- | --- |\n"
+        + "\n".join(windowed)
+        + "\n\n"
         + f"Made by `python scripts/hopper_medium.py` ({shlex.join(command)}) at commit {commits}; seeds "
         + f"{comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
         + f"{platform.system()}; {versions}; data fingerprint {comparison['dataset']['fingerprint'][:16]}.\n"
