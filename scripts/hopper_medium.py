@@ -23,7 +23,7 @@ from decision_rnn.report import plot_asked_against_achieved, plot_comparison
 
 ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))
-WINDOWED = EvaluationConfig(episodes=30, state="window")
+WINDOWED = EvaluationConfig(episodes=10, state="window")
 
 
 def main() -> None:
