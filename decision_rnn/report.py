@@ -34,7 +34,8 @@ def plot_comparison(comparison: dict[str, Any], path: Path) -> None:
             panel.plot(
                 [x + 0.2] * len(target["score_per_seed"]), target["score_per_seed"], ".", color=f"C{x}", alpha=0.6
             )
-        panel.set_xticks(range(len(entries)), [entry["backbone"] for entry in entries])
+        names = [entry["backbone"] for entry in entries]
+        panel.set_xticks(range(len(entries)), names, rotation=90 if len(names) > 6 else 0)
         panel.set_xlim(-0.5, len(entries) - 0.5)
         panel.set_title(f"asked for {targets[i]:g}", fontsize=10)
         panel.spines[["top", "right"]].set_visible(False)
