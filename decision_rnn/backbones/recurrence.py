@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import State
-from decision_rnn.backbones.segments import run_segments
+from decision_rnn.backbones.segments import fill_steps, run_segments
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
@@ -192,9 +192,7 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, 
 def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
     """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
     previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-    if reset is not None:
-        previous[reset] = 0
-    return previous
+    return previous if reset is None else fill_steps(previous, reset, 0)
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:

@@ -58,8 +58,8 @@ class RetentionConfig(BackboneConfig):
 
 @register(RetentionConfig)
 class Retention(SequenceMixer):
-    """State: S, (batch, heads, key width, value width); of the keys' complex coordinates the first half of the
-    rows holds the real part, the other half minus the imaginary part, so that r = q S in real numbers."""
+    """State: S, (batch, heads, key width, value width); of the keys' complex coordinates each even row holds the
+    real part, the row after it minus the imaginary part, so that r = q S in real numbers."""
 
     gamma: Tensor
     cos: Tensor
@@ -145,5 +145,5 @@ class Retention(SequenceMixer):
 
 def _turn(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """e^{i angle} S, for angles whose cos and sin, (..., key width / 2, 1), are given."""
-    first, second = memory.chunk(2, dim=-2)
-    return torch.cat((first * cos + second * sin, second * cos - first * sin), dim=-2)
+    first, second = memory.unflatten(-2, (-1, 2)).unbind(-2)
+    return torch.stack((first * cos + second * sin, second * cos - first * sin), dim=-2).flatten(-3, -2)

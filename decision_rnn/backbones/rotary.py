@@ -12,7 +12,12 @@ def rotary_table(length: int, width: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn (..., width) by the angles whose cos and sin, (..., width / 2), are given; the width's first half holds
-    the first coordinate of every pair, its second half the other."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+    """Turn every pair of neighbours of (..., width) by the angles whose cos and sin, (..., width / 2), are given.
+
+    As a product of complex numbers: one pass forward and one backward, which on a CPU takes less than half the time
+    of the same in real numbers. Half precision is widened for it; what comes back has the dtype of x.
+    """
+    wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    turn = torch.complex(cos.to(wide.dtype), sin.to(wide.dtype))
+    turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turn
+    return torch.view_as_real(turned).flatten(-2).to(x.dtype)

@@ -73,6 +73,17 @@ def may_hold(flags: Tensor) -> bool:
     return flags.is_cuda or bool(flags.any())
 
 
+def fill_steps(x: Tensor, where: Tensor, value: float) -> Tensor:
+    """x, (batch, time, ...), with `value` at the marked steps; `where`: (batch, time) bool.
+
+    By their places, which are few: a mask that spans the channels goes number by number on a CPU. On CUDA by the mask:
+    the host would wait for the device to hear of the places.
+    """
+    if x.is_cuda:
+        return x.masked_fill(where.view(*where.shape, *[1] * (x.dim() - 2)), value)
+    return x.index_put(where.nonzero(as_tuple=True), x.new_tensor(value))
+
+
 def full_precision(
     kernel: Callable[[Tensor, State], tuple[Tensor, State]], x: Tensor, state: State
 ) -> tuple[Tensor, State]:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.rotary import rotary_table, rotate
-from decision_rnn.backbones.segments import may_hold
+from decision_rnn.backbones.segments import fill_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,8 @@ class Transformer(SequenceMixer):
             past, block = self.window, self.window
             past_k, past_v, count = self.initial_state(batch) if state is None else state
             written = torch.arange(past, device=x.device) >= past - count[:, None]
-            k = torch.cat([past_k.masked_fill(~written[..., None], 0).to(k.dtype), k], dim=1)
-            v = torch.cat([past_v.masked_fill(~written[..., None], 0).to(v.dtype), v], dim=1)
+            k = torch.cat([fill_steps(past_k, ~written, 0).to(k.dtype), k], dim=1)
+            v = torch.cat([fill_steps(past_v, ~written, 0).to(v.dtype), v], dim=1)
             segment = torch.cat([torch.where(written, 0, -1), segment], dim=1)
 
         # Queries in blocks of `window`; each block sees itself and the block before it.
@@ -118,8 +118,7 @@ class Transformer(SequenceMixer):
         values = torch.cat([values[:, 1:], v.unsqueeze(1)], dim=1)
         count = (count + 1).clamp_max(self.window)
         written = torch.arange(self.window, device=x.device) >= self.window - count[:, None]
-        key = self._heads(keys.masked_fill(~written[..., None], 0))
-        value = self._heads(values.masked_fill(~written[..., None], 0))
+        key, value = (self._heads(fill_steps(part, ~written, 0)) for part in (keys, values))
         query = self._rotate(self._heads(q.unsqueeze(1)), self.window - 1)
         mixed = self._attend(query, self._rotate(key, 0), value, written[:, None, None])
         return self._output(mixed.flatten(1), x), (keys, values, count)
@@ -130,8 +129,8 @@ class Transformer(SequenceMixer):
 
     def _rotate(self, x: Tensor, start: int) -> Tensor:
         """Turn (..., time, head width) by the angles of the places start, start + 1, ..."""
-        cos, sin = (table[start : start + x.shape[-2]].to(x.dtype) for table in (self.cos, self.sin))
-        return rotate(x, cos, sin)
+        places = slice(start, start + x.shape[-2])
+        return rotate(x, self.cos[places], self.sin[places])
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """Softmax attention written out: on a CPU it is faster than the fused kernel on short sequences."""
@@ -146,9 +145,7 @@ class Transformer(SequenceMixer):
         # Copies: views would keep the whole slice alive.
         keys, values = (part[:, -self.window :].to(self.output.weight.dtype, copy=True) for part in (k, v))
         current = segment[:, -self.window :] == segment[:, -1:]
-        if may_hold(~current):
-            keys = keys.masked_fill(~current[..., None], torch.nan)
-            values = values.masked_fill(~current[..., None], torch.nan)
+        keys, values = fill_steps(keys, ~current, torch.nan), fill_steps(values, ~current, torch.nan)
         missing = self.window - keys.shape[1]
         if missing:
             keys = F.pad(keys, (0, 0, missing, 0), value=torch.nan)

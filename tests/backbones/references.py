@@ -110,15 +110,15 @@ def retention(config, parameters, x, state, reset):
     q, k, v, gate = (x @ parameters["qkvg.weight"].T).split((width, width, inner, inner), dim=-1)
     outputs, after = [], []
     for row in range(len(x)):
-        memory = torch.complex(*state[0][row].unflatten(1, (2, pairs)).unbind(1)).conj()  # (heads, pairs, values)
+        memory = torch.complex(*state[0][row].unflatten(1, (pairs, 2)).unbind(2)).conj()  # (heads, pairs, values)
         past = [(-1, None, None)]  # an entry for the memory, then the episode's keys and values
         for t in range(x.shape[1]):
             if reset[row, t]:
                 past = []
-            first, second = k[row, t].view(heads, 2, pairs).unbind(1)
+            first, second = k[row, t].view(heads, pairs, 2).unbind(-1)
             key, value = (first + 1j * second).conj() / math.sqrt(2 * pairs), v[row, t].view(heads, -1)
             past = [*past, (t, key, value)]
-            first, second = q[row, t].view(heads, 2, pairs).unbind(1)
+            first, second = q[row, t].view(heads, pairs, 2).unbind(-1)
             query, r = first + 1j * second, 0
             for s, key, value in past:
                 turn = gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)
@@ -134,7 +134,7 @@ def retention(config, parameters, x, state, reset):
         for s, key, value in past:
             turn = (gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)).unsqueeze(-1)
             final = final + turn * (memory if key is None else key.unsqueeze(-1) * value.unsqueeze(1))
-        after.append(torch.cat((final.real, -final.imag), dim=1))
+        after.append(torch.stack((final.real, -final.imag), dim=2).flatten(1, 2))
     return torch.stack(outputs).view(x.shape), (torch.stack(after),)
 
 
@@ -236,7 +236,7 @@ def transformer(config, parameters, x, state, reset):
     q, k, v = affine(parameters, "qkv", x).chunk(3, dim=-1)
 
     def turned(vector, position):
-        first, second = vector.view(heads, 2, pairs).unbind(1)
+        first, second = vector.view(heads, pairs, 2).unbind(-1)
         return (first + 1j * second) * torch.exp(1j * position * frequency)
 
     outputs, new_keys, new_values, new_count = [], [], [], []

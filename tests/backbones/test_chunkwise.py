@@ -52,7 +52,7 @@ def test_retention_refuses_widths_that_its_heads_do_not_divide(options):
         registered("retention").config(width=8, **options)
 
 
-@pytest.mark.parametrize("name", ["retention", "mlstm", "transformer"])
+@pytest.mark.parametrize("name", ["retention", "mlstm"])
 def test_masks_where_nothing_is_masked(name, monkeypatch):
     """As on CUDA, where nobody looks first whether there is anything to mask."""
     monkeypatch.setattr(f"decision_rnn.backbones.{name}.may_hold", lambda flags: True)
