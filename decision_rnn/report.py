@@ -42,7 +42,7 @@ def plot_comparison(comparison: dict[str, Any], path: Path) -> None:
     panels[0][0].set_ylabel("normalised score")
     panels[0][0].set_ylim(bottom=0)
     panels[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.suptitle(f"{data['dataset']}, {len(comparison['seeds'])} seeds (small dots)", fontsize=11)
+    figure.suptitle(f"{data['dataset']}, seeds {', '.join(map(str, comparison['seeds']))} (small dots)", fontsize=11)
     _save(figure, path)
 
 
