@@ -119,10 +119,12 @@ class DecisionAgent(nn.Module):
         action: Tensor,
         timestep: Tensor,
         reset: Tensor,
-    ) -> Tensor:
-        """Mean squared error of the predicted actions; arguments as for `forward`, action like previous_action."""
-        predicted, _ = self(return_to_go, observation, previous_action, timestep, reset)
-        return F.mse_loss(predicted.float(), action)
+        state: State | None = None,
+    ) -> tuple[Tensor, State]:
+        """Mean squared error of the predicted actions, and the state after the slice; arguments as for `forward`,
+        action like previous_action."""
+        predicted, state = self(return_to_go, observation, previous_action, timestep, reset, state)
+        return F.mse_loss(predicted.float(), action), state
 
     def initial_state(self, target_return: Tensor) -> State:
         """What `act` carries before an episode's first step.

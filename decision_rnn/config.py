@@ -39,6 +39,9 @@ class TrainingConfig:
         steps: Optimiser steps.
         batch_size: Slices per step.
         context: Environment steps per slice.
+        carry: How many consecutive slices a row of the batch reads, on average, before it begins anew at a random
+            place. The state goes on from one to the next, the gradient does not (truncated backpropagation through
+            time). 1: every slice begins anew.
         learning_rate: AdamW's peak rate.
         recurrent_rate: Rate of a recurrence's own parameters (LRU) over `learning_rate`.
         weight_decay: AdamW's decay of weight matrices.
@@ -54,6 +57,7 @@ class TrainingConfig:
     steps: int = 10_000
     batch_size: int = 64
     context: int = 20
+    carry: int = 1
     learning_rate: float = 1e-3
     recurrent_rate: float = 0.5
     weight_decay: float = 1e-4
@@ -66,7 +70,7 @@ class TrainingConfig:
     log_every: int = 100
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "steps", "batch_size", "context", "checkpoint_every", "log_every")
+        _at_least(self, 1, "steps", "batch_size", "context", "carry", "checkpoint_every", "log_every")
         _at_least(self, 0, "learning_rate", "recurrent_rate", "weight_decay", "warmup_steps", "gradient_clip")
 
 

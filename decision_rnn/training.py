@@ -11,7 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent, optimizer_groups
-from decision_rnn.backbones import count_parameters
+from decision_rnn.backbones import State, count_parameters
 from decision_rnn.checkpoint import (
     Provenance,
     TrainedAgent,
@@ -53,7 +53,10 @@ class Trainer:
         groups = optimizer_groups(self.agent, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
-        self.stream = StepStream(store, settings.context, settings.batch_size, config.seed, self.device, seen)
+        self.stream = StepStream(
+            store, settings.context, settings.batch_size, config.seed, self.device, seen, settings.carry
+        )
+        self.carried: State | None = None
         self.gradient_clip = settings.gradient_clip
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.step = 0
@@ -62,7 +65,9 @@ class Trainer:
         """One optimiser step; returns the loss and the gradient's norm before clipping."""
         batch = self.stream.sample()
         with self._precision():
-            loss = self.agent.loss(**batch._asdict())
+            loss, state = self.agent.loss(**batch._asdict(), state=self.carried)
+        if self.stream.carry > 1:
+            self.carried = tuple(part.detach() for part in state)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
@@ -77,6 +82,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "stream": self.stream.state_dict(),
+            "carried": self.carried,
             "random": torch.get_rng_state(),
             "step": self.step,
         }
@@ -89,6 +95,8 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.stream.load_state_dict(state["stream"])
+        if state["carried"] is not None:
+            self.carried = tuple(part.to(self.device) for part in state["carried"])
         torch.set_rng_state(state["random"])
         if self.device.type == "cuda" and "random_cuda" in state:  # it may have begun where there was no GPU
             torch.cuda.set_rng_state(state["random_cuda"])

@@ -114,10 +114,10 @@ def test_one_batch_can_be_learnt_by_heart(backbone: str) -> None:
     inputs = make_slice(4, 10)
     action = torch.rand(4, 10, ACTIONS) * 1.6 - 0.8
     optimizer = torch.optim.AdamW(optimizer_groups(agent, 5e-3, 0.0, 1.0))
-    before = agent.loss(**inputs, action=action).item()
+    before = agent.loss(**inputs, action=action)[0].item()
     for _ in range(300):
         optimizer.zero_grad()
-        loss = agent.loss(**inputs, action=action)
+        loss, _ = agent.loss(**inputs, action=action)
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.01 * before

@@ -12,6 +12,7 @@ from decision_rnn import training
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import RunConfig, TrainingConfig, parse_run
 from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.training import Trainer, learning_rate_factor, train
 
@@ -55,8 +56,25 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["mingru", "transformer"])
-def test_a_resumed_run_ends_at_the_same_bits(tmp_path: Path, backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configure("--backbone", backbone, "--backbone.dropout", "0.2")
+def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backbone: str) -> None:
+    """Three slices trained on one after the other are seen as one that is three times as long."""
+    same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
+    trainer = Trainer(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
+    stream = StepStream(store, 8, 64, 0, carry=5)
+    batches = [stream.sample() for _ in range(3)]
+    whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
+    action = whole.pop("action")
+    predicted, _ = trainer.agent(**whole)
+    losses = [trainer.train_step()[0] for _ in range(3)]
+    expected = [((predicted - action)[:, 8 * i : 8 * i + 8] ** 2).mean() for i in range(3)]
+    torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [["--backbone", "mingru"], ["--backbone", "transformer", "--training.carry", "3"]])
+def test_a_resumed_run_ends_at_the_same_bits(
+    tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure(*options, "--backbone.dropout", "0.2")
     train(config, tmp_path / "whole")
 
     class StopError(Exception):

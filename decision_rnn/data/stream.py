@@ -15,7 +15,8 @@ LARGE = 1 << 29  # bytes of a table: a larger one is neither mapped nor on a GPU
 class Batch(NamedTuple):
     """B slices of K consecutive steps of the stream.
 
-    `reset` is true at the first step of each episode; a slice may begin in the middle of one.
+    A slice may begin in the middle of an episode. `reset` is true where what is remembered does not belong: at the
+    first step of each episode and, where a row goes on from batch to batch, of a slice elsewhere in the stream.
     """
 
     return_to_go: Tensor  # (B, K, 1) undiscounted, in the environment's units
@@ -76,6 +77,8 @@ class FileWindows:
 class StepStream:
     """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
 
+    With `carry` above 1 every row of a batch goes on where it ended in the batch before, for `carry` slices on average:
+    at each it begins anew, at a random place, with a probability of 1 / `carry`, and where the stream ends.
     `seen` is how many of an observation's first numbers the batches hold; None for all.
     The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block. Memory does
     not grow with the table beyond `LARGE`.
@@ -90,10 +93,11 @@ class StepStream:
         seed: int,
         device: torch.device | str = "cpu",
         seen: int | None = None,
+        carry: int = 1,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than context {context}: lower it")
-        self.batch_size = batch_size
+        self.context, self.batch_size, self.carry = context, batch_size, carry
         self.columns = dict(store.columns)
         if seen is not None:
             first = self.columns["observation"].start
@@ -102,22 +106,32 @@ class StepStream:
         self.device = torch.device(device)
         windows = MappedWindows if store.table.nbytes <= LARGE else FileWindows
         self.windows: MappedWindows | FileWindows = windows(store.table, context, self.device)
+        self.following = torch.full((batch_size,), len(self.windows))  # where each row would go on; not yet anywhere
 
     def sample(self) -> Batch:
         starts = torch.randint(len(self.windows), (self.batch_size,), generator=self.generator)
+        if self.carry > 1:
+            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.carry < 1
+            elsewhere |= self.following >= len(self.windows)
+            starts = torch.where(elsewhere, starts, self.following)
+            self.following = starts + self.context
         block = self.windows.gather(starts)
+        reset = block[..., self.columns["reset"].start].bool()
+        if self.carry > 1:
+            reset[:, 0] |= elsewhere.to(self.device)
         return Batch(
             return_to_go=block[..., self.columns["return_to_go"]],
             observation=block[..., self.columns["observation"]],
             previous_action=block[..., self.columns["previous_action"]],
             action=block[..., self.columns["action"]],
             timestep=block[..., self.columns["timestep"].start].long(),
-            reset=block[..., self.columns["reset"].start].bool(),
+            reset=reset,
         )
 
     def state_dict(self) -> dict[str, Any]:
         """What makes a resumed run draw the same batches."""
-        return {"generator": self.generator.get_state()}
+        return {"generator": self.generator.get_state(), "following": self.following}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"])
+        self.following = state["following"]

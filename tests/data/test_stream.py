@@ -70,12 +70,30 @@ def test_the_seed_decides_the_batches(store: EpisodeStore) -> None:
     assert not torch.equal(first.observation, other.observation)
 
 
-def test_a_restored_stream_continues_with_the_same_batches(store: EpisodeStore, tmp_path: Path) -> None:
-    stream = StepStream(store, context=10, batch_size=8, seed=0)
+def test_rows_go_on_where_they_ended_and_say_when_they_do_not(store: EpisodeStore) -> None:
+    context, carry, last = 10, 4, 85 - 10
+    stream = StepStream(store, context, batch_size=64, seed=0, carry=carry)
+    before, new, could = np.full(64, last), 0, 0
+    for _ in range(100):
+        batch = stream.sample()
+        starts, reset, begins = np.array(starts_of(batch, store)), batch.reset.numpy(), (batch.timestep == 0).numpy()
+        np.testing.assert_array_equal(reset[:, 1:], begins[:, 1:])
+        assert reset[begins[:, 0], 0].all()
+        np.testing.assert_array_equal(starts[~reset[:, 0]], before[~reset[:, 0]] + context)
+        within = (before + context <= last) & ~begins[:, 0]
+        new, could = new + (reset[:, 0] & within).sum(), could + within.sum()
+        before = starts
+    assert could > 2000
+    assert abs(new / could - 1 / carry) < 0.04  # four standard deviations
+
+
+@pytest.mark.parametrize("carry", [1, 4])
+def test_a_restored_stream_continues_with_the_same_batches(store: EpisodeStore, tmp_path: Path, carry: int) -> None:
+    stream = StepStream(store, context=10, batch_size=8, seed=0, carry=carry)
     stream.sample()
     torch.save(stream.state_dict(), tmp_path / "state.pt")
     following = [stream.sample() for _ in range(5)]
-    restored = StepStream(store, context=10, batch_size=8, seed=99)
+    restored = StepStream(store, context=10, batch_size=8, seed=99, carry=carry)
     restored.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for expected in following:
         for one, other in zip(expected, restored.sample(), strict=True):
