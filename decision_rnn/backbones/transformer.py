@@ -98,8 +98,7 @@ class Transformer(SequenceMixer):
             key_segment = F.pad(segment, (0, pad), value=-2)
         query_segment = key_segment[:, past:].view(batch, blocks, block)
         key_segment = key_segment.unfold(1, past + block, block)
-        key = self._heads(key.unfold(1, past + block, block).transpose(-1, -2))
-        value = self._heads(value.unfold(1, past + block, block).transpose(-1, -2))
+        key, value = (self._heads(_blocks(part, past + block, block)) for part in (key, value))
 
         place = torch.arange(past + block, device=x.device)
         age = place[past:, None] - place
@@ -151,3 +150,10 @@ class Transformer(SequenceMixer):
             keys = F.pad(keys, (0, 0, missing, 0), value=torch.nan)
             values = F.pad(values, (0, 0, missing, 0), value=torch.nan)
         return keys, values, current.sum(1)
+
+
+def _blocks(x: Tensor, length: int, stride: int) -> Tensor:
+    """Overlapping pieces of (batch, time, width), (batch, blocks, length, width)."""
+    if x.shape[1] == length:  # without the slow backward pass of `unfold`
+        return x.unsqueeze(1)
+    return x.unfold(1, length, stride).transpose(-1, -2)
