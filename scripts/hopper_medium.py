@@ -72,9 +72,9 @@ def main() -> None:
         + "\n![scores](scores.png)\n\n"
         + "Asked for more, or less, than the two targets (20 episodes for each of the seeds and returns):\n\n"
         + "![asked against achieved](asked-achieved.png)\n\n"
-        + "All this carries the state over an episode's thousand steps, where training saw short slices. The same "
-        + f"agents when the last {WINDOWED.window} steps are run again for every action ({WINDOWED.episodes} episodes "
-        + "for each of the seeds and returns):\n\n| backbone |"
+        + "All this carries the state over the whole episode. The same agents when the last "
+        + f"{WINDOWED.window} steps are run again for every action ({WINDOWED.episodes} episodes for each of the seeds "
+        + "and returns):\n\n| backbone |"
         + "".join(f" asked {target['target_return']:g}, carried | window |" for target in entry["targets"])
         + "\n| --- | --- | --- | --- | --- |\n"
         + "\n".join(windowed)

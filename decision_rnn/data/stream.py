@@ -43,9 +43,7 @@ class MappedWindows:
 
     def gather(self, starts: Tensor) -> Tensor:
         """The windows that begin at `starts` (B,), as (B, context, columns)."""
-        if self.windows.is_cuda:  # from pinned memory, so that the host need not wait for the device
-            starts = starts.pin_memory().to(self.windows.device, non_blocking=True)
-        return self.windows.index_select(0, starts)
+        return self.windows.index_select(0, _send(starts, self.windows.device))
 
 
 class FileWindows:
@@ -118,7 +116,7 @@ class StepStream:
         block = self.windows.gather(starts)
         reset = block[..., self.columns["reset"].start].bool()
         if self.carry > 1:
-            reset[:, 0] |= elsewhere.to(self.device)
+            reset[:, 0] |= _send(elsewhere, self.device)
         return Batch(
             return_to_go=block[..., self.columns["return_to_go"]],
             observation=block[..., self.columns["observation"]],
@@ -135,3 +133,8 @@ class StepStream:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"])
         self.following = state["following"]
+
+
+def _send(x: Tensor, device: torch.device) -> Tensor:
+    """x on the device; to a GPU from pinned memory, so that the host need not wait for it."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x
