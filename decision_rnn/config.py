@@ -41,7 +41,8 @@ class TrainingConfig:
         context: Environment steps per slice.
         carry: How many consecutive slices a row of the batch reads, on average, before it begins anew at a random
             place. The state goes on from one to the next, the gradient does not (truncated backpropagation through
-            time). 1: every slice begins anew.
+            time). 1: every slice begins anew. Layers that forget slowly (s4d, retention, aaren) need more, 50 say, to
+            act well with a state carried over an episode.
         learning_rate: AdamW's peak rate.
         recurrent_rate: Rate of a recurrence's own parameters (LRU) over `learning_rate`.
         weight_decay: AdamW's decay of weight matrices.
