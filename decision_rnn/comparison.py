@@ -96,7 +96,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
         )
     rows.append([f"(the data, {data['dataset']})", f"{data['score_mean']:.1f}", *[""] * (len(head) - 2)])
     note = (
-        f"Last checkpoint after {comparison['training']['steps']:,} steps; seeds {', '.join(map(str, seeds))}, "
+        f"Last checkpoint after {comparison['training']['steps']:,} steps; seeds {', '.join(map(str, seeds))}; "
         f"{protocol['episodes']} episodes per target, {describe_state(protocol)}. "
         "Score: interquartile mean over seeds with a 95% bootstrap interval; return: mean ± sd over all "
         "episodes; training: median wall time of a run"
