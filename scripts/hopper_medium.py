@@ -14,6 +14,8 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import mean, median
+from typing import Any
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig
@@ -23,7 +25,20 @@ from decision_rnn.report import plot_asked_against_achieved, plot_comparison
 
 ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))
+COMMON = (1200, 2700)  # returns that the data have many of
 WINDOWED = EvaluationConfig(episodes=10, state="window")
+
+
+def distance(targets: list[dict[str, Any]]) -> float:
+    """How far, in %, the median return is from what was asked for, on average over COMMON and the seeds."""
+    asked = [target for target in targets if COMMON[0] <= target["target_return"] <= COMMON[1]]
+    return 100 * mean(abs(median(target["returns"]) / target["target_return"] - 1) for target in asked)
+
+
+def describe_distances(curves: dict[str, list[dict[str, Any]]]) -> str:
+    """One sentence on every backbone's distance."""
+    each = ", ".join(f"{name} {distance(targets):.1f}%" for name, targets in curves.items())
+    return f"From {COMMON[0]} to {COMMON[1]} the median return is off what is asked by, on average: {each}."
 
 
 def main() -> None:
@@ -72,6 +87,7 @@ def main() -> None:
         + "\n![scores](scores.png)\n\n"
         + "Asked for more, or less, than the two targets (20 episodes for each of the seeds and returns):\n\n"
         + "![asked against achieved](asked-achieved.png)\n\n"
+        + f"{describe_distances(curves)}\n\n"
         + "All this carries the state over the whole episode. The same agents when the last "
         + f"{WINDOWED.window} steps are run again for every action ({WINDOWED.episodes} episodes for each of the seeds "
         + "and returns):\n\n| backbone |"
