@@ -1,8 +1,6 @@
 """Training: the loop, its precision and schedule, and how a killed run goes on."""
 
-import ctypes
 import math
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -28,9 +26,9 @@ from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
+from decision_rnn.machine import keep_freed_memory
 from decision_rnn.run_folder import MetricsLog, begin_run_folder, check_new_run, check_resumed_run
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
 
 
@@ -41,7 +39,7 @@ class Trainer:
         settings = config.training
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
-            _keep_freed_memory()
+            keep_freed_memory()
         seen = seen_numbers(config.observation.mask, store.environment_id)
         torch.manual_seed(config.seed)
         self.agent = DecisionAgent(
@@ -230,16 +228,3 @@ def multiplies_bf16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     # A training step in bf16 takes 0.6 of one in fp32 by AMX as by AVX512-BF16 (minGRU, width 128).
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep what a training step frees for the next one.
-
-    glibc hands large blocks and memory at the heap's end back to the system and fetches them again page by page: some
-    600 pages a step of minGRU, 14,000 of Mamba, a twentieth of either's time.
-    """
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in musl
-        if mallopt is not None:
-            mallopt(M_MMAP_THRESHOLD, 32 << 20)  # its largest value
-            mallopt(M_TRIM_THRESHOLD, 1 << 30)

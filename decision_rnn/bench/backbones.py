@@ -20,6 +20,7 @@ from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru
 from decision_rnn.bench.measure import Row, check_destination, check_rounds, compare, interleaved, timed
 from decision_rnn.bench.memory import peak_memory
 from decision_rnn.errors import InputError
+from decision_rnn.machine import keep_freed_memory
 from decision_rnn.rollout import one_thread
 
 BATCH, WIDTH = 8, 128
@@ -73,6 +74,7 @@ def bench_backbones(
         check_destination(plot)
     names, sizes, stops = _names(backbones), _lengths(lengths), _stops(steps)
     torch.manual_seed(0)
+    keep_freed_memory()  # as when training
     with one_thread():
         layers = {name: make_layer(name, WIDTH, device) for name in names}
         rows = measure_passes(layers, sizes, rounds, device)
