@@ -83,10 +83,11 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "stream": self.stream.state_dict(),
-            "carried": self.carried,
             "random": torch.get_rng_state(),
             "step": self.step,
         }
+        if self.carried is not None:
+            state["carried"] = self.carried
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state()
         return state
@@ -96,7 +97,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.stream.load_state_dict(state["stream"])
-        if state["carried"] is not None:
+        if "carried" in state:
             self.carried = tuple(part.to(self.device) for part in state["carried"])
         torch.set_rng_state(state["random"])
         if self.device.type == "cuda" and "random_cuda" in state:  # it may have begun where there was no GPU

@@ -128,11 +128,13 @@ class StepStream:
 
     def state_dict(self) -> dict[str, Any]:
         """What makes a resumed run draw the same batches."""
-        return {"generator": self.generator.get_state(), "following": self.following}
+        state = {"generator": self.generator.get_state()}
+        return {**state, "following": self.following} if self.carry > 1 else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"])
-        self.following = state["following"]
+        if self.carry > 1:
+            self.following = state["following"]
 
 
 def _send(x: Tensor, device: torch.device) -> Tensor:
