@@ -23,7 +23,7 @@ def plot_comparison(comparison: dict[str, Any], path: Path) -> None:
         path: Of the PNG file.
     """
     data, entries = comparison["dataset"], comparison["backbones"]
-    targets = comparison["protocol"]["target_returns"]
+    names, targets = [entry["backbone"] for entry in entries], comparison["protocol"]["target_returns"]
     figure, panels = plt.subplots(1, len(targets), figsize=(4 * len(targets) + 1, 3.4), sharey=True, squeeze=False)
     for i, panel in enumerate(panels[0]):
         panel.axhline(data["score_mean"], color="0.5", linestyle="--", linewidth=1, label="the data's mean")
@@ -34,7 +34,6 @@ def plot_comparison(comparison: dict[str, Any], path: Path) -> None:
             panel.plot(
                 [x + 0.2] * len(target["score_per_seed"]), target["score_per_seed"], ".", color=f"C{x}", alpha=0.6
             )
-        names = [entry["backbone"] for entry in entries]
         panel.set_xticks(range(len(entries)), names, rotation=90 if len(names) > 6 else 0)
         panel.set_xlim(-0.5, len(entries) - 0.5)
         panel.set_title(f"asked for {targets[i]:g}", fontsize=10)

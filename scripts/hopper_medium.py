@@ -56,8 +56,7 @@ def main() -> None:
         "--jobs",
         "2",
     ]
-    command = ["decision-rnn", *compare, *rest]
-    subprocess.run([*command, "--output", str(runs)], cwd=ROOT, check=True)
+    subprocess.run(["decision-rnn", *compare, *rest, "--output", str(runs)], cwd=ROOT, check=True)
 
     results.mkdir(parents=True, exist_ok=True)
     shutil.copy(runs / "comparison.json", results)
@@ -73,13 +72,14 @@ def main() -> None:
         cells = [name]
         for i, carried in enumerate(entry["targets"]):
             scores = [targets[i]["score_mean"] for targets in by_window]
-            cells += [f"{carried['score_iqm']:.1f}", f"{sum(scores) / len(scores):.1f}"]
+            cells += [f"{carried['score_iqm']:.1f}", f"{mean(scores):.1f}"]
         windowed.append(f"| {' | '.join(cells)} |")
     (results / "sweep.json").write_text(json.dumps(curves) + "\n")
     data_max = float(open_store("hopper-medium").episode_returns.max())
     plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
 
     versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())
+    arguments = ["--name", options.name, *rest]
     hardware, commits = comparison["hardware"], ", ".join(comparison["commits"])
     (results / "README.md").write_text(
         f"# {options.name}\n\n"
@@ -91,12 +91,14 @@ def main() -> None:
         + "All this carries the state over the whole episode. The same agents when the last "
         + f"{WINDOWED.window} steps are run again for every action ({WINDOWED.episodes} episodes for each of the seeds "
         + "and returns):\n\n| backbone |"
-        + "".join(f" asked {target['target_return']:g}, carried | window |" for target in entry["targets"])
-        + "\n| --- | --- | --- | --- | --- |\n"
+        + "".join(f" asked {asked:g}, carried | window |" for asked in comparison["protocol"]["target_returns"])
+        + "\n| ---"
+        + " | --- | ---" * len(comparison["protocol"]["target_returns"])
+        + " |\n"
         + "\n".join(windowed)
         + "\n\n"
-        + f"Made by `python scripts/hopper_medium.py` ({shlex.join(command)}) at commit {commits}; seeds "
-        + f"{comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
+        + f"Made by `python scripts/hopper_medium.py {shlex.join(arguments)}` at commit {commits}; "
+        + f"seeds {comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
         + f"{platform.system()}; {versions}; data fingerprint {comparison['dataset']['fingerprint'][:16]}.\n"
     )
 
