@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from decision_rnn.checkpoint import load_agent as load_agent
     from decision_rnn.data.catalog import open_store as open_store
     from decision_rnn.data.environments import play_episodes as play_episodes
-    from decision_rnn.data.episodes import Episode as Episode
-    from decision_rnn.data.episodes import EpisodeStore as EpisodeStore
     from decision_rnn.data.sources.own import write_store as write_store
+    from decision_rnn.data.store.episodes import Episode as Episode
+    from decision_rnn.data.store.episodes import EpisodeStore as EpisodeStore
     from decision_rnn.data.stream import StepStream as StepStream
 
 __version__ = "0.1.0"
@@ -27,7 +27,7 @@ _ROOMS = {
     "decision_rnn.checkpoint": ("last_checkpoint", "load_agent"),
     "decision_rnn.data.catalog": ("open_store",),
     "decision_rnn.data.environments": ("play_episodes",),
-    "decision_rnn.data.episodes": ("Episode", "EpisodeStore"),
+    "decision_rnn.data.store.episodes": ("Episode", "EpisodeStore"),
     "decision_rnn.data.sources.own": ("write_store",),
     "decision_rnn.data.stream": ("StepStream",),
 }

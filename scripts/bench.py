@@ -8,7 +8,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from decision_rnn.evaluation import PACKAGES
+from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.machine import commit, hardware, versions
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.bench.layers import PEERS
-from decision_rnn.evaluation import PACKAGES
+from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.machine import commit, hardware, versions
 
 RESULTS = Path(__file__).parents[1] / "results" / "bench"

@@ -20,8 +20,8 @@ from typing import Any
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import open_store
-from decision_rnn.evaluation import evaluate
-from decision_rnn.report import plot_asked_against_achieved, plot_comparison
+from decision_rnn.evaluation.results import evaluate
+from decision_rnn.plots import plot_asked_against_achieved, plot_comparison
 
 ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))

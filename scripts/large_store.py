@@ -88,7 +88,7 @@ def write(steps: int) -> dict[str, Any]:
 def convert(steps: int) -> dict[str, Any]:
     """A million steps in D4RL's layout, as anybody's file would be converted."""
     from decision_rnn import open_store
-    from decision_rnn.data.d4rl import write_file
+    from decision_rnn.data.formats.d4rl import write_file
 
     file = Path(os.environ["DECISION_RNN_DATA"]) / "small.hdf5"
     write_file(file, open_store(SMALL))
@@ -110,7 +110,7 @@ def open_again(steps: int) -> dict[str, Any]:
 def train(steps: int) -> dict[str, Any]:
     """`decision-rnn train own/large`, but for the episodes that it plays in the end."""
     from decision_rnn.config import parse_run
-    from decision_rnn.training import train
+    from decision_rnn.training.trainer import train
 
     config = parse_run("large_store", [LARGE, "--training.steps", str(TRAINING_STEPS)])[0]
     peaks = Peaks()
@@ -136,7 +136,7 @@ def step(steps: int) -> dict[str, Any]:
     """One training step, and one batch, on either store: in turn, medians of wall time."""
     from decision_rnn import open_store
     from decision_rnn.config import parse_run
-    from decision_rnn.training import Trainer
+    from decision_rnn.training.trainer import Trainer
 
     names = (SMALL, LARGE)
     trainers = {name: Trainer(parse_run("large_store", [name])[0], open_store(name), 1000.0) for name in names}
@@ -163,7 +163,7 @@ STAGES = {
 
 def report(steps: int, measured: dict[str, Any], size: int) -> str:
     """The README of results/large-store."""
-    from decision_rnn.evaluation import PACKAGES
+    from decision_rnn.evaluation.results import PACKAGES
     from decision_rnn.machine import commit, hardware, versions
 
     def memory(stage: str) -> str:

@@ -31,7 +31,7 @@ from decision_rnn.backbones import Backbone, BackboneConfig, registered, registe
 from decision_rnn.config import TrainingConfig
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
-from decision_rnn.training import learning_rate_factor
+from decision_rnn.training.trainer import learning_rate_factor
 
 ROOT = Path(__file__).parents[1]
 EVALUATE_EVERY = 100

@@ -18,10 +18,10 @@ import matplotlib
 import numpy as np
 
 from decision_rnn.data.catalog import open_store
-from decision_rnn.data.episodes import EpisodeStore
-from decision_rnn.data.recipes import RECIPES
 from decision_rnn.data.sources.standin import DATASETS, JOINED, StandinSpec
-from decision_rnn.evaluation import PACKAGES
+from decision_rnn.data.standin.recipes import RECIPES
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.machine import commit, hardware, versions
 
 matplotlib.use("Agg")

@@ -3,9 +3,9 @@
 pip install -e ".[train-behavior]"
 python scripts/train_behavior.py Walker2d-v5 --seed 0 --steps 600000 --out runs/behavior
 
-The actors are files as in decision_rnn/data/behavior; learning.csv beside them gives the return of the latest training
-episodes at each snapshot. The defaults are stable-baselines3's own, one update of 256 transitions per environment
-step; `--environments 4 --gradient-steps 2 --bf16` updates half as often and takes half the time.
+The actors are files as in decision_rnn/data/standin/behavior; learning.csv beside them gives the return of the
+latest training episodes at each snapshot. The defaults are stable-baselines3's own, one update of 256 transitions per
+environment step; `--environments 4 --gradient-steps 2 --bf16` updates half as often and takes half the time.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 import sys
 from dataclasses import replace
 
-from decision_rnn.cli import main
-from decision_rnn.data import recipes
+from decision_rnn.cli.main import main
+from decision_rnn.data.standin import recipes
 
 NAME = "standin/hopper-medium"
 recipes.RECIPES[NAME] = replace(recipes.RECIPES[NAME], steps=3_000)  # in spawned workers too, which import this file

@@ -14,9 +14,9 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import parse_run
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
-from decision_rnn.training import Trainer
+from decision_rnn.training.trainer import Trainer
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
 
 
 @dataclass(frozen=True, kw_only=True)

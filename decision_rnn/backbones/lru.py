@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
 """The two parameters of lambda, by parametrisation."""

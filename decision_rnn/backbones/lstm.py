@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.segments import KernelMixer
+from decision_rnn.backbones.ops.segments import KernelMixer
 
 
 @dataclass(frozen=True, kw_only=True)

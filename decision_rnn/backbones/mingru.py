@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.recurrence import (
+from decision_rnn.backbones.ops.recurrence import (
     gated_recurrence,
     log_space_recurrence,
     previous_states,

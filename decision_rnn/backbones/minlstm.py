@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.mingru import MinimalConfig, log_positive, positive, positive_backward
-from decision_rnn.backbones.recurrence import (
+from decision_rnn.backbones.ops.recurrence import (
     gated_recurrence,
     log_space_recurrence,
     previous_states,

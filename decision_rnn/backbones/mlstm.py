@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.segments import may_hold
+from decision_rnn.backbones.ops.segments import may_hold
 
 CHUNK = 64
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.segments import KernelMixer
+from decision_rnn.backbones.ops.segments import KernelMixer
 
 Activation = Literal["tanh", "relu"]
 

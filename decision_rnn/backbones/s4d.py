@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.segments import run_segments
+from decision_rnn.backbones.ops.segments import run_segments
 
 CHUNK = 64
 

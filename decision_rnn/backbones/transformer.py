@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.rotary import rotary_table, rotate
-from decision_rnn.backbones.segments import fill_steps
+from decision_rnn.backbones.ops.rotary import rotary_table, rotate
+from decision_rnn.backbones.ops.segments import fill_steps
 
 
 @dataclass(frozen=True, kw_only=True)

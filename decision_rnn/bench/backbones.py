@@ -20,8 +20,8 @@ from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru
 from decision_rnn.bench.measure import Row, check_destination, check_rounds, compare, interleaved, timed
 from decision_rnn.bench.memory import peak_memory
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.machine import keep_freed_memory
-from decision_rnn.rollout import one_thread
 
 BATCH, WIDTH = 8, 128
 BASELINE = "torch.nn.GRU"
@@ -82,7 +82,7 @@ def bench_backbones(
         if set(CORES) <= set(names):
             rows += measure_cores(rounds, device)
     if plot:
-        from decision_rnn.report import plot_backbones  # matplotlib takes a second that a table need not wait for
+        from decision_rnn.plots import plot_backbones  # matplotlib takes a second that a table need not wait for
 
         plot_backbones(rows, plot)
     return rows

@@ -10,9 +10,9 @@ from torch import Tensor
 from decision_rnn.bench.d3rlpy import running_d3rlpy
 from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.data.catalog import open_store
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.rollout import one_thread
+from decision_rnn.evaluation.rollout import one_thread
 
 DATASET = "hopper-medium"
 SIZES = ((64, 20), (8, 1000))

@@ -6,10 +6,10 @@ from typing import Literal
 
 import torch
 
-from decision_rnn.backbones.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.bench.measure import Row, compare, interleaved, timed
-from decision_rnn.rollout import one_thread
-from decision_rnn.training import pick_device
+from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.training.trainer import pick_device
 
 SIZES = ((64, 20, 128), (64, 512, 128))
 """Batch, time, width."""

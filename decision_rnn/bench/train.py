@@ -12,10 +12,10 @@ from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.measure import Row, compare, interleaved, timed
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import lookup, open_store
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
-from decision_rnn.rollout import one_thread
-from decision_rnn.training import Trainer
+from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.training.trainer import Trainer
 
 DATASET = "hopper-medium"
 BATCH, CONTEXT, WIDTH, LAYERS = 64, 20, 128, 3

@@ -4,11 +4,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from decision_rnn.data.cache import store_folder
-from decision_rnn.data.complete import complete_episodes
-from decision_rnn.data.episodes import MANIFEST, EpisodeStore
 from decision_rnn.data.sources import d4rl, minari, own, standin
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store.cache import store_folder
+from decision_rnn.data.store.complete import complete_episodes
+from decision_rnn.data.store.episodes import MANIFEST, EpisodeStore
 from decision_rnn.errors import InputError
 
 SOURCES: dict[str, ModuleType] = {"standin": standin, "d4rl": d4rl, "minari": minari, "own": own}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from decision_rnn.data.cache import check_room
-from decision_rnn.data.verification import sha256_of
+from decision_rnn.data.store.cache import check_room
+from decision_rnn.data.store.verification import sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import fsync_path, locked
 

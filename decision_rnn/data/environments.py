@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import gymnasium
 import numpy as np
 
-from decision_rnn.data.episodes import Episode
+from decision_rnn.data.store.episodes import Episode
 from decision_rnn.errors import InputError
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.scores import normalised_score
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.evaluation.statistics import normalised_score
 
 BINS, WIDTH = 12, 40  # of the histogram
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 D4RL_REFERENCES = (

@@ -9,7 +9,7 @@ from subjects import Subject, assert_near, assert_same, distance, gradients, noi
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.mingru import positive
-from decision_rnn.backbones.recurrence import linear_recurrence_reference, log_space_recurrence
+from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference, log_space_recurrence
 
 FAR = (-120.0, 0.0, 120.0)
 

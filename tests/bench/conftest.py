@@ -3,7 +3,7 @@
 import pytest
 
 from decision_rnn.bench import data, rollout, train
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.store.episodes import EpisodeStore
 
 
 @pytest.fixture

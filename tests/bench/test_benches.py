@@ -17,7 +17,7 @@ from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
 from decision_rnn.checkpoint import Provenance, TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError
-from decision_rnn.rollout import rollout
+from decision_rnn.evaluation.rollout import rollout
 
 
 def check(rows):

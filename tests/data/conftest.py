@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.episodes import Episode
+from decision_rnn.data.store.episodes import Episode
 
 
 def random_episode(generator: np.random.Generator, length: int, terminated: bool, truncated: bool) -> Episode:

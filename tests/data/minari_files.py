@@ -7,8 +7,8 @@ import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
 
-from decision_rnn.data.episodes import Episode
-from decision_rnn.data.minari import dataset_folder
+from decision_rnn.data.formats.minari import dataset_folder
+from decision_rnn.data.store.episodes import Episode
 
 
 def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper-v5", **metadata: Any) -> Path:

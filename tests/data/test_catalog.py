@@ -13,10 +13,12 @@ import minari
 import numpy as np
 import pytest
 
-from decision_rnn.data import cache, catalog, recipes
+from decision_rnn.data import catalog
 from decision_rnn.data.catalog import lookup, open_store
-from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.sources.standin import DATASETS, JOINED, Made
+from decision_rnn.data.standin import recipes
+from decision_rnn.data.store import cache
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 NAME = "standin/hopper-medium"
@@ -27,7 +29,9 @@ SCRIPT = """
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from decision_rnn.data import catalog, minari, recipes
+from decision_rnn.data import catalog
+from decision_rnn.data.formats import minari
+from decision_rnn.data.standin import recipes
 
 recipes.RECIPES["standin/hopper-medium"] = replace(recipes.RECIPES["standin/hopper-medium"], steps={steps})
 if __name__ == "__main__":

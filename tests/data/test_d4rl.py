@@ -12,9 +12,9 @@ from faults import QUIET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decision_rnn.data.d4rl import D4RLFile, write_file
-from decision_rnn.data.episodes import Episode, EpisodeStore
-from decision_rnn.data.writing import CHUNK
+from decision_rnn.data.formats.d4rl import D4RLFile, write_file
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 
 KINDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]

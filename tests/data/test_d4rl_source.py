@@ -14,11 +14,11 @@ import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
 
 from decision_rnn.data import catalog
-from decision_rnn.data.cache import store_folder
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.download import fetch
-from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.sources import d4rl
+from decision_rnn.data.store.cache import store_folder
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"

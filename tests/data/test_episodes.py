@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.episodes import Episode, EpisodeStore, cache_root
+from decision_rnn.data.store.episodes import Episode, EpisodeStore, cache_root
 from decision_rnn.errors import InputError
 
 
@@ -89,7 +89,7 @@ def test_statistics_are_those_of_the_steps(store: EpisodeStore, episodes: list[E
 def test_statistics_do_not_depend_on_the_chunks(
     episodes: list[Episode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.data.writing.CHUNK", 9)
+    monkeypatch.setattr("decision_rnn.data.store.writing.CHUNK", 9)
     store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
     observations = np.concatenate([e.observations[:-1] for e in episodes])
     np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
@@ -186,7 +186,7 @@ def test_a_garbled_manifest_is_an_error(store: EpisodeStore, text: str) -> None:
 def test_a_manifest_of_another_format_is_refused(
     store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.data.episodes.FORMAT", 99)
+    monkeypatch.setattr("decision_rnn.data.store.episodes.FORMAT", 99)
     with pytest.raises(InputError, match="format 3, not 99"):
         EpisodeStore.open(store.path)
 

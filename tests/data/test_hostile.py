@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.data.catalog import open_store
-from decision_rnn.data.episodes import EpisodeStore
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.own import write_store
-from decision_rnn.data.verification import sha256_of, sha256_of_json
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.verification import sha256_of, sha256_of_json
 from decision_rnn.errors import InputError
 
 TEXT = st.text("./\\\0~$%{}\n\r\t *-é\U0001f4a3", max_size=300)

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.data.catalog import open_store
-from decision_rnn.data.episodes import Episode, EpisodeStore
-from decision_rnn.data.minari import write_dataset
+from decision_rnn.data.formats.minari import write_dataset
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
 from decision_rnn.errors import InputError
 
 ID = "theirs/bad-v0"

@@ -9,8 +9,8 @@ import pytest
 from minari.data_collector import EpisodeBuffer
 from minari_files import publish
 
-from decision_rnn.data.episodes import Episode, EpisodeStore
-from decision_rnn.data.minari import dataset_folder, read_episodes, read_source, write_dataset
+from decision_rnn.data.formats.minari import dataset_folder, read_episodes, read_source, write_dataset
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
 from decision_rnn.errors import InputError
 
 ID = "standin/toy-v0"

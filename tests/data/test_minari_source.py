@@ -12,8 +12,8 @@ import pytest
 from minari_files import publish
 
 from decision_rnn.data.catalog import lookup, names, open_store
-from decision_rnn.data.episodes import Episode, EpisodeStore
-from decision_rnn.data.minari import dataset_folder, write_dataset
+from decision_rnn.data.formats.minari import dataset_folder, write_dataset
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
 from decision_rnn.errors import InputError
 
 MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"

@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from decision_rnn.data import recipes
-from decision_rnn.data.episodes import Episode
-from decision_rnn.data.recipes import RECIPES, weights_path
-from decision_rnn.data.standin import Collector, Policy, collect
+from decision_rnn.data.standin import recipes
+from decision_rnn.data.standin.collection import Collector, Policy, collect
+from decision_rnn.data.standin.recipes import RECIPES, weights_path
+from decision_rnn.data.store.episodes import Episode
 from decision_rnn.errors import InputError
 
 SMALL = replace(RECIPES["standin/hopper-medium"], steps=3000)

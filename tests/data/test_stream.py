@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.data.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
 

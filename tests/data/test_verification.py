@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import decision_rnn
-from decision_rnn.data import verification
-from decision_rnn.data.episodes import Episode, EpisodeStore
-from decision_rnn.data.verification import STAMPS, sha256_of
+from decision_rnn.data.store import verification
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.verification import STAMPS, sha256_of
 from decision_rnn.errors import InputError
 
 SECOND = 10**9
@@ -136,8 +136,8 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(
 def test_many_processes_verify_at_once(store: EpisodeStore) -> None:
     (store.path / STAMPS).unlink()
     script = (
-        "import sys, time; from pathlib import Path; from decision_rnn.data import verification\n"
-        "from decision_rnn.data.episodes import EpisodeStore\n"
+        "import sys, time; from pathlib import Path; from decision_rnn.data.store import verification\n"
+        "from decision_rnn.data.store.episodes import EpisodeStore\n"
         "now = time.time_ns; verification.time.time_ns = lambda: now() + 10**10\n"
         "for _ in range(50):\n"
         "    (Path(sys.argv[1]) / verification.STAMPS).unlink(missing_ok=True)\n"

@@ -7,7 +7,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from decision_rnn.data.cache import (
+from decision_rnn.data.download import fetch
+from decision_rnn.data.formats.d4rl import D4RLFile
+from decision_rnn.data.spec import BODIES, DatasetSpec
+from decision_rnn.data.store.cache import (
     bytes_per_step,
     check_room,
     check_unchanged,
@@ -15,10 +18,7 @@ from decision_rnn.data.cache import (
     open_or_make,
     store_folder,
 )
-from decision_rnn.data.d4rl import D4RLFile
-from decision_rnn.data.download import fetch
-from decision_rnn.data.episodes import EpisodeStore
-from decision_rnn.data.spec import BODIES, DatasetSpec
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 
 PATTERN = "d4rl/BODY-LEVEL-v2"

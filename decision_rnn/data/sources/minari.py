@@ -9,11 +9,11 @@ from typing import Any
 import minari as minari_package
 from tqdm import tqdm
 
-from decision_rnn.data import minari
-from decision_rnn.data.cache import check_room, check_unchanged, identify, open_or_make, store_folder
 from decision_rnn.data.environments import of_environment
-from decision_rnn.data.episodes import EpisodeStore
+from decision_rnn.data.formats import minari
 from decision_rnn.data.spec import BODIES, D4RL_REFERENCES, DatasetSpec, spec_of_store
+from decision_rnn.data.store.cache import check_room, check_unchanged, identify, open_or_make, store_folder
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 PATTERN = "minari/ID"

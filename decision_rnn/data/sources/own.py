@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from decision_rnn.data.environments import environment_sizes, of_environment
-from decision_rnn.data.episodes import Episode, EpisodeStore
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
-from decision_rnn.data.verification import CacheError
+from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
 
 PATTERN = "own/NAME"

@@ -9,12 +9,13 @@ from typing import Any
 
 from tqdm import tqdm
 
-from decision_rnn.data import minari, standin
-from decision_rnn.data.cache import check_room, discard, open_or_make, store_folder
-from decision_rnn.data.episodes import EpisodeStore
-from decision_rnn.data.recipes import RECIPES, Recipe
+from decision_rnn.data.formats import minari
 from decision_rnn.data.spec import BODIES, DatasetSpec
-from decision_rnn.data.verification import CacheError
+from decision_rnn.data.standin import collection
+from decision_rnn.data.standin.recipes import RECIPES, Recipe
+from decision_rnn.data.store.cache import check_room, discard, open_or_make, store_folder
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import cpu_model, versions
 
@@ -232,7 +233,7 @@ def _make(spec: StandinSpec, path: Path, progress: bool) -> EpisodeStore:
 def _collect(spec: StandinSpec, recipe: Recipe, dataset_id: str, progress: bool) -> None:
     minari.write_dataset(
         dataset_id,
-        standin.collect(recipe, progress),
+        collection.collect(recipe, progress),
         environment_id=recipe.environment_id,
         metadata={
             "algorithm_name": "SAC, a mixture of snapshots, sampled",

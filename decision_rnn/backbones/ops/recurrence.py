@@ -1,0 +1,211 @@
+"""The linear recurrence h_t = a_t * h_{t-1} + b_t that the linear mixers share.
+
+On a CPU core there is no parallelism over time to buy: a loop that writes each step into its place, with a
+hand-written backward pass, beats log-space, associative and convolutional scans at every length, and is exact.
+On CUDA each step would be a launch of its own: there the whole of it is one kernel (recurrence_triton.py). Which of
+the two runs is decided here, by where the tensors lie; where Triton is missing, the loop runs there too.
+"""
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from decision_rnn.backbones.contract import State
+from decision_rnn.backbones.ops.segments import fill_steps, run_segments
+
+
+def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+    """All states of h_t = a_t * h_{t-1} + b_t.
+
+    Computed in float32 (complex64) or wider, also where autocast hands over half-precision gates.
+
+    Args:
+        a: (batch, time, width), or (width,) for a decay that is constant in time; real or complex.
+        b: (batch, time, width), of the same dtype.
+        initial: h before the first step, (batch, width).
+        reset: (batch, time) bool; where true, h_{t-1} is taken as zero.
+
+    Returns:
+        h: (batch, time, width).
+    """
+    kernels = _kernels(b)
+    if kernels is not None:
+        return kernels.linear_recurrence(a, b, initial, reset)
+    if b.dtype in (torch.bfloat16, torch.float16):
+        a, b = a.float(), b.float()
+    return _LinearRecurrence.apply(a, b, initial.to(b.dtype), reset)
+
+
+def gated_recurrence(
+    loop: type[torch.autograd.Function], preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool
+) -> Tensor:
+    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the gates that z is made of.
+
+    Args:
+        loop: The mixer's own function of the other arguments, made of the parts below: what runs without a kernel.
+        preactivations: (batch, time, parts * width), of minGRU's z and c (two parts; mingru.py) or minLSTM's f, i and
+            c (three; minlstm.py); half precision is widened to that of the state.
+        initial: h before the first step, (batch, width).
+        reset: (batch, time) bool, or None for nowhere.
+        signed: Whether g is the identity rather than the paper's positive function.
+
+    Returns:
+        h: (batch, time, width).
+    """
+    kernels = _kernels(preactivations)
+    if kernels is not None:
+        return kernels.gated_recurrence(preactivations, initial, reset, signed)
+    return loop.apply(preactivations.to(initial.dtype), initial, reset, signed)
+
+
+def _kernels(x: Tensor) -> ModuleType | None:
+    """The kernels for where x lies; None where there are none and the loop runs."""
+    return _triton_kernels() if x.is_cuda else None
+
+
+@functools.cache
+def _triton_kernels() -> ModuleType | None:
+    """None where Triton is missing; torch's CUDA builds for Linux bring it."""
+    try:
+        from decision_rnn.backbones.ops import recurrence_triton
+    except ModuleNotFoundError:
+        return None
+    return recurrence_triton
+
+
+def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+    """The slow, obvious twin of `linear_recurrence`: the equation, one step after the other, under autograd."""
+    a = a.expand_as(b)
+    h, states = initial, []
+    for t in range(b.shape[1]):
+        if reset is not None:
+            h = torch.where(reset[:, t, None], torch.zeros_like(h), h)
+        h = a[:, t] * h + b[:, t]
+        states.append(h)
+    return torch.stack(states, dim=1)
+
+
+def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+    """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
+
+    Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
+    Ubiquitous Sequential Computation" (2023):
+
+        A_t = sum_{s <= t} log a_s
+        h_t = exp(A_t) h_0 + exp(A_t + log sum_{s <= t} exp(log b_s - A_s))
+
+    The paper takes h_0 into the sum by its logarithm; here it stands beside it, so that it may be zero, or negative,
+    and has a gradient. Exact but for rounding: what is summed are differences of A, whose last digit coarsens as
+    |A| grows with time, so that in float32 some 1e-4 of h is lost where |A| is 1000.
+
+    Args:
+        log_a: (batch, time, width), at most 0 for a decay.
+        log_b: (batch, time, width).
+        initial: h before the first step, (batch, width).
+        reset: (batch, time) bool; where true, h_{t-1} is taken as zero.
+
+    Returns:
+        h: (batch, time, width).
+    """
+
+    def scan(logs: Tensor, state: State) -> tuple[Tensor, State]:
+        log_a, log_b = logs.chunk(2, dim=-1)
+        total = log_a.cumsum(1)
+        h = torch.exp(total + torch.logcumsumexp(log_b - total, dim=1)) + torch.exp(total) * state[0].unsqueeze(1)
+        return h, (h[:, -1],)
+
+    h, _ = run_segments(scan, torch.cat([log_a, log_b], dim=-1), (initial,), (torch.zeros_like(initial),), reset)
+    return h
+
+
+class _LinearRecurrence(torch.autograd.Function):
+    """The loop and its adjoint: grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), with d as in `run_adjoint`."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+        h = torch.empty_like(b, memory_format=torch.contiguous_format)
+        previous = initial
+        keeps = _kept_rows(reset, b)
+        for a_t, b_t, h_t, keep in zip(_over_time(a, b), b.unbind(1), h.unbind(1), keeps, strict=True):
+            if keep is not None:
+                previous = previous * keep
+            torch.addcmul(b_t, a_t, previous, out=h_t)
+            previous = h_t
+        ctx.save_for_backward(a, h, initial, reset)
+        return h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
+        a, h, initial, reset = ctx.saved_tensors
+        d, grad_initial = run_adjoint(a.conj().resolve_conj(), grads[0], reset)
+        grad_a = None
+        if ctx.needs_input_grad[0]:
+            grad_a = d * previous_states(h, initial, reset).conj()
+            if a.dim() == 1:
+                grad_a = grad_a.sum(dim=(0, 1))
+        return grad_a, d, grad_initial, None
+
+
+def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * c_t, for autograd functions that fuse the gates with it.
+
+    Shapes as for `linear_recurrence`; nothing is recorded for autograd.
+    """
+    h = torch.empty_like(candidate, memory_format=torch.contiguous_format)
+    previous = initial
+    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), _kept_rows(reset, h), strict=True)
+    for gate_t, candidate_t, h_t, keep in steps:
+        if keep is not None:
+            previous = previous * keep
+        torch.lerp(previous, candidate_t, gate_t, out=h_t)
+        previous = h_t
+    return h
+
+
+def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The gradient d_t that reaches every state from its output and from later steps.
+
+    d_t = grad_t + a_{t+1} d_{t+1}. A reset at t cuts the chain between t-1 and t.
+
+    Args:
+        a: The (conjugate) decay, (batch, time, width) or (width,).
+        grad: Of the outputs, (batch, time, width).
+        reset: (batch, time) bool.
+
+    Returns:
+        d, (batch, time, width), and the gradient of the initial state, (batch, width).
+    """
+    d = torch.empty_like(grad, memory_format=torch.contiguous_format)
+    steps = list(zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), _kept_rows(reset, grad), strict=True))
+    a_next = d_next = torch.zeros_like(grad[:, 0])  # of the step after the current one; nothing comes after the last
+    for a_t, grad_t, d_t, keep in reversed(steps):
+        torch.addcmul(grad_t, a_next, d_next, out=d_t)
+        a_next, d_next = a_t, d_t if keep is None else d_t * keep
+    return d, a_next * d_next
+
+
+def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
+    previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
+    return previous if reset is None else fill_steps(previous, reset, 0)
+
+
+def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:
+    """a_t for every step; a constant decay is the same tensor each time."""
+    return (a,) * like.shape[1] if a.dim() == 1 else a.unbind(1)
+
+
+def _kept_rows(reset: Tensor | None, like: Tensor) -> list[Tensor | None]:
+    """For every step a factor (batch, 1) that zeroes the rows that begin an episode, or None where none does.
+
+    Resets are rare, so most steps pay nothing.
+    """
+    if reset is None:
+        return [None] * like.shape[1]
+    kept = (~reset).to(like.real.dtype).unsqueeze(-1).unbind(1)
+    return [keep if some else None for keep, some in zip(kept, reset.any(0).tolist(), strict=True)]

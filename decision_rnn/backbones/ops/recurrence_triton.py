@@ -1,0 +1,207 @@
+"""The linear recurrence on CUDA: what recurrence.py hands over to there, by the kernels of recurrence_kernels.py.
+
+Bound by memory: per step and channel the states read a and b and write h, their gradients read a, h and grad and write
+two more; a minGRU with its gates reads two numbers and writes one, and backwards reads four and writes two. Nothing
+else touches memory, and a constant decay none at all. Time is scanned in tiles, so that few channels, too, keep many
+loads in flight; where there are too few even so, time is cut into chunks that are worked on side by side, at the price
+of reading a and b twice: first what map every chunk is, then the states between them, then all states.
+
+Run through Triton's interpreter and compiled for compute capability 9.0, but not yet run on a GPU. What is expected of
+an H200 (4.8 TB/s, 132 processors): 70% of that bandwidth or more from 8,000 channels (batch * width) and 512 steps on;
+below that, and at the 20 steps of a usual training slice, the launch and the latency of a few tiles.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from decision_rnn.backbones.ops.recurrence_kernels import adjoint_kernel, states_kernel
+
+TILE_BYTES = 256
+"""Of one channel, in a tile: 64 steps in float32. What a thread holds of a tile must fit its registers."""
+
+LEAST_CHUNK = 256
+"""Steps; in shorter pieces of time the first pass costs more than it wins."""
+
+
+class _Form(NamedTuple):
+    """Which recurrence, as the kernels' options name it."""
+
+    gates: int = 0
+    positive: bool = False
+    is_complex: bool = False
+
+
+def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    """As recurrence.linear_recurrence."""
+    return _LinearRecurrence.apply(a, b, initial.to(_state_dtype(b)), reset)
+
+
+def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+    """As recurrence.gated_recurrence."""
+    return _GatedRecurrence.apply(preactivations, initial.to(_state_dtype(preactivations)), reset, signed)
+
+
+class _LinearRecurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+        ctx.form = _Form(is_complex=b.is_complex())
+        ctx.b_dtype = b.dtype.to_real()
+        a, initial = _planes(a), _planes(initial).contiguous()
+        h = _states(a, _planes(b), initial, reset, ctx.form)
+        ctx.save_for_backward(a, h, initial, reset)
+        return _numbers(h, ctx.form)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        a, h, initial, reset = ctx.saved_tensors
+        grad_b = h.new_empty(h.shape, dtype=ctx.b_dtype)
+        grad_a, grad_initial = _adjoint(a, h, initial, reset, _planes(grads[0]), grad_b, ctx.form)
+        return _numbers(grad_a, ctx.form), _numbers(grad_b, ctx.form), _numbers(grad_initial, ctx.form), None
+
+
+class _GatedRecurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+        ctx.form = _Form(gates=preactivations.shape[2] // initial.shape[1] - 1, positive=not signed)
+        preactivations, initial = _planes(preactivations), initial.contiguous()
+        h = _states(preactivations, preactivations, initial, reset, ctx.form)
+        ctx.save_for_backward(preactivations, h, initial, reset)
+        return h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        preactivations, h, initial, reset = ctx.saved_tensors
+        return *_adjoint(preactivations, h, initial, reset, _planes(grads[0]), h, ctx.form), None, None
+
+
+def _states(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, form: _Form) -> Tensor:
+    """h, (batch, time, width), as real numbers; so are the arguments."""
+    (batch, time, _), width = b.shape, initial.shape[1]
+    h = initial.new_empty(batch, time, width)
+    plan = _Plan.of(h, form)
+
+    def launch(before: Tensor, out: Tensor, decay: Tensor, summary: bool) -> None:
+        if plan.grid[0]:
+            states_kernel[plan.grid](
+                a, b, before, _flags(reset, h), out, decay,
+                time, width, plan.length, plan.chunks, *_strides(a), *_strides(b),
+                **plan.options(a, reset, form), summary=summary, stages=3,
+            )  # fmt: skip
+
+    with torch.cuda.device_of(h):
+        if plan.chunks > 1:
+            decay, last = h.new_empty(2, batch, plan.chunks, width)
+            launch(initial, last, decay, True)
+            initial = _before_chunks(decay, last, initial, form)
+        launch(initial, h, h, False)
+    return h
+
+
+def _adjoint(
+    a: Tensor, h: Tensor, initial: Tensor, reset: Tensor | None, grad: Tensor, grad_b: Tensor, form: _Form
+) -> tuple[Tensor, Tensor]:
+    """The gradients of a and of the initial state; that of b is written to grad_b, which gates have none of."""
+    batch, time, width = h.shape
+    plan = _Plan.of(h, form)
+    constant = a.dim() == 1
+    grad_a = h.new_empty(batch, plan.chunks, width) if constant else a.new_empty(a.shape)
+    grad_initial = torch.empty_like(initial)
+
+    def launch(later: Tensor, out: Tensor, decay: Tensor, summary: bool) -> None:
+        if plan.grid[0]:
+            adjoint_kernel[plan.grid](
+                a, h, initial, _flags(reset, h), grad, later, grad_a, out, grad_initial, decay,
+                time, width, plan.length, plan.chunks, *_strides(a), *_strides(grad),
+                **plan.options(a, reset, form), summary=summary, stages=2,
+            )  # fmt: skip
+
+    with torch.cuda.device_of(h):
+        later = torch.zeros_like(initial)
+        if plan.chunks > 1:
+            decay, last = h.new_empty(2, batch, plan.chunks, width)
+            launch(later, last, decay, True)
+            later = _before_chunks(decay, last, later, form)
+        launch(later, grad_b, h, False)
+    return grad_a.sum((0, 1)).to(a.dtype) if constant else grad_a, grad_initial
+
+
+def _before_chunks(decay: Tensor, last: Tensor, initial: Tensor, form: _Form) -> Tensor:
+    """The state before every chunk, from the chunks' maps: the same recurrence, once more."""
+    after = _states(decay, last, initial, None, _Form(is_complex=form.is_complex))
+    return torch.cat([initial.unsqueeze(1), after[:, :-1]], dim=1)
+
+
+class _Plan(NamedTuple):
+    """How the work is cut: tiles of block_t steps and block_w channels, chunks of `length` steps, and programs."""
+
+    dtype: tl.dtype
+    block_t: int
+    block_w: int
+    length: int
+    chunks: int
+    grid: tuple[int]
+
+    @classmethod
+    def of(cls, h: Tensor, form: _Form) -> "_Plan":
+        batch, time, width = h.shape
+        parts = 2 if form.is_complex else 1
+        # Less than 16 x 16 numbers would leave some of a program's 128 threads without one.
+        block_w = 32 if width > 16 * parts else 16
+        block_t = max(16, min(TILE_BYTES // (parts * h.element_size()), triton.next_power_of_2(time)))
+        strips = batch * triton.cdiv(width, parts * block_w)
+        chunks = 1
+        if strips and 2 * strips < _processors(h.device):
+            chunks = max(1, min(_processors(h.device) // strips, time // LEAST_CHUNK))
+        length = triton.cdiv(triton.cdiv(time, chunks), block_t) * block_t
+        chunks = max(1, triton.cdiv(time, max(1, length)))
+        dtype = tl.float64 if h.dtype == torch.float64 else tl.float32
+        return cls(dtype, block_t, block_w, length, chunks, (strips * chunks,))
+
+    def options(self, a: Tensor, reset: Tensor | None, form: _Form) -> dict[str, Any]:
+        return {
+            **form._asdict(),
+            "constant": a.dim() == 1,
+            "resets": reset is not None,
+            "dtype": self.dtype,
+            "block_t": self.block_t,
+            "block_w": self.block_w,
+        }
+
+
+def _processors(device: torch.device) -> int:
+    """How many programs run at a time; in the interpreter, on the CPU, one."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def _state_dtype(x: Tensor) -> torch.dtype:
+    """Of the states: float32 or wider."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _planes(x: Tensor) -> Tensor:
+    """As real numbers, neighbours in memory: the parts of a complex number, and then the channels."""
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj()).flatten(-2)
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _numbers(x: Tensor, form: _Form) -> Tensor:
+    """`_planes` undone."""
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2))) if form.is_complex else x
+
+
+def _flags(reset: Tensor | None, otherwise: Tensor) -> Tensor:
+    """Reset flags as the kernels read them; any pointer will do where they read none."""
+    return otherwise if reset is None else reset.contiguous().view(torch.uint8)
+
+
+def _strides(x: Tensor) -> tuple[int, int]:
+    """Of a batch row and of a step; a constant decay has neither."""
+    return (0, 0) if x.dim() == 1 else (x.stride(0), x.stride(1))

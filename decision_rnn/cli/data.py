@@ -1,0 +1,147 @@
+"""The commands about datasets: `decision-rnn data list | info | make | verify | download | export`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from jsonargparse import ArgumentParser, Namespace
+
+from decision_rnn.config import PARTIAL_HELP, parse
+from decision_rnn.data import catalog
+from decision_rnn.data.formats import d4rl, minari
+from decision_rnn.data.info import format_info
+from decision_rnn.data.store.cache import bytes_per_step, check_room
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.verification import CacheError
+from decision_rnn.errors import InputError
+
+USAGE = """usage: decision-rnn data ACTION ...
+
+  list              the datasets that can be named, and which are here
+  info DATASET      what a dataset holds, as text and, with --plot FILE, as a picture
+  make DATASET      make, or convert, a dataset now instead of on first use
+  verify DATASET    hash every byte of a dataset again, as opening does only for files that were touched
+  download DATASET  fetch the source of a dataset
+  export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl --output FILE
+
+`decision-rnn data ACTION --help` shows an action's options."""
+
+
+def data(arguments: Sequence[str]) -> None:
+    """Run one of the commands; InputError for input that cannot be used."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    action, *rest = arguments
+    if action not in ACTIONS:
+        raise InputError(f"unknown command `data {action}`: known are {', '.join(ACTIONS)}")
+    parser = ArgumentParser(prog=f"decision-rnn data {action}", exit_on_error=False)
+    if action != "list":
+        parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
+    if action in ("info", "make", "verify", "export"):
+        parser.add_argument("--path", type=Path | None, help="the HDF5 file of a D4RL dataset")
+        parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
+    if action == "info":
+        parser.add_argument("--plot", type=Path | None, help="also draw the returns into this PNG file")
+    if action == "export":
+        parser.add_argument("--format", type=str, required=True, help="minari or d4rl")
+        parser.add_argument("--output", type=str, required=True, help="a new Minari id, or a new HDF5 file")
+    ACTIONS[action](parse(parser, rest))
+
+
+def _list(command: Namespace) -> None:
+    for name in catalog.names():
+        print(f"{name:<45} {'ready' if catalog.is_ready(name) else ''}".rstrip())
+    print("further: " + ", ".join(source.PATTERN for source in catalog.SOURCES.values()))
+
+
+def _info(command: Namespace) -> None:
+    if command.plot and command.plot.suffix != ".png":
+        raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    spec = catalog.lookup(command.dataset)
+    print(format_info(spec, store))
+    if command.plot:
+        from decision_rnn.plots import plot_returns  # here: matplotlib takes a second to import
+
+        try:
+            plot_returns(spec.name, store.episode_returns, store.episode_lengths, command.plot)
+        except OSError as error:
+            raise InputError(f"cannot write {command.plot}: {error.strerror}") from None
+        print(f"\ndrawn in {command.plot}")
+
+
+def _make(command: Namespace) -> None:
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+
+
+def _verify(command: Namespace) -> None:
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    try:
+        store.verify()
+    except CacheError as error:
+        raise InputError(
+            f"{error.fault}: it will not be used; the next use makes it again, or, where it is own data, "
+            f"remove {store.path} and write it anew"
+        ) from None
+    total = sum(file["bytes"] for file in store.manifest["files"].values())
+    print(f"{total:,} bytes in {store.path} are as they were written")
+
+
+def _download(command: Namespace) -> None:
+    for path in catalog.download(command.dataset):
+        print(path)
+
+
+def _export(command: Namespace) -> None:
+    if command.format not in FORMATS:
+        raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
+    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    try:
+        where = FORMATS[command.format](command.output, store, command.dataset)
+    except OSError as error:
+        raise InputError(f"cannot write {command.output}: {error.strerror or error}") from None
+    print(f"{store.episodes} episodes, {store.steps} steps written to {where}")
+
+
+def _to_d4rl(output: str, store: EpisodeStore, dataset: str) -> Path:
+    _check_room(Path(output), store)
+    d4rl.write_file(Path(output), store)
+    return Path(output)
+
+
+def _to_minari(output: str, store: EpisodeStore, dataset: str) -> Path:
+    minari.check_id(output)
+    folder = minari.dataset_folder(output)
+    if folder.exists():
+        raise InputError(f"{folder} exists: remove it, or name another id")
+    _check_room(folder, store)
+    spec = catalog.lookup(dataset)
+    minari.write_dataset(
+        output,
+        store.read_episodes(),
+        environment_id=store.environment_id,
+        metadata={
+            "description": f"{spec.name}, exported by decision_rnn: {spec.comparable}",
+            "ref_min_score": spec.reference_min,
+            "ref_max_score": spec.reference_max,
+        },
+        source={"dataset": spec.name, "fingerprint": store.fingerprint},
+    )
+    return folder
+
+
+def _check_room(path: Path, store: EpisodeStore) -> None:
+    check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
+
+
+ACTIONS: dict[str, Callable[[Namespace], None]] = {
+    "list": _list,
+    "info": _info,
+    "make": _make,
+    "verify": _verify,
+    "download": _download,
+    "export": _export,
+}
+FORMATS: dict[str, Callable[[str, EpisodeStore, str], Path]] = {"minari": _to_minari, "d4rl": _to_d4rl}

@@ -1,0 +1,259 @@
+"""Episodes to and from Minari datasets (minari.farama.org), in the user's own Minari folder."""
+
+import contextlib
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import h5py
+import minari
+import numpy as np
+from minari.data_collector import EpisodeBuffer
+from minari.dataset.minari_dataset import parse_dataset_id
+from minari.dataset.minari_storage import MinariStorage
+from minari.namespace import create_namespace, list_local_namespaces
+from minari.storage import get_dataset_path
+
+from decision_rnn.data.formats.hdf5 import as_flags, find_dataset, open_file
+from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.verification import CacheError, sha256_of
+from decision_rnn.errors import InputError
+from decision_rnn.files import new_directory
+
+DATA_FILE = "main_data.hdf5"
+METADATA_FILE = "metadata.json"
+LONGEST = 100  # characters of a name between slashes: file systems allow about 250, of which we need some
+OUR_METADATA = "decision_rnn"  # the key in metadata.json under which we keep what Minari has no field for
+
+
+def check_id(dataset_id: str) -> None:
+    """Raise InputError unless the id is one that Minari takes, which holds nothing but names and slashes."""
+    try:
+        parse_dataset_id(dataset_id)
+        usable = max(map(len, dataset_id.split("/"))) <= LONGEST
+    except (ValueError, TypeError):
+        usable = False
+    if not usable:
+        raise InputError(f"{dataset_id!r:.200} is no Minari id: it must be such as mujoco/hopper/medium-v0")
+
+
+def dataset_folder(dataset_id: str) -> Path:
+    """Where the dataset lies: under `$MINARI_DATASETS_PATH`, or `~/.minari/datasets`."""
+    return Path(get_dataset_path(dataset_id))
+
+
+def write_dataset(
+    dataset_id: str,
+    episodes: Iterable[Episode],
+    *,
+    environment_id: str,
+    metadata: dict[str, Any],
+    source: dict[str, Any],
+) -> None:
+    """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`: whole or not at all.
+
+    `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the
+    episodes come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data.
+    A dataset of that id that exists already is kept.
+    """
+    _register_namespace(dataset_id)
+    # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
+    with new_directory(dataset_folder(dataset_id)) as folder:
+        specification = gymnasium.spec(environment_id)
+        storage = MinariStorage.new(folder / "data", env_spec=specification)
+        storage.update_metadata(
+            {
+                "dataset_id": dataset_id,
+                "minari_version": minari.__version__,
+                "eval_env_spec": specification.to_json(),
+                **metadata,
+            }
+        )
+        storage.update_episodes(_to_buffer(episode) for episode in episodes)
+        checksum = sha256_of(folder / "data" / DATA_FILE)
+        storage.update_metadata({OUR_METADATA: {"sha256": checksum, **source}})
+
+
+def _register_namespace(dataset_id: str) -> None:
+    """Make the dataset's namespace known, without which Minari's listing leaves the dataset out."""
+    namespace = parse_dataset_id(dataset_id)[0]
+    if namespace is not None and namespace not in list_local_namespaces():
+        with contextlib.suppress(ValueError):  # another process was faster
+            create_namespace(namespace)
+
+
+def _to_buffer(episode: Episode) -> EpisodeBuffer:
+    ends = np.zeros((2, len(episode.rewards)), bool)
+    ends[:, -1] = episode.terminated, episode.truncated
+    return EpisodeBuffer(
+        seed=episode.seed,
+        observations=episode.observations,
+        actions=episode.actions,
+        rewards=episode.rewards,
+        terminations=ends[0],
+        truncations=ends[1],
+    )
+
+
+def read_source(dataset_id: str) -> dict[str, Any]:
+    """What `write_dataset` was told of the local dataset's source, with the SHA-256 of its data.
+
+    Raises InputError when `write_dataset` did not write the dataset, CacheError when its data have changed.
+    """
+    folder = dataset_folder(dataset_id)
+    data = folder / "data" / DATA_FILE
+    try:
+        source: dict[str, Any] = MinariStorage.read_raw_metadata(folder / "data")[OUR_METADATA]
+    except (ValueError, KeyError):
+        raise InputError(f"{folder} was not made by decision_rnn: move it away, its name is needed") from None
+    if not data.is_file() or sha256_of(data) != source["sha256"]:
+        raise CacheError(f"{data} is corrupt, its SHA-256 does not match that in metadata.json", folder)
+    return source
+
+
+def read_metadata(dataset_id: str) -> dict[str, Any]:
+    """What metadata.json of the local dataset holds; InputError where there is no such dataset, or no such file."""
+    folder = dataset_folder(dataset_id)
+    if not (folder / "data").is_dir():
+        raise InputError(
+            f"there is no Minari dataset {dataset_id} in {dataset_folder('')}: "
+            f"fetch a published one with `decision-rnn data download minari/{dataset_id}`"
+        )
+    try:
+        metadata = json.loads((folder / "data" / METADATA_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise InputError(f"{folder / 'data' / METADATA_FILE} cannot be read as metadata: fetch or write it again")
+    return metadata
+
+
+def recover_environment(dataset_id: str) -> str:
+    """The Gymnasium id of the environment that the local dataset is evaluated in.
+
+    Raises InputError where the dataset names none, and where it was altered after registration: what is made here
+    is the registered environment, never an entry point that a dataset names, which could be any code.
+    """
+    metadata = read_metadata(dataset_id)
+    where = f"the Minari dataset {dataset_id}"
+    try:
+        given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
+        environment_id, arguments = given["id"], dict(given.get("kwargs") or {})
+        registered = json.loads(gymnasium.registry[environment_id].to_json())
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise InputError(f"{where} names no environment that is registered here: install its package") from None
+    arguments.pop("render_mode", None)
+    altered = [("kwargs", arguments, registered["kwargs"])] + [
+        (key, given.get(key), registered[key]) for key in ("max_episode_steps", "additional_wrappers")
+    ]
+    for key, value, usual in altered:
+        if (value or None) != (usual or None):
+            raise InputError(
+                f"{where} was collected in {environment_id} with {key} {value!r}, not {usual!r}: register that "
+                "environment under an id of its own and name it in the dataset"
+            )
+    return str(environment_id)
+
+
+def reference_scores(dataset_id: str) -> list[float] | None:
+    """The returns that score 0 and 1 (`ref_min_score`, `ref_max_score`), where the dataset has them."""
+    metadata = read_metadata(dataset_id)
+    scores = [metadata.get("ref_min_score"), metadata.get("ref_max_score")]
+    numbers = [float(s) for s in scores if isinstance(s, int | float) and math.isfinite(s)]
+    return numbers if len(numbers) == 2 and numbers[0] < numbers[1] else None
+
+
+def read_episodes(dataset_id: str) -> Iterator[Episode]:
+    """Yield the episodes of the local Minari dataset `dataset_id`, in order.
+
+    Raises InputError when there is no such dataset here, when it cannot be read, and when its observations or
+    actions are not flat vectors.
+    """
+    metadata = read_metadata(dataset_id)
+    data = dataset_folder(dataset_id) / "data" / DATA_FILE
+    if metadata.get("data_format", "hdf5") != "hdf5":
+        raise InputError(f"the Minari dataset {dataset_id} is kept as {metadata['data_format']}: only hdf5 is read")
+    for name in ("observation", "action"):
+        _check_flat(metadata.get(f"{name}_space"), f"the Minari dataset {dataset_id} has {name}s")
+    with open_file(data) as file:
+        if len(file) == 0 or metadata.get("total_episodes") != len(file):
+            raise InputError(
+                f"{data} has {len(file)} episodes where its metadata say {metadata.get('total_episodes')}: "
+                "fetch or write it again"
+            )
+        for index in range(len(file)):
+            yield _read_episode(file, f"episode_{index}", f"{data}: episode_{index}")
+
+
+def _check_flat(space: Any, what: str) -> None:
+    """Raise InputError unless a space, as Minari serialises it, is a Box of one dimension; None where it keeps none."""
+    try:
+        known = {"type": "Box", "shape": [0]} if space is None else json.loads(space)
+        flat = known["type"] == "Box" and len(known["shape"]) == 1
+    except (ValueError, TypeError, KeyError, RecursionError):
+        flat = False
+    if not flat:
+        raise InputError(f"{what} that are not flat vectors: {space!s:.200}")
+
+
+def _read_episode(file: h5py.File, key: str, where: str) -> Episode:
+    group = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
+    if not isinstance(group, h5py.Group):
+        raise InputError(f"{where} is not there: fetch or write the file again")
+    arrays = {name: find_dataset(group, name, where) for name in ("observations", "actions", "rewards")}
+    ends = []
+    for name in ("terminations", "truncations"):
+        column = find_dataset(group, name, where)
+        if column.shape != arrays["rewards"].shape or column.size == 0:
+            raise InputError(f"{where} has {name} of shape {column.shape} and rewards {arrays['rewards'].shape}")
+        flags = as_flags(column[()], name, where)
+        if flags[:-1].any():
+            raise InputError(f"{where} has {name} before its last step: cut it into episodes")
+        ends.append(bool(flags[-1]))
+    episode = Episode(**{name: array[()] for name, array in arrays.items()}, terminated=ends[0], truncated=ends[1])
+    episode.validate(where)
+    return episode
+
+
+def download_dataset(dataset_id: str) -> None:
+    """Fetch a published dataset with Minari's own client: whole or not at all.
+
+    Raises InputError, with the client's reason, where it cannot.
+    """
+    target = dataset_folder(dataset_id)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=dataset_folder("")) as folder:
+        try:
+            # The client writes into Minari's folder as it goes; a part of a dataset must not be found there.
+            with _datasets_in(folder), contextlib.redirect_stdout(sys.stderr):
+                minari.download_dataset(dataset_id)
+            (Path(folder) / dataset_id / "data" / DATA_FILE).stat()
+        except Exception as error:  # of Minari, of its host's client, of the network
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
+                f"`pip install huggingface_hub`, or put the dataset into {target} by other means"
+            ) from None
+        with contextlib.suppress(OSError):  # another process was faster
+            (Path(folder) / dataset_id).rename(target)
+    _register_namespace(dataset_id)
+
+
+@contextlib.contextmanager
+def _datasets_in(folder: str) -> Iterator[None]:
+    """Have Minari keep its datasets in another folder; it reads the variable at every call."""
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    os.environ["MINARI_DATASETS_PATH"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MINARI_DATASETS_PATH"]
+        else:
+            os.environ["MINARI_DATASETS_PATH"] = before

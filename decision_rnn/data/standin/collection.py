@@ -1,0 +1,155 @@
+"""Stand-ins for the D4RL sets, collected here from small SAC policies that ship with the package.
+
+recipes.py says by which. Collecting a dataset again gives the same bits on the same kind of CPU.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import count
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from safetensors.numpy import load_file
+from tqdm import tqdm
+
+from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
+from decision_rnn.data.store.episodes import Episode
+from decision_rnn.errors import InputError
+from decision_rnn.workers import available_cores, limited_threads, start_worker
+
+CHUNK = 8  # episodes played per task: about half a second of work
+
+
+class UniformPolicy:
+    """Actions (size,) drawn uniformly from [-1, 1], whatever is observed."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def sample(self, observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """An action (A,) float32 in [-1, 1]."""
+        return 2 * generator.random(self.size, np.float32) - 1
+
+
+class Policy:
+    """A SAC actor in numpy: two ReLU layers, then a Gaussian squashed by tanh (Haarnoja et al. 2018)."""
+
+    def __init__(self, path: Path, noise: float = 1.0) -> None:
+        self.weights = load_file(path)
+        self.noise = noise  # the standard deviation of its noise over the actor's own
+
+    def distribution(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation (A,) float32 of the Gaussian before tanh, for an observation (O,)."""
+        w = self.weights
+        hidden = np.maximum(w["hidden.0.weight"] @ observation.astype(np.float32) + w["hidden.0.bias"], 0)
+        hidden = np.maximum(w["hidden.1.weight"] @ hidden + w["hidden.1.bias"], 0)
+        mean = w["mean.weight"] @ hidden + w["mean.bias"]
+        log_std = w["log_std.weight"] @ hidden + w["log_std.bias"]
+        return mean, np.exp(np.clip(log_std, -20, 2))
+
+    def sample(self, observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """An action (A,) float32 in [-1, 1] for an observation (O,)."""
+        mean, std = self.distribution(observation)
+        return np.tanh(mean + self.noise * std * generator.standard_normal(len(mean), np.float32))
+
+
+class Collector:
+    """Plays the episodes of a recipe, each a pure function of the recipe and the episode's index."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.environment = gymnasium.make(recipe.environment_id, disable_env_checker=True)
+        (actions,) = self.environment.action_space.shape or ()
+        self.policies = [
+            UniformPolicy(actions) if name == UNIFORM else Policy(weights_path(name), recipe.noise)
+            for name, _ in recipe.policies
+        ]
+        self.shares = np.array([share for _, share in recipe.policies])
+
+    def play(self, index: int) -> Episode:
+        """The recipe's episode of this index."""
+        generator = np.random.default_rng([self.recipe.seed, index])
+        policy = self.policies[generator.choice(len(self.policies), p=self.shares / self.shares.sum())]
+        seed = int(generator.integers(2**31))
+        observation, _ = self.environment.reset(seed=seed)
+        observations, actions, rewards = [observation], [], []
+        terminated = truncated = False
+        while not (terminated or truncated):
+            action = policy.sample(observation, generator)
+            observation, reward, terminated, truncated, _ = self.environment.step(action)
+            observations.append(observation)
+            actions.append(action)
+            rewards.append(reward)
+        return Episode(
+            np.stack(observations),
+            np.stack(actions),
+            np.array(rewards, np.float64),
+            terminated,
+            truncated,
+            seed,
+        )
+
+
+_collector: Collector | None = None  # of a worker process
+
+
+def _start_worker(recipe: Recipe, folder: str) -> None:
+    global _collector
+    start_worker()
+    os.chdir(folder)  # MuJoCo writes its warnings to MUJOCO_LOG.TXT in the working directory
+    _collector = Collector(recipe)
+
+
+def _play_chunk(first: int) -> list[Episode]:
+    assert _collector is not None
+    return [_collector.play(index) for index in range(first, first + CHUNK)]
+
+
+def collect(recipe: Recipe, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
+    """Yield the recipe's episodes in order, the same for any number of `processes` (by default one per core).
+
+    A progress bar over steps goes to stderr when that is a terminal. Processes are spawned, so a script that
+    gets here must keep its own work under `if __name__ == "__main__":`. Raises InputError when a process dies.
+    """
+    processes = processes or available_cores()
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="decision_rnn-"))
+        pool = ProcessPoolExecutor(
+            processes,
+            multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(recipe, folder),
+        )
+        stack.callback(pool.shutdown, cancel_futures=True)
+        hidden = None if progress else True  # None: shown on a terminal only
+        bar = stack.enter_context(tqdm(total=recipe.steps, desc="collecting", unit_scale=True, disable=hidden))
+        steps = 0
+        for episodes in _played_chunks(pool, ahead=2 * processes):
+            for episode in episodes:
+                steps += len(episode.rewards)
+                bar.update(len(episode.rewards))
+                yield episode
+                if steps >= recipe.steps:
+                    return
+
+
+def _played_chunks(pool: ProcessPoolExecutor, ahead: int) -> Iterator[list[Episode]]:
+    """Chunks of episodes in order, without end; `ahead` of them are being played while the oldest is awaited."""
+    try:
+        with limited_threads(1):
+            chunks = deque(pool.submit(_play_chunk, index * CHUNK) for index in range(ahead))
+        for index in count(ahead):
+            yield chunks.popleft().result()
+            chunks.append(pool.submit(_play_chunk, index * CHUNK))
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a process that collects episodes has died: free some memory, or put the work of a script that uses a "
+            'dataset under `if __name__ == "__main__":`'
+        ) from error

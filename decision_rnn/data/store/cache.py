@@ -1,0 +1,97 @@
+"""Converted stores: made once, opened ever after, and made again when they or what they came from has changed."""
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from decision_rnn.data.store.episodes import EpisodeStore, cache_root
+from decision_rnn.data.store.verification import CacheError, sha256_of
+from decision_rnn.errors import InputError
+from decision_rnn.files import existing_ancestor, locked, remove_directory
+
+
+def store_folder(name: str) -> Path:
+    """Where the converted store of the dataset `name` lies."""
+    return cache_root() / "stores" / name
+
+
+def open_or_make(
+    name: str, check: Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
+) -> EpisodeStore:
+    """The converted store of `name`. Of processes that want it at once, one makes it and the others wait.
+
+    Args:
+        name: Of the dataset.
+        check: Raises CacheError where the manifest's `source` is not what the store would be made from now.
+        make: Makes the store in the folder it is given; called when there is none, or none that can be used.
+    """
+    path = store_folder(name)
+    with contextlib.suppress(CacheError):
+        return _open(path, check)
+    with locked(cache_root() / "locks" / name):
+        if path.exists():
+            try:
+                return _open(path, check)  # another process may have made it by now
+            except CacheError as error:
+                discard(path, error)
+        return make(path)
+
+
+def _open(path: Path, check: Callable[[dict[str, Any]], None]) -> EpisodeStore:
+    try:
+        store = EpisodeStore.open(path)
+    except FileNotFoundError:
+        raise CacheError(f"{path} was removed while it was opened", path) from None
+    check(store.manifest["source"])
+    return store
+
+
+def discard(path: Path, error: CacheError) -> None:
+    """Remove a folder that cannot be used, and say why."""
+    print(f"{error.fault}; making it again", file=sys.stderr)
+    remove_directory(path)
+
+
+def identify(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """What tells whether files have changed: path, size, time of modification and SHA-256 of each."""
+    identities = []
+    for file in files:
+        status = file.stat()  # before the hash: what changes while it is read has a later time
+        identities.append(
+            {
+                "path": str(file.absolute()),
+                "bytes": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+                "sha256": sha256_of(file),
+            }
+        )
+    return identities
+
+
+def check_unchanged(recorded: list[dict[str, Any]], files: Sequence[Path], store: Path) -> None:
+    """Raise CacheError unless the files are those that `identify` recorded; hashes only what may have changed."""
+    if len(recorded) != len(files):
+        raise CacheError(f"{store} was made from other files", store)
+    for identity, file in zip(recorded, files, strict=True):
+        status = file.stat()
+        untouched = (str(file.absolute()), status.st_mtime_ns) == (identity["path"], identity["mtime_ns"])
+        if status.st_size != identity["bytes"] or not (untouched or sha256_of(file) == identity["sha256"]):
+            raise CacheError(f"{store} was made from other contents of {file}", store)
+
+
+def check_room(path: Path, needed: int) -> None:
+    """Raise InputError where `needed` bytes will not fit: HDF5 meets a full disk with a crash, not with an error."""
+    free = shutil.disk_usage(existing_ancestor(path)).free
+    if free < needed:
+        raise InputError(
+            f"{path} will not fit: {needed >> 20} MiB are needed and {free >> 20} MiB free; make room, or put the "
+            "caches elsewhere by DECISION_RNN_CACHE and MINARI_DATASETS_PATH"
+        )
+
+
+def bytes_per_step(observation_dim: int, action_dim: int) -> int:
+    """Of a store: the packed float32 row and the float64 reward."""
+    return 4 * (observation_dim + 2 * action_dim + 4) + 8

@@ -1,0 +1,227 @@
+"""EpisodeStore: the episodes of a dataset end to end in one flat, memory-mapped, verified table."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
+from decision_rnn.data.store.writing import ARRAYS, FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
+from decision_rnn.errors import InputError
+from decision_rnn.files import new_directory
+
+FORMAT = 3  # of the files below; raised when their layout or meaning changes
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no one truth value to compare by
+class Episode:
+    """One episode of T steps as an environment gave it.
+
+    observations (T+1, O), the last one being what followed the last action; actions (T, A); rewards (T,).
+    `terminated` and `truncated` describe the last step; both false marks a partial episode.
+    `seed` is the environment's reset seed, where it is known.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminated: bool
+    truncated: bool
+    seed: int | None = None
+
+    def validate(self, name: str) -> None:
+        """Raise InputError, calling the episode `name`, unless it is non-empty, finite and of one length."""
+        if self.rewards.ndim != 1 or self.actions.ndim != 2 or self.observations.ndim != 2:
+            raise InputError(
+                f"{name} has observations of shape {self.observations.shape}, actions {self.actions.shape} "
+                f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) are needed"
+            )
+        length = len(self.rewards)
+        if length == 0:
+            raise InputError(f"{name} has no steps: leave it out")
+        if len(self.actions) != length or len(self.observations) != length + 1:
+            raise InputError(
+                f"{name} has {len(self.observations)} observations, {len(self.actions)} actions and {length} "
+                "rewards: there must be as many actions as rewards and one observation more"
+            )
+        for field in ("observations", "actions", "rewards"):
+            # Cast first: what overflows float32 would be stored as infinite.
+            with np.errstate(over="ignore"):
+                finite = np.isfinite(getattr(self, field).astype(np.float32)).all()
+            if not finite:
+                raise InputError(f"{name} has {field} that are not finite in float32: leave the episode out")
+
+
+def cache_root() -> Path:
+    """The folder of everything that can be made again: `$DECISION_RNN_CACHE`, or `~/.cache/decision_rnn`."""
+    return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
+
+
+class EpisodeStore:
+    """The episodes of a dataset, end to end in one packed float32 table (steps, columns).
+
+    A row of the table is one step; `columns` says where its parts are:
+    return_to_go (1: undiscounted sum of the rewards from this step to the episode's end), observation (O),
+    previous_action (A: zeros at an episode's first step), action (A), reward (1),
+    timestep (1: steps since the episode's start), reset (1: 1.0 at an episode's first step).
+
+    `table` is mapped copy-on-write: it costs no memory, and the file is never altered.
+    `offsets` (episodes + 1,) int64 are the first rows of the episodes and the table's end. `terminated` and
+    `truncated` (episodes,) bool are kept apart; an episode with neither is partial.
+    `final_observations` (episodes, O) float32 are what followed the last actions. `exact_rewards` (steps,) float64
+    are the rewards as they came: from their float32 the same returns-to-go could not be made again.
+    `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is an action's largest absolute number.
+    """
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        """Map the files of a verified store; callers use `open` or `write`."""
+        self.path = path
+        self.manifest = manifest
+        self.environment_id: str = manifest["environment_id"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.observation_dim: int = manifest["observation_dim"]
+        self.action_dim: int = manifest["action_dim"]
+        self.columns = column_layout(self.observation_dim, self.action_dim)
+        self.largest_action: float = manifest["largest_action"]
+        self.observation_mean = np.array(manifest["observation_mean"], np.float64)
+        self.observation_std = np.array(manifest["observation_std"], np.float64)
+        self.table: np.memmap = np.load(path / TABLE, mmap_mode="c")
+        self.offsets: np.ndarray = np.load(path / "offsets.npy")
+        self.terminated: np.ndarray = np.load(path / "terminated.npy")
+        self.truncated: np.ndarray = np.load(path / "truncated.npy")
+        self.final_observations: np.ndarray = np.load(path / FINAL, mmap_mode="r")
+        self.exact_rewards: np.ndarray = np.load(path / REWARDS, mmap_mode="r")
+        self.episode_returns: np.ndarray = np.load(path / RETURNS)
+
+    @property
+    def steps(self) -> int:
+        return len(self.table)
+
+    @property
+    def episodes(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def observations(self) -> np.ndarray:
+        """(steps, O), a view."""
+        return self.table[:, self.columns["observation"]]
+
+    @property
+    def actions(self) -> np.ndarray:
+        """(steps, A), a view."""
+        return self.table[:, self.columns["action"]]
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """(steps,), a view."""
+        return self.table[:, self.columns["reward"].start]
+
+    @property
+    def episode_lengths(self) -> np.ndarray:
+        """(episodes,) int64, in steps."""
+        return np.diff(self.offsets)
+
+    def read_episodes(self) -> Iterator[Episode]:
+        """Yield the episodes: a store written from them has the same bits."""
+        for index, (start, stop) in enumerate(pairwise(self.offsets)):
+            yield Episode(
+                np.concatenate([self.observations[start:stop], self.final_observations[index : index + 1]]),
+                self.actions[start:stop],
+                self.exact_rewards[start:stop],
+                terminated=bool(self.terminated[index]),
+                truncated=bool(self.truncated[index]),
+            )
+
+    @classmethod
+    def open(cls, path: Path) -> "EpisodeStore":
+        """Open the store in `path` once each file is known to be as its manifest says: see verification.py.
+
+        Raises CacheError, naming the file, when anything is absent, cut short or altered.
+        """
+        try:
+            manifest = _read_manifest(path)
+            verify_files(path, manifest["files"])
+            store = cls(path, manifest)
+            store._check_shapes()
+        except (InputError, OSError):
+            raise
+        except Exception as error:  # of many kinds: what somebody forged can hold anything, but nothing is unpickled
+            reason = " ".join(str(error).split())
+            raise CacheError(f"{path} is not an episode store ({type(error).__name__}: {reason:.200})", path) from None
+        return store
+
+    def _check_shapes(self) -> None:
+        """Raise ValueError where an array is not of the type and shape that the others ask for."""
+        steps, episodes, observed = self.steps, self.episodes, self.observation_dim
+        expected: dict[str, tuple[type, tuple[int, ...]]] = {
+            "table": (np.float32, (steps, self.columns["reset"].stop)),
+            "offsets": (np.int64, (episodes + 1,)),
+            "terminated": (np.bool_, (episodes,)),
+            "truncated": (np.bool_, (episodes,)),
+            "final_observations": (np.float32, (episodes, observed)),
+            "exact_rewards": (np.float64, (steps,)),
+            "episode_returns": (np.float64, (episodes,)),
+            "observation_mean": (np.float64, (observed,)),
+            "observation_std": (np.float64, (observed,)),
+        }
+        for name, (dtype, shape) in expected.items():
+            values = getattr(self, name)
+            if (values.dtype, values.shape) != (np.dtype(dtype), shape):
+                raise ValueError(f"{name} is {values.dtype} {values.shape}, not {np.dtype(dtype)} {shape}")
+        if self.offsets[0] != 0 or self.offsets[-1] != steps or (self.episode_lengths < 1).any():
+            raise ValueError("offsets do not cut the table into episodes")
+
+    def verify(self) -> None:
+        """Hash every file of the store again; CacheError, naming it, where one is not as it was written."""
+        verify_files(self.path, _read_manifest(self.path)["files"], afresh=True)
+
+    @classmethod
+    def write(
+        cls, path: Path, episodes: Iterable[Episode], *, environment_id: str, source: dict[str, Any]
+    ) -> "EpisodeStore":
+        """Write `episodes`, one at a time, as a store in the new folder `path`, and open it.
+
+        `source` is kept in the manifest: where the episodes come from, as plain JSON.
+        Raises InputError, naming the episode, when one is empty, not finite or of other shapes than the
+        first, and when there are none. `path` appears whole or not at all; one that exists already is kept.
+        """
+        with new_directory(path) as folder:
+            numbers = write_arrays(folder, episodes)
+            files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
+            # Of what is trained on; the others follow from it, but for the rewards' last bits.
+            trained_on = {name: file for name, file in files.items() if name not in (REWARDS, RETURNS)}
+            manifest = {
+                "format": FORMAT,
+                "environment_id": environment_id,
+                "source": source,
+                **numbers,
+                "files": files,
+                "fingerprint": sha256_of_json(trained_on),
+            }
+            manifest["checksum"] = sha256_of_json(manifest)
+            (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        return cls.open(path)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest_path = path / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())
+        checksum = manifest.pop("checksum")
+    except FileNotFoundError:
+        raise CacheError(f"{manifest_path} does not exist", path) from None
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise CacheError(f"{manifest_path} is not the manifest of an episode store", path) from None
+    if sha256_of_json(manifest) != checksum:
+        raise CacheError(f"{manifest_path} is corrupt, its checksum does not match", path)
+    if manifest["format"] != FORMAT:
+        raise CacheError(f"{manifest_path} has format {manifest['format']}, not {FORMAT}", path)
+    if set(manifest["files"]) != set(ARRAYS):
+        raise CacheError(f"{manifest_path} names other files than {', '.join(ARRAYS)}", path)
+    return manifest

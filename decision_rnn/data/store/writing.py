@@ -1,0 +1,180 @@
+"""The files of an episode store, written from episodes one at a time: memory does not grow with their number."""
+
+import contextlib
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from decision_rnn.errors import InputError
+
+if TYPE_CHECKING:
+    from decision_rnn.data.store.episodes import Episode
+
+TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
+ARRAYS = (TABLE, "offsets.npy", "terminated.npy", "truncated.npy", FINAL, REWARDS, RETURNS)
+CHUNK = 65_536  # steps handled at once where the whole table would have to be in memory
+
+
+def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
+    """Where the parts of a step are in a row of the table."""
+    widths = {
+        "return_to_go": 1,
+        "observation": observation_dim,
+        "previous_action": action_dim,
+        "action": action_dim,
+        "reward": 1,
+        "timestep": 1,
+        "reset": 1,
+    }
+    columns, start = {}, 0
+    for name, width in widths.items():
+        columns[name] = slice(start, start + width)
+        start += width
+    return columns
+
+
+def _rows(episode: "Episode", columns: dict[str, slice]) -> np.ndarray:
+    """The episode as rows of the packed table, (T, columns) float32."""
+    table = np.zeros((len(episode.rewards), columns["reset"].stop), np.float32)
+    # Summed from the end in float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
+    returns_to_go = np.cumsum(episode.rewards[::-1], dtype=np.float64)[::-1]
+    table[:, columns["return_to_go"]] = returns_to_go[:, None]
+    table[:, columns["observation"]] = episode.observations[:-1]
+    table[1:, columns["previous_action"]] = episode.actions[:-1]
+    table[:, columns["action"]] = episode.actions
+    table[:, columns["reward"]] = episode.rewards[:, None]
+    table[:, columns["timestep"]] = np.arange(len(table))[:, None]
+    table[0, columns["reset"]] = 1.0
+    return table
+
+
+class _GrowingArray:
+    """A .npy file whose first dimension is known only at its end."""
+
+    def __init__(self, file: BinaryIO, dtype: type, row: tuple[int, ...]) -> None:
+        self.file, self.dtype, self.row, self.length = file, np.dtype(dtype), row, 0
+        self._write_header()
+
+    def append(self, values: np.ndarray) -> None:
+        """Add rows, (n, *row)."""
+        self.file.write(values.astype(self.dtype, copy=False).tobytes())
+        self.length += len(values)
+
+    def finish(self) -> None:
+        self.file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy pads the header so that it can be rewritten in place once the first dimension is known.
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(self.file, {**header, "shape": (self.length, *self.row)})
+
+
+class _Summary:
+    """Mean and variance of the observations and the largest action, gathered chunk by chunk."""
+
+    def __init__(self, columns: dict[str, slice]) -> None:
+        self.columns = columns
+        self.steps = 0
+        self.mean: Any = 0.0
+        self.squares: Any = 0.0  # summed squared distances from the mean
+        self.largest_action = 0.0
+
+    def add(self, rows: np.ndarray) -> None:
+        """Take in rows of the table; float64, by the pairwise update of Chan, Golub and LeVeque (1983)."""
+        observations = rows[:, self.columns["observation"]]
+        mean = observations.mean(0, dtype=np.float64)
+        squares = ((observations - mean) ** 2).sum(0)
+        steps = self.steps + len(rows)
+        apart = mean - self.mean
+        self.squares = self.squares + squares + apart**2 * (self.steps * len(rows) / steps)
+        self.mean = self.mean + apart * (len(rows) / steps)
+        self.steps = steps
+        self.largest_action = max(self.largest_action, float(np.abs(rows[:, self.columns["action"]]).max(initial=0)))
+
+
+def write_arrays(folder: Path, episodes: Iterable["Episode"]) -> dict[str, Any]:
+    """Write the arrays of a store into `folder`; returns what its manifest says of their numbers.
+
+    Raises InputError, naming the episode, when one is empty, not finite or of other shapes than the first, and when
+    there are none.
+    """
+    columns: dict[str, slice] = {}
+    dims = (0, 0)
+    lengths, returns, terminated, truncated = array("q"), array("d"), bytearray(), bytearray()
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in (TABLE, REWARDS, FINAL)}
+        pending: list[np.ndarray] = []
+        waiting = 0
+        for index, episode in enumerate(episodes):
+            episode.validate(f"episode {index}")
+            shapes = (episode.observations.shape[1], episode.actions.shape[1])
+            if not columns:
+                dims, columns = shapes, column_layout(*shapes)
+                summary = _Summary(columns)
+                table = _GrowingArray(files[TABLE], np.float32, (columns["reset"].stop,))
+                rewards = _GrowingArray(files[REWARDS], np.float64, ())
+                final_observations = _GrowingArray(files[FINAL], np.float32, (dims[0],))
+            elif shapes != dims:
+                raise InputError(
+                    f"episode {index} has observations and actions of {shapes} numbers, those before {dims}: "
+                    "all episodes of a dataset must come from one environment"
+                )
+            rows = _rows(episode, columns)
+            table.append(rows)
+            rewards.append(episode.rewards)
+            final_observations.append(episode.observations[-1:])
+            lengths.append(len(rows))
+            returns.append(float(rows[:, columns["reward"]].sum(dtype=np.float64)))
+            terminated.append(bool(episode.terminated))
+            truncated.append(bool(episode.truncated))
+            pending.append(rows)
+            waiting += len(rows)
+            if waiting >= CHUNK:
+                summary.add(np.concatenate(pending))
+                pending, waiting = [], 0
+        if not columns:
+            raise InputError("the dataset has no episodes")
+        if pending:
+            summary.add(np.concatenate(pending))
+        for growing in (table, rewards, final_observations):
+            growing.finish()
+    counted = np.frombuffer(lengths, np.int64)
+    ends = {name: np.frombuffer(flags, bool) for name, flags in (("terminated", terminated), ("truncated", truncated))}
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(counted)]))
+    np.save(folder / RETURNS, np.frombuffer(returns))
+    for name, flags in ends.items():
+        np.save(folder / f"{name}.npy", flags)
+    return {
+        "observation_dim": dims[0],
+        "action_dim": dims[1],
+        "observation_mean": summary.mean.tolist(),
+        "observation_std": np.sqrt(summary.squares / summary.steps).tolist(),
+        "largest_action": summary.largest_action,
+        "statistics": summarise(np.frombuffer(returns), counted, **ends),
+    }
+
+
+def summarise(
+    returns: np.ndarray, lengths: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
+) -> dict[str, float | int]:
+    """What a dataset holds, from its episodes' returns (undiscounted), lengths (steps) and ends."""
+    p10, p50, p90 = np.percentile(returns, [10, 50, 90])
+    return {
+        "steps": int(lengths.sum()),
+        "episodes": len(returns),
+        "terminated": int(terminated.sum()),
+        "truncated": int(truncated.sum()),
+        "return_mean": float(returns.mean()),
+        "return_sd": float(returns.std()),
+        "return_min": float(returns.min()),
+        "return_p10": float(p10),
+        "return_p50": float(p50),
+        "return_p90": float(p90),
+        "return_max": float(returns.max()),
+        "length_mean": float(lengths.mean()),
+        "length_sd": float(lengths.std()),
+    }

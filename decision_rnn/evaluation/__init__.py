@@ -1,0 +1,1 @@
+"""Episodes in the environment, and the scores made of them."""

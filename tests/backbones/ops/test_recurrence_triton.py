@@ -1,0 +1,63 @@
+"""The Triton kernels of the recurrence: triton_cases.py interpreted and, where there is a GPU, on it; and compiled."""
+
+import inspect
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
+interpreted = pytest.mark.skipif(
+    tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7), reason="an interpreter that fails with numpy 2.4"
+)
+on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+
+GROUPS = {"numbers": "not gates and not law", "gates": "gates", "law": "law"}
+
+
+@pytest.mark.parametrize("cases", GROUPS)
+@pytest.mark.parametrize("where", [pytest.param("interpreter", marks=interpreted), pytest.param("cuda", marks=on_cuda)])
+def test_cases(where, cases):
+    """In a process of their own, since Triton reads once, when it is imported, whether to interpret."""
+    command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-k", GROUPS[cases], "triton_cases.py"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1" if where == "interpreter" else "0"}
+    found = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+LINEAR = [{"constant": c, "is_complex": z} for c, z in itertools.product([False, True], repeat=2)]
+GATED = [{"gates": 1, "positive": True}, {"gates": 2, "positive": True}]
+ONE_STEP = {"time": 1, "chunks": 1, "block_t": 16}
+"""Triton compiles an argument that is 1 as a constant."""
+FORMS = [*LINEAR, *GATED, *(form | more for form in (LINEAR[1], GATED[1]) for more in (ONE_STEP, {"summary": True}))]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("kernel", ["states_kernel", "adjoint_kernel"])
+def test_compiles_for_hopper(kernel, form, tmp_path, monkeypatch):
+    """All the way to machine code, which needs no GPU; the interpreter does not see what the compiler refuses."""
+    from triton import language as tl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from decision_rnn.backbones.ops import recurrence_kernels
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    function = getattr(recurrence_kernels, kernel)
+    options = {"constant": False, "gates": 0, "positive": False, "is_complex": False, "resets": True, "summary": False}
+    options |= {"dtype": tl.float32, "block_t": 32, "block_w": 32, "stages": 2, **form}
+    numbers = {"time", "width", "length", "chunks"}
+    signature = {}
+    for name in inspect.signature(function.fn).parameters:
+        if name in options:
+            signature[name] = "constexpr"
+        elif name in numbers or name.endswith(("_row", "_time")):
+            signature[name] = "i32"
+        else:
+            signature[name] = "*u8" if name == "reset" else "*fp32"
+    compiled = triton.compile(ASTSource(function, signature, options), target=GPUTarget("cuda", 90, 32))
+    assert compiled.asm["cubin"]

@@ -1,0 +1,251 @@
+"""The recurrence's kernels, run by test_recurrence_triton.py in a process of their own: in Triton's interpreter, on the
+CPU, where TRITON_INTERPRET=1 was set before Triton was imported; else on CUDA."""
+
+import os
+
+import law
+import numpy as np
+import pytest
+import torch
+from subjects import TIGHT, Subject, assert_near, noise
+
+from decision_rnn.backbones import mingru, minlstm
+from decision_rnn.backbones.ops import recurrence, recurrence_triton
+from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+torch.set_default_device("cpu" if INTERPRETED else "cuda")
+torch.backends.cudnn.allow_tf32 = False
+
+SHAPES = [(1, 1, 1), (2, 19, 3), (1, 2, 33)]
+"""Batch, time, width: one number, over two tiles of time, over two strips of channels."""
+
+if INTERPRETED:
+    from triton.runtime import interpreter
+
+    def scan_rows(self, parts):
+        """The interpreter's scan, which goes number by number and takes minutes, a row at a time."""
+        rows = [[part.handle.data[i] for i in range(part.shape[0])] for part in parts]
+        done = [tuple(self.to_tensor(column[0], part.dtype) for column, part in zip(rows, parts, strict=True))]
+        for i in range(1, len(rows[0])):
+            then = (self.to_tensor(column[i], part.dtype) for column, part in zip(rows, parts, strict=True))
+            done.append(self.combine_fn.fn(*done[-1], *then))
+        columns = zip(*([number.handle.data for number in row] for row in done), strict=True)
+        return [self.to_tensor(np.stack(column), part.dtype) for column, part in zip(columns, parts, strict=True)]
+
+    interpreter.ScanOps.generic_scan = scan_rows
+
+
+@pytest.fixture(autouse=True, params=[0] if INTERPRETED else [0, recurrence_triton.TILE_BYTES])
+def tile_bytes(request, monkeypatch):
+    """0 gives the smallest tiles, of 16 steps, so that short stretches of time take several of them."""
+    monkeypatch.setattr(recurrence_triton, "TILE_BYTES", request.param)
+
+
+@pytest.fixture
+def chunked(tile_bytes, monkeypatch):
+    """As on a device with many idle processors: time in chunks of 16 steps, side by side."""
+    monkeypatch.setattr(recurrence_triton, "TILE_BYTES", 0)
+    monkeypatch.setattr(recurrence_triton, "LEAST_CHUNK", 12)
+    monkeypatch.setattr(recurrence_triton, "_processors", lambda device: 1000)
+
+
+def numbers(dtype, *shape, seed):
+    wide = noise(*shape, seed=seed) + (1j * noise(*shape, seed=seed + 50) if dtype.is_complex else 0)
+    return wide.to(dtype)
+
+
+def problem(dtype, constant, batch, time, width):
+    a = numbers(dtype, *([width] if constant else [batch, time, width]), seed=1) * 0.5
+    return a, numbers(dtype, batch, time, width, seed=2), numbers(dtype, batch, width, seed=3)
+
+
+def resets(batch, time):
+    flags = noise(batch, time, seed=4) > 0.7
+    flags[0, 0], flags[-1, -1] = True, True
+    return {"absent": None, "some": flags}
+
+
+def values_and_gradients(run, leaves, seed=5):
+    leaves = [part.detach().clone().requires_grad_() for part in leaves]
+    h = run(*leaves)
+    pull = numbers(h.dtype, *h.shape, seed=seed)
+    return [h.detach(), *torch.autograd.grad(h, leaves, pull)]
+
+
+def check(leaves, reset, tolerance):
+    found = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
+    right = values_and_gradients(lambda *parts: linear_recurrence_reference(*parts, reset), leaves)
+    for name, part, twin, leaf in zip(("h", "a", "b", "initial"), found, right, [leaves[1], *leaves], strict=True):
+        assert part.dtype == leaf.dtype
+        part, twin = (torch.view_as_real(x) if x.is_complex() else x for x in (part, twin))
+        assert_near(part, twin, tolerance, name)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.float32, torch.complex64], ids=str)
+def test_values_and_gradients(dtype, constant, shape):
+    for reset in resets(*shape[:2]).values():
+        check(problem(dtype, constant, *shape), reset, TIGHT[dtype.to_real()])
+
+
+@pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_chunks_side_by_side(dtype, constant, chunked):
+    shape = (2, 53, 3)
+    assert recurrence_triton._Plan.of(noise(*shape), recurrence_triton._Form()).chunks == 4
+    for key in ("absent", "some"):
+        check(problem(dtype, constant, *shape), resets(*shape[:2])[key], TIGHT[torch.float64])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_finite_differences(dtype):
+    leaves = [part.requires_grad_() for part in problem(dtype, False, 1, 2, 1)]
+    reset = torch.tensor([[False, True]])
+    assert torch.autograd.gradcheck(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_any_layout(dtype):
+    a, b, initial = problem(dtype, False, 2, 5, 3)
+    reset = resets(2, 5)["some"]
+    layouts = [
+        lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
+        lambda x: x.transpose(1, -1).contiguous().transpose(1, -1),
+        lambda x: torch.cat([x, x], dim=-1)[..., : x.shape[-1]],
+        lambda x: torch.cat([x, x], dim=1)[:, : x.shape[1]],
+    ]
+    right = recurrence_triton.linear_recurrence(a, b, initial, reset)
+    for layout in layouts:
+        found = recurrence_triton.linear_recurrence(
+            layout(a), layout(b), layout(initial), layout(reset[..., None])[..., 0]
+        )
+        assert torch.equal(found, right)
+    one = a[:, :1].expand_as(a)
+    found = recurrence_triton.linear_recurrence(one, b, initial, reset)
+    assert torch.equal(found, recurrence_triton.linear_recurrence(one.contiguous(), b, initial, reset))
+    summed, weighted = (x.clone().requires_grad_() for x in (b, b))
+    recurrence_triton.linear_recurrence(a, summed, initial, reset).real.sum().backward()
+    h = recurrence_triton.linear_recurrence(a, weighted, initial, reset)
+    (h.real * torch.ones_like(h.real)).sum().backward()
+    assert torch.equal(summed.grad, weighted.grad)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_computed_in_float32(half):
+    a, b, initial = (part.to(half) for part in problem(torch.float64, False, 2, 6, 3))
+    narrow = values_and_gradients(lambda a, b: recurrence_triton.linear_recurrence(a, b, initial, None), [a, b])
+    wide = values_and_gradients(
+        lambda a, b: recurrence_triton.linear_recurrence(a, b, initial.float(), None), [a.float(), b.float()]
+    )
+    assert narrow[0].dtype == torch.float32
+    assert torch.equal(narrow[0], wide[0])
+    for part, right in zip(narrow[1:], wide[1:], strict=True):
+        assert part.dtype == half
+        assert_near(part, right, 2**-7, "gradient")
+
+
+def test_nothing_to_do():
+    a, b, initial = problem(torch.float64, False, 0, 4, 3)
+    assert [
+        len(part)
+        for part in values_and_gradients(
+            lambda *parts: recurrence_triton.linear_recurrence(*parts, None), (a, b, initial)
+        )
+    ] == [0, 0, 0, 0]
+    constant = problem(torch.float64, True, 0, 4, 3)
+    *_, grad_a, _, _ = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, None), constant)
+    assert torch.equal(grad_a, torch.zeros(3, dtype=torch.float64))
+
+
+def test_arguments_stay():
+    parts, reset = problem(torch.complex128, False, 2, 6, 3), resets(2, 6)["some"]
+    kept = [part.clone() for part in (*parts, reset)]
+    leaves = [part.requires_grad_() for part in parts]
+    recurrence_triton.linear_recurrence(*leaves, reset).real.sum().backward()
+    for part, right in zip((*parts, reset), kept, strict=True):
+        assert torch.equal(part, right)
+
+
+# The gates' kernels, against the loops of minGRU and minLSTM, which are under the law themselves
+
+
+LOOPS = {"mingru": mingru._GatedRecurrence, "minlstm": minlstm._GatedRecurrence}
+
+
+def gated(name, dtype, batch, time, width, scale):
+    parts = {"mingru": 2, "minlstm": 3}[name]
+    return [noise(batch, time, parts * width, seed=1).to(dtype) * scale, noise(batch, width, seed=2).to(dtype)]
+
+
+@pytest.mark.parametrize("scale", [1, 60])
+@pytest.mark.parametrize("candidate", ["positive", "signed"])
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+def test_gates(name, candidate, scale):
+    """Where the scale is 60, gates underflow in float32."""
+    signed = candidate == "signed"
+    for dtype, tolerance in TIGHT.items():
+        leaves = gated(name, dtype, 2, 19, 3, scale)
+        for key in ("absent", "some"):
+            reset = resets(2, 19)[key]
+            found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
+            wide = [part.double() for part in leaves]
+            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, signed), wide)  # noqa: B023
+            for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
+                assert part.dtype == dtype
+                assert_near(part, twin, tolerance, what)
+
+
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+def test_gates_in_chunks(name, chunked):
+    leaves, reset = gated(name, torch.float64, 1, 53, 3, 1), resets(1, 53)["some"]
+    found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, False), leaves)
+    right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, False), leaves)
+    for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
+        assert_near(part, twin, 1e-12, what)
+
+
+def test_half_precision_gates():
+    """Read and written as bfloat16, computed in float32."""
+    preactivations, initial = gated("mingru", torch.bfloat16, 2, 6, 3, 1)
+    initial = initial.float()
+    narrow = values_and_gradients(
+        lambda p: recurrence_triton.gated_recurrence(p, initial, None, False), [preactivations]
+    )
+    wide = values_and_gradients(
+        lambda p: recurrence_triton.gated_recurrence(p, initial, None, False), [preactivations.float()]
+    )
+    assert torch.equal(narrow[0], wide[0])
+    assert narrow[1].dtype == torch.bfloat16
+    assert_near(narrow[1], wide[1], 2**-7, "gradient")
+
+
+# The law, the mixers none the wiser
+
+QUICK = [
+    law.gradients_agree,
+    law.nothing_crosses_a_reset,
+    law.rows_are_independent,
+    law.one_step_is_step,
+    law.half_precision,
+    law.arguments_stay,
+]
+
+
+@pytest.mark.parametrize("check", QUICK, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "subject",
+    [Subject("mingru"), Subject("minlstm", {"candidate": "signed"}), Subject("lru", {"state_size": 6})],
+    ids=str,
+)
+def test_law(subject, check, monkeypatch):
+    asked = []
+
+    def kernels(x):
+        asked.append(x)
+        return recurrence_triton
+
+    monkeypatch.setattr(recurrence, "_kernels", kernels)
+    check(subject)
+    assert asked

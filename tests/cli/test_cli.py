@@ -1,0 +1,255 @@
+"""The commands as a person runs them: the main job, runs that are killed, a full disk, input that cannot be used."""
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
+SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log_every", "10"]
+
+SmallCLI = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
+    done = small_cli("train", "hopper-medium", "--training.steps", "20", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "3600" in done.stdout
+    assert "(the data)" in done.stdout
+    run = tmp_path / "runs" / "standin-hopper-medium-mingru-seed0"
+    result = json.loads((run / "result.json").read_text())
+    for target, asked in zip(result["targets"], [3600, 1800], strict=True):
+        assert target["target_return"] == asked
+        assert len(target["returns"]) == 2
+        mean = sum(target["returns"]) / 2
+        assert target["return_mean"] == pytest.approx(mean, abs=1e-3)
+        assert target["score_mean"] == pytest.approx(100 * (mean + 20.272305) / (3234.3 + 20.272305), abs=1e-3)
+    assert result["checkpoint"] == 20
+    assert result["config"]["training"]["steps"] == 20
+    assert {"torch", "mujoco", "decision-rnn"} <= result["versions"].keys()
+    assert len(result["dataset"]["fingerprint"]) == 64
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=SMALL_CLI.parent, capture_output=True, text=True)
+    if head.returncode == 0:
+        assert result["commit"].removesuffix("-dirty") in head.stdout
+    assert list(run.glob("events.out.tfevents.*"))
+
+    before = (run / "result.json").read_bytes()
+    done = small_cli("evaluate", str(run), "--state", "window", "--window", "5", "--target_returns", "[500]")
+    assert done.returncode == 0, done.stderr
+    assert "window of 5" in done.stdout
+    windowed = json.loads((run / "result-window-5.json").read_text())
+    assert [target["target_return"] for target in windowed["targets"]] == [500]
+    assert (run / "result.json").read_bytes() == before
+    done = small_cli("evaluate", str(run))
+    assert done.returncode == 0
+    again = json.loads((run / "result.json").read_text())
+    assert again["targets"] == result["targets"]  # seeded: the same episodes
+
+
+def test_compare_trains_what_is_missing_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path) -> None:
+    command = [
+        "compare",
+        "hopper-medium",
+        "--backbones",
+        "mingru,lru",
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+        "--output",
+        "out",
+    ]
+    command += ["--training.steps", "10", *SMALL]
+    done = small_cli(*command)
+    assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "lru"]
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    for entry in comparison["backbones"]:
+        for i, target in enumerate(entry["targets"]):
+            scores = []
+            for seed in range(2):
+                result = json.loads((tmp_path / "out" / f"{entry['backbone']}-seed{seed}" / "result.json").read_text())
+                scores.append(result["targets"][i]["score_mean"])
+            assert target["score_per_seed"] == scores
+            assert target["score_iqm"] == pytest.approx(sum(scores) / 2)
+            assert target["score_low"] <= target["score_iqm"] <= target["score_high"]
+    weights = sorted((tmp_path / "out").glob("*/checkpoints/10/weights.safetensors"))
+    stamps = [path.stat().st_mtime_ns for path in weights]
+    assert len(weights) == 4
+    assert small_cli(*command).returncode == 0
+    assert [path.stat().st_mtime_ns for path in weights] == stamps
+    done = small_cli(*command, "--training.batch_size", "8")
+    assert done.returncode == 2
+    assert "training.batch_size" in done.stderr
+
+
+def test_backbones_of_one_size_are_compared_and_go_on(small_cli: SmallCLI, tmp_path: Path) -> None:
+    """Each finds its own width, which config.yaml and checkpoint hold; what is asked for again goes on or is done."""
+    command = ["compare", "hopper-medium", "--backbones", "mingru,mlstm", "--seeds", "1", "--output", "out"]
+    command += ["--training.steps", "10", "--evaluation.episodes", "2"]
+    done = small_cli(*command, "--backbone.match_parameters", "30k")
+    assert done.returncode == 0, done.stderr
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    widths = [entry["config"]["width"] for entry in comparison["backbones"]]
+    assert widths[0] != widths[1]
+    for entry, width in zip(comparison["backbones"], widths, strict=True):
+        run = tmp_path / "out" / f"{entry['backbone']}-seed0"
+        saved = load_file(run / "checkpoints" / "last" / "weights.safetensors")
+        size = sum(value.numel() for name, value in saved.items() if name.startswith("backbone."))
+        assert abs(size - 30_000) < 3_000
+        assert json.loads((run / "result.json").read_text())["backbone_parameters"] == size
+        assert f"  width: {width}\n" in (run / "config.yaml").read_text()
+        line = f"{entry['backbone']}, 3 layers of width {width}: {entry['parameters']:,} parameters, {size:,} of them"
+        assert line in done.stdout
+    assert small_cli(*command, "--backbone.match_parameters", "30000").returncode == 0
+    train = ["train", "hopper-medium", "--training.steps", "10", "--evaluation.episodes", "2"]
+    train += ["--output", "out/mingru-seed0", "--resume"]
+    done = small_cli(*train, "--backbone.match_parameters", "60k")
+    assert done.returncode == 2
+    assert f"begun with backbone.width {widths[0]}" in done.stderr
+    assert small_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
+
+
+def test_a_killed_run_resumes_to_the_same_bits(
+    small_cli: SmallCLI, small_environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = ["train", "hopper-medium", "--training.steps", "400", "--training.checkpoint_every", "20", *SMALL]
+    command += ["--backbone.dropout", "0.1"]
+    assert small_cli(*command, "--output", "whole").returncode == 0
+    # The process is killed in the middle of whatever it is doing once its second checkpoint is there.
+    process = subprocess.Popen(
+        [sys.executable, str(SMALL_CLI), *command, "--output", "killed"], env=small_environment, cwd=tmp_path
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / "checkpoints" / "40").is_dir():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed" / "result.json").exists()
+    done = small_cli(*command, "--output", "killed", "--resume")
+    assert done.returncode == 0, done.stderr
+    whole, killed = (tmp_path / run / "checkpoints" / "400" for run in ("whole", "killed"))
+    assert (whole / "weights.safetensors").read_bytes() == (killed / "weights.safetensors").read_bytes()
+    moments = [torch.load(folder / "training_state.pt")["optimizer"]["state"] for folder in (whole, killed)]
+    assert len(moments[0]) == len(moments[1]) > 0
+    for i, state in moments[0].items():
+        assert all(torch.equal(value, moments[1][i][name]) for name, value in state.items())
+    steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(10, 401, 10))
+
+
+def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: SmallCLI, tmp_path: Path) -> None:
+    """The operating system refuses to let any file grow past 60 kB, as a full disk would, from the second call on."""
+    command = ["train", "hopper-medium", "--training.checkpoint_every", "10", "--output", "run", *SMALL]
+    assert small_cli(*command, "--training.steps", "10").returncode == 0
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("steps: 10\n", "steps: 20\n", 1))
+    done = small_cli(*command, "--training.steps", "20", "--resume", preexec_fn=limit)
+    assert done.returncode == 2
+    assert "cannot write the checkpoint" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    folder = tmp_path / "run" / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["10", "last"]
+    assert small_cli(*command, "--training.steps", "20", "--resume").returncode == 0
+
+
+def test_a_backbone_of_ones_own_is_chosen_by_its_dotted_path(small_cli: SmallCLI, tmp_path: Path) -> None:
+    """The example of CONTRIBUTING.md, word for word."""
+    guide = (SMALL_CLI.parents[1] / "CONTRIBUTING.md").read_text()
+    (tmp_path / "layers.py").write_text(guide.split("```python\n")[1].split("```")[0])
+    command = ["--backbone", "layers.Average", "--backbone.decay", "0.8", "--training.steps", "10", *SMALL]
+    done = small_cli("train", "hopper-medium", "--output", "run", *command)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["config"]["backbone"]["decay"] == 0.8
+    done = small_cli("evaluate", "run")  # the checkpoint remembers where the class is
+    assert done.returncode == 0, done.stderr
+    done = small_cli("train", "hopper-medium", "--backbone", "layers.Median")
+    assert done.returncode == 2
+    assert "layers.Median" in done.stderr
+
+
+def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_path: Path) -> None:
+    done = small_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())}
+    row = rows["data/batch-64x20"]
+    assert row.keys() == {"name", "value", "unit", "baseline", "ratio"}
+    assert row["unit"] == "µs"
+    assert row["ratio"] == pytest.approx(row["baseline"]["value"] / row["value"])
+    assert "data/batch-64x20" in done.stdout
+    done = small_cli("bench", "data", "--json", "nowhere/rows.json")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+
+
+def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_path: Path) -> None:
+    command = ["bench", "backbones", "--backbones", "mingru,transformer", "--lengths", "5,9", "--rounds", "1"]
+    done = small_cli(*command, "--steps", "3", "--json", "rows.json", "--plot", "picture.png")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["name"] for row in rows if row["name"].endswith(("time-9", "step-3"))] == [
+        *(f"backbones/{name}/time-9" for name in ("mingru", "transformer", "torch.nn.GRU")),
+        *(f"backbones/{name}/step-3" for name in ("mingru", "transformer", "torch.nn.GRU")),
+    ]
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert "backbones/mingru/memory-5" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "hoper-medium"], ["hoper-medium", "hopper-medium"]),
+        (["train", "hopper-medium", "--backbone", "mingur"], ["mingur", "minlstm"]),
+        (["train", "hopper-medium", "--training.stepz", "3"], ["training.stepz", "training.steps"]),
+        (["train", "hopper-medium", "--backbone", "transformer", "--backbone.heads", "3"], ["backbone.heads"]),
+        (["evaluate", "."], ["is not a run folder"]),
+        (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
+        (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
+        (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),
+        (["train", "hopper-medium", "--output", "/dev/null/run"], ["/dev/null/run", "Not a directory"]),
+        (["trian"], ["trian", "train"]),
+        (["bench", "nothing"], ["nothing", "rollout"]),
+        (["bench", "backbones", "--backbones", "mingur"], ["mingur", "mingru"]),
+        (["bench", "backbones", "--lengths", "0"], ["lengths"]),
+        (["train", "hopper-medium", "--backbone.match_parameters", "9"], ["backbone.match_parameters", "nearest"]),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(small_cli: SmallCLI, arguments: list[str], words: list[str]) -> None:
+    done = small_cli(*arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(small_environment: dict[str, str]) -> None:
+    lines = f"{sys.executable} -u {SMALL_CLI} data list | head -n 1"
+    done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_help_is_help(small_cli: SmallCLI) -> None:
+    assert "train DATASET" in small_cli("--help").stdout
+    done = small_cli("train", "--backbone", "lru", "--help")
+    assert done.returncode == 0
+    assert "--backbone.r_max" in done.stdout
+    assert "--training.steps" in done.stdout

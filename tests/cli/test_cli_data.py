@@ -1,0 +1,191 @@
+"""`decision-rnn data ...` as a person runs it."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import minari
+import numpy as np
+import pytest
+
+from decision_rnn.cli.main import main
+from decision_rnn.data import catalog
+from decision_rnn.data.catalog import names, open_store
+from decision_rnn.data.formats.d4rl import write_file
+from decision_rnn.data.info import histogram
+from decision_rnn.data.store.episodes import EpisodeStore
+
+NAME = "d4rl/hopper-medium-v2"
+
+
+@pytest.fixture
+def file(store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A D4RL file of thirty Hopper-shaped episodes; all folders are temporary and there is no network."""
+    for variable, folder in (("CACHE", "cache"), ("DATA", "data")):
+        monkeypatch.setenv(f"DECISION_RNN_{variable}", str(tmp_path / folder))
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("decision_rnn.data.sources.d4rl.URL", "http://127.0.0.1:9/")
+    write_file(tmp_path / "hopper.hdf5", store)
+    return tmp_path / "hopper.hdf5"
+
+
+def test_list_names_every_dataset_and_says_which_are_here(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "make", NAME, "--path", str(file)]) == 0
+    assert main(["data", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[0] for line in lines[:-1]] == names()
+    assert [line.split()[0] for line in lines[:-1] if line.endswith(" ready")] == [NAME]
+    assert "minari/ID" in lines[-1]
+
+
+def test_info_says_what_the_dataset_holds(
+    file: Path, store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "returns.png"
+    assert main(["data", "info", NAME, "--path", str(file), "--plot", str(picture)]) == 0
+    text = capsys.readouterr().out
+    returns = store.episode_returns
+    for expected in (
+        "Hopper-v4: 11 observations, 3 actions",
+        f"{store.steps:,}",
+        "30 terminated, 0 truncated, 0 both, 0 partial",
+        f"{returns.mean():.1f} ± {returns.std():.1f}, {returns.min():.1f} to {returns.max():.1f}",
+        f"{100 * (returns.mean() + 20.272305) / (3234.3 + 20.272305):.1f}, ",
+        "compare with papers on hopper-medium-v2",
+        "not that of the published file",
+        store.fingerprint,
+    ):
+        assert expected in text
+    counts = [int(line.rpartition(" ")[2]) for line in text.splitlines() if "|" in line]
+    assert sum(counts) == store.episodes
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_verify_reads_every_byte_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verify = ["data", "verify", NAME, "--path", str(file)]
+    assert main(verify) == 0
+    store = open_store(NAME, path=file)
+    total = sum(path.stat().st_size for path in store.path.glob("*.npy"))
+    assert f"{total:,} bytes in {store.path} are as they were written" in capsys.readouterr().out
+
+
+def test_verify_names_what_only_it_can_find(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bit that changed beneath the file system: played by a table whose hash is another one to `verify` alone."""
+    store = open_store(NAME, path=file)
+    monkeypatch.setattr(catalog, "open_store", lambda name, **options: store)
+    table = bytearray((store.path / "steps.npy").read_bytes())
+    table[-1] ^= 1
+    (store.path / "steps.npy").write_bytes(table)
+    assert main(["data", "verify", NAME]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "steps.npy is corrupt" in error
+    assert "the next use makes it again" in error
+
+
+def test_a_histogram_shows_even_a_single_episode() -> None:
+    lines = histogram(np.array([0.0] * 1000 + [12.0]))
+    assert len(lines) == 12
+    assert lines[0].count("#") == 40
+    assert lines[-1].count("#") == 1
+    assert [line.count("#") for line in lines[1:-1]] == [0] * 10
+    assert histogram(np.array([5.0]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
+def test_export_and_back_is_the_same_dataset(file: Path, store: EpisodeStore, tmp_path: Path) -> None:
+    export = ["data", "export", NAME, "--path", str(file)]
+    assert main([*export, "--format", "d4rl", "--output", str(tmp_path / "new" / "copy.hdf5")]) == 0
+    assert main([*export, "--format", "minari", "--output", "own/copy-v0"]) == 0
+    assert open_store(NAME, path=tmp_path / "new" / "copy.hdf5").fingerprint == store.fingerprint
+    assert open_store("minari/own/copy-v0").fingerprint == store.fingerprint
+    dataset = minari.load_dataset("own/copy-v0")
+    assert (dataset.total_episodes, dataset.total_steps) == (store.episodes, store.steps)
+    assert dataset.recover_environment().spec.id == "Hopper-v4"
+    assert minari.get_normalized_score(dataset, np.array([3234.3])) == 1.0
+    with h5py.File(tmp_path / "new" / "copy.hdf5") as copy:
+        assert int(copy["terminals"][()].sum()) == 30
+
+
+def test_dropping_partial_episodes_is_told_in_run_and_result(
+    file: Path, store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run on the complete episodes has another fingerprint, and cannot go on as one on all of them."""
+    with h5py.File(file, "a") as handle:
+        handle["terminals"][-1] = False  # the last episode breaks off
+    small = ["--training.steps", "1", "--training.context", "4", "--backbone.width", "16", "--evaluation.episodes", "1"]
+    train = ["train", NAME, "--path", str(file), *small, "--output"]
+    assert main([*train, str(tmp_path / "kept")]) == 0
+    assert main([*train, str(tmp_path / "dropped"), "--partial", "drop"]) == 0
+    assert "partial episodes were dropped" in capsys.readouterr().out
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("kept", "dropped")]
+    assert [result["config"]["partial"] for result in results] == ["keep", "drop"]
+    assert results[0]["dataset"]["fingerprint"] != results[1]["dataset"]["fingerprint"]
+    assert "dropped" not in results[0]["dataset"]["comparable"]
+    assert main([*train, str(tmp_path / "kept"), "--partial", "drop", "--resume"]) == 2
+    assert "partial 'keep', not 'drop'" in capsys.readouterr().err
+    assert main(["data", "info", NAME, "--path", str(file), "--partial", "drop"]) == 0
+    text = capsys.readouterr().out
+    assert f"1 of {store.episodes} episodes ({store.episode_lengths[-1]} steps) were partial and are dropped" in text
+    assert "29 terminated, 0 truncated, 0 both, 0 partial" in text
+    assert main(["data", "make", NAME, "--partial", "perhaps"]) == 2
+    assert "perhaps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["frobnicate"], ["frobnicate", "known are list"]),
+        (["info"], ["dataset"]),
+        (["info", NAME], ["cannot download", "--path"]),
+        (["info", NAME, "--path", "nowhere.hdf5"], ["nowhere.hdf5"]),
+        (["info", NAME, "--path", "{file}", "--plot", "x.svg"], ["x.svg", ".png"]),
+        (["info", NAME, "--path", "{file}", "--plot", "/nowhere/x.png"], ["/nowhere/x.png"]),
+        (["download", "hopper-medium"], ["data make"]),
+        (["download", NAME], ["cannot download", "--path"]),
+        (["export", NAME, "--path", "{file}"], ["format, output"]),
+        (["export", NAME, "--path", "{file}", "--format", "csv", "--output", "x"], ["csv", "minari, d4rl"]),
+        (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}"], ["exists"]),
+        (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}/x"], ["cannot write"]),
+        (["export", NAME, "--path", "{file}", "--format", "minari", "--output", "../x-v0"], ["no Minari id"]),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    file: Path, arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", *(word.replace("{file}", str(file)) for word in arguments)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1].startswith("decision-rnn: ")
+    for word in words:
+        assert word in errors[-1]
+
+
+def test_an_existing_minari_dataset_is_kept(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = ["data", "export", NAME, "--path", str(file), "--format", "minari", "--output", "own/copy-v0"]
+    assert main(export) == 0
+    assert main(export) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_train_on_a_d4rl_file(
+    file: Path, tmp_path: Path, small_cli: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    done = small_cli(
+        *["train", NAME, "--path", str(file), "--training.steps", "3", "--training.context", "4"],
+        *["--backbone.width", "16", "--evaluation.episodes", "1", "--evaluation.target_returns", "[100]"],
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "runs" / "d4rl-hopper-medium-v2-mingru-seed0" / "result.json").read_text())
+    assert result["dataset"]["environment_id"] == "Hopper-v4"
+    assert result["config"]["path"] == str(file)
+    assert "compare with papers" in result["dataset"]["comparable"]
+    assert "compare with papers" in done.stdout
+
+
+def test_data_without_an_action_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data"]) == 0
+    assert "export DATASET" in capsys.readouterr().out

@@ -1,0 +1,143 @@
+"""Episodes played as one batch are the episodes played one by one."""
+
+from collections.abc import Iterator
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.backbones import State, registered
+from decision_rnn.evaluation.rollout import WindowActor, one_thread, rollout
+
+
+class Reflex:
+    """A stateless actor of elementwise arithmetic, so that a row's action does not depend on the batch's size."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Tensor, Tensor]] = []
+
+    def initial_state(self, target_return: Tensor) -> State:
+        return (target_return,)
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        self.seen.append((reward.clone(), state[0].clone()))
+        return torch.tanh(observation[:, 5:8] * state[0][:, None] / 1000), state
+
+
+class Countdown(gymnasium.Env):
+    """Ends after 3 + seed % 5 steps, rewards 1, 2, 3, ..., and refuses to be stepped once it has ended."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8,))
+    action_space = gymnasium.spaces.Box(-1, 1, (3,))
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.left, self.step_number = 3 + seed % 5, 0
+        return np.zeros(8), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        assert self.left > 0, "stepped after its end"
+        self.left -= 1
+        self.step_number += 1
+        # The even ones terminate, the odd ones are truncated: both are ends.
+        ended = self.left == 0
+        return np.zeros(8), float(self.step_number), ended and self.step_number % 2 == 0, ended, {}
+
+
+@pytest.fixture
+def countdown() -> Iterator[str]:
+    gymnasium.register("Countdown-v0", entry_point=Countdown, order_enforce=False)
+    yield "Countdown-v0"
+    del gymnasium.registry["Countdown-v0"]
+
+
+def test_every_episode_is_the_one_stepped_by_hand() -> None:
+    results = rollout(Reflex(), "Hopper-v5", [3600.0, 900.0], episodes=4, seed=70)
+    for result in results:
+        for number in range(4):
+            env = gymnasium.make("Hopper-v5")
+            observation, _ = env.reset(seed=70 + number)
+            total, length, ended = 0.0, 0, False
+            while not ended:
+                x = torch.from_numpy(observation.astype(np.float32))
+                action = torch.tanh(x[5:8] * torch.tensor(result.target_return) / 1000)
+                observation, reward, terminated, truncated, _ = env.step(action.numpy())
+                total, length, ended = total + float(reward), length + 1, terminated or truncated
+            assert (result.returns[number], result.lengths[number]) == (total, length)
+
+
+def test_an_ended_environment_is_no_longer_stepped_and_its_row_leaves_the_batch(countdown: str) -> None:
+    actor = Reflex()
+    one, two = rollout(actor, countdown, [10.0, 20.0], episodes=5, seed=0)
+    lengths = np.arange(3, 8)
+    for result in (one, two):
+        assert result.lengths.tolist() == lengths.tolist()
+        assert result.returns.tolist() == (lengths * (lengths + 1) / 2).tolist()
+    assert [len(reward) for reward, _ in actor.seen] == [10, 10, 10, 8, 6, 4, 2]
+    for step, (reward, target) in enumerate(actor.seen):
+        assert reward.tolist() == [step] * len(reward)  # what the step before earned
+        assert target.tolist() == [10.0] * (len(target) // 2) + [20.0] * (len(target) // 2)
+
+
+def test_on_step_is_told_what_runs_and_what_it_does(countdown: str) -> None:
+    told: list[tuple[list[int], int]] = []
+    rollout(
+        Reflex(), countdown, [1.0], 5, 0, on_step=lambda running, actions: told.append((list(running), len(actions)))
+    )
+    assert told[0] == ([0, 1, 2, 3, 4], 5)
+    assert told[-1] == ([4], 1)
+
+
+@pytest.mark.parametrize("tokens", ["step", "interleaved"])
+def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str) -> None:
+    torch.manual_seed(0)
+    agent = DecisionAgent(
+        AgentConfig(tokens=tokens), registered("mingru").config(width=16), torch.zeros(4), torch.ones(4), 2, 100.0
+    )
+    agent = agent.double().eval()
+    window, time, batch = 6, 15, 3
+    actor = WindowActor(agent, window)
+    observations = torch.randn(time, batch, 4, dtype=torch.float64)
+    rewards = torch.rand(time, batch, dtype=torch.float64)
+    targets = torch.tensor([50.0, 60.0, 70.0], dtype=torch.float64)
+    windowed, carried = actor.initial_state(targets), agent.initial_state(targets)
+    actions: list[Tensor] = []
+    with torch.no_grad():
+        for t in range(time):
+            earned = rewards[t - 1] if t else torch.zeros(batch, dtype=torch.float64)
+            action, windowed = actor.act(observations[t], earned, None, windowed)
+            recurrent, carried = agent.act(observations[t], earned, None, carried)
+            if t < window:  # the window still holds the whole episode
+                torch.testing.assert_close(action, recurrent, rtol=0, atol=1e-12)
+                carried = (*carried[:2], action, *carried[3:])
+            elif t == window:
+                assert not torch.allclose(action, recurrent, rtol=0, atol=1e-6)
+            actions.append(action)
+            steps = range(max(0, t - window + 1), t + 1)
+            predicted, _ = agent(
+                torch.stack([targets - rewards[:s].sum(0) for s in steps], 1)[..., None],
+                torch.stack([observations[s] for s in steps], 1),
+                torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),
+                torch.tensor(list(steps)).expand(batch, -1),
+                torch.tensor([s == 0 for s in steps]).expand(batch, -1),
+            )
+            torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
+
+
+def test_one_thread_is_given_back_after_an_error() -> None:
+    torch.set_num_threads(2)
+    inside = []
+
+    def fails() -> None:
+        with one_thread():
+            inside.append(torch.get_num_threads())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert inside == [1]
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)

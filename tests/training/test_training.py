@@ -1,0 +1,152 @@
+"""Training: the schedule, the logs, and runs that go on as if they had never stopped."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from decision_rnn.checkpoint import last_checkpoint
+from decision_rnn.config import RunConfig, TrainingConfig, parse_run
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.stream import Batch, StepStream
+from decision_rnn.errors import InputError
+from decision_rnn.training import trainer as training
+from decision_rnn.training.trainer import Trainer, learning_rate_factor, train
+
+
+@pytest.fixture(autouse=True)
+def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
+
+
+def configure(*arguments: str) -> RunConfig:
+    small = ["--backbone.width", "16", "--training.log_every", "2", "--training.checkpoint_every", "4"]
+    return parse_run("test", ["hopper-medium", *small, "--training.steps", "10", *arguments])[0]
+
+
+def weights(run: Path) -> bytes:
+    return (last_checkpoint(run) / "weights.safetensors").read_bytes()
+
+
+def test_the_learning_rate_rises_then_falls_along_a_cosine() -> None:
+    factor = learning_rate_factor(TrainingConfig(steps=100, warmup_steps=10))
+    assert [factor(0), factor(4), factor(9)] == pytest.approx([0.1, 0.5, 1.0])
+    assert factor(55) == pytest.approx(0.5)
+    assert factor(100) == pytest.approx(0)
+    assert factor(10 + 30) == pytest.approx((1 + math.cos(math.pi / 3)) / 2)
+    constant = learning_rate_factor(TrainingConfig(steps=100, warmup_steps=0, schedule="constant"))
+    assert constant(0) == constant(99) == 1
+
+
+@pytest.mark.parametrize(
+    "extra", [[], ["--training.precision", "bf16"], ["--backbone", "lru", "--agent.tokens", "interleaved"]]
+)
+def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
+    """The store's actions follow from observation and previous action: most of their variance can be learnt."""
+    short = ["--training.steps", "200", "--training.warmup_steps", "20", "--training.learning_rate", "1e-2"]
+    small = ["--training.batch_size", "16", "--training.context", "10", "--backbone.layers", "2"]
+    trainer = Trainer(configure(*short, *small, *extra), store, 1.0)
+    losses = [trainer.train_step()[0].item() for _ in range(200)]
+    variance = store.table[:, store.columns["action"]].var()
+    assert losses[0] > 0.8 * variance
+    assert sum(losses[-20:]) / 20 < 0.2 * variance
+
+
+@pytest.mark.parametrize("backbone", ["mingru", "transformer"])
+def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backbone: str) -> None:
+    """Three slices trained on one after the other are seen as one that is three times as long."""
+    same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
+    trainer = Trainer(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
+    stream = StepStream(store, 8, 64, 0, carry=5)
+    batches = [stream.sample() for _ in range(3)]
+    whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
+    action = whole.pop("action")
+    predicted, _ = trainer.agent(**whole)
+    losses = [trainer.train_step()[0] for _ in range(3)]
+    expected = [((predicted - action)[:, 8 * i : 8 * i + 8] ** 2).mean() for i in range(3)]
+    torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [["--backbone", "mingru"], ["--backbone", "transformer", "--training.carry", "3"]])
+def test_a_resumed_run_ends_at_the_same_bits(
+    tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure(*options, "--backbone.dropout", "0.2")
+    train(config, tmp_path / "whole")
+
+    class StopError(Exception):
+        pass
+
+    step, calls = Trainer.train_step, []
+
+    def stop_after_seven(trainer: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
+        calls.append(1)
+        if len(calls) > 7:
+            raise StopError
+        return step(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", stop_after_seven)
+        with pytest.raises(StopError):
+            train(config, tmp_path / "broken")
+    assert last_checkpoint(tmp_path / "broken").name == "4"
+    torch.manual_seed(999)
+    train(config, tmp_path / "broken", resume=True)
+    assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+    lines = [json.loads(line) for line in (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4, 6, 8, 10]
+    whole = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [line["loss"] for line in whole]
+
+
+def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
+    for name, seed in [("a", "0"), ("b", "0"), ("c", "1")]:
+        train(configure("--seed", seed), tmp_path / name)
+    assert weights(tmp_path / "a") == weights(tmp_path / "b") != weights(tmp_path / "c")
+
+
+def test_a_run_is_never_overwritten_and_is_resumed_as_it_was(tmp_path: Path) -> None:
+    train(configure(), tmp_path / "run")
+    before = weights(tmp_path / "run")
+    with pytest.raises(InputError, match=r"already holds a run.*--resume"):
+        train(configure(), tmp_path / "run")
+    with pytest.raises(InputError, match=r"training\.learning_rate 0\.001, not 0\.1"):
+        train(configure("--training.learning_rate", "0.1"), tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match="is not a run folder"):
+        train(configure(), tmp_path / "nowhere", resume=True)
+    assert weights(tmp_path / "run") == before
+    train(configure("--evaluation.episodes", "3"), tmp_path / "run", resume=True)  # how it is evaluated may change
+    assert weights(tmp_path / "run") == before
+
+
+def test_other_data_under_the_same_name_is_refused(tmp_path: Path, store: EpisodeStore) -> None:
+    train(configure(), tmp_path / "run")
+    path = last_checkpoint(tmp_path / "run") / "config.json"
+    path.write_text(path.read_text().replace(store.fingerprint, "0" * 64))
+    with pytest.raises(InputError, match="other contents"):
+        train(configure(), tmp_path / "run", resume=True)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"loss is .* at step"):
+        train(configure("--training.learning_rate", "1e30", "--training.warmup_steps", "0"), tmp_path / "run")
+
+
+def test_no_cuda_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=r"training\.device is cuda"):
+        training.pick_device("cuda")
+
+
+def test_actions_that_the_agent_cannot_take_are_refused(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
+    large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
+    monkeypatch.setattr(training, "open_store", lambda name, **options: large)
+    with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
+        train(configure(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
