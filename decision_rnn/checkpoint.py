@@ -12,7 +12,7 @@ import io
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from safetensors import SafetensorError
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig, from_dict, to_dict
+from decision_rnn.data.catalog import resolve
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.files import fsync_path, new_directory
 
@@ -31,21 +34,61 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class Provenance:
-    """What an agent was trained on, as far as its evaluation needs it.
+    """What an agent was trained on: all that its evaluation needs to know of the data, which need not be at hand.
 
     Attributes:
-        dataset: The dataset's full name.
-        fingerprint: sha256 over its contents.
-        environment_id: The environment it comes from.
+        spec: The dataset's name, environment, reference scores and targets.
+        fingerprint: SHA-256 over its contents.
         return_mean: Mean of its episodes' returns.
         return_sd: Their standard deviation.
+        return_min: The lowest of them; None where an old checkpoint does not say.
+        return_max: The highest; likewise.
+        notes: What a reader of the scores has to know of the data, in sentences.
     """
 
-    dataset: str
+    spec: DatasetSpec
     fingerprint: str
-    environment_id: str
     return_mean: float
     return_sd: float
+    return_min: float | None = None
+    return_max: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, spec: DatasetSpec, store: EpisodeStore) -> "Provenance":
+        """That of an agent trained on this store of this dataset."""
+        returns = store.manifest["statistics"]
+        known = {field.name: getattr(spec, field.name) for field in fields(DatasetSpec)}
+        return cls(
+            DatasetSpec(**{**known, "environment_id": store.environment_id}),
+            store.fingerprint,
+            returns["return_mean"],
+            returns["return_sd"],
+            returns["return_min"],
+            returns["return_max"],
+            tuple(store.manifest["source"].get("notes", ())),
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Provenance":
+        """What `dataclasses.asdict` wrote into a checkpoint; TypeError or KeyError where it is not that.
+
+        Checkpoints of version 0.1 hold the dataset's name alone: then it is resolved here and now.
+        """
+        if "spec" in data:
+            known = {**data["spec"], "target_returns": tuple(data["spec"]["target_returns"])}
+            return cls(**{**data, "spec": DatasetSpec(**known), "notes": tuple(data["notes"])})
+        name = data["dataset"]
+        try:
+            spec = replace(resolve(name).spec, environment_id=data["environment_id"])
+            if spec.contents not in (None, data["fingerprint"]):
+                raise InputError(f"{name} has other contents than those the agent was trained on")
+        except InputError as error:
+            raise InputError(
+                f"{error}; the checkpoint is of version 0.1, which kept the scale of its scores with its dataset: "
+                "put that dataset back to evaluate it"
+            ) from None
+        return cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"])
 
 
 @dataclass(frozen=True)
@@ -113,7 +156,7 @@ def load_agent(folder: Path) -> TrainedAgent:
     try:
         description = json.loads(path.read_text())
         config = from_dict(description["config"], str(path))
-        provenance = Provenance(**description["provenance"])
+        provenance = Provenance.from_dict(description["provenance"])
         step, seconds = description["step"], description["seconds"]
         dims = description["observation_dim"], description["action_dim"]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -110,6 +110,9 @@ class RunConfig:
         path: The file to read a D4RL dataset from, where it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
+        actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` them to that, as an
+            environment does whose own box it is.
+        plugins: Modules to import first: those that register backbones, sources of datasets or environments.
         seed: Of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
@@ -121,6 +124,8 @@ class RunConfig:
     dataset: str
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
+    actions: Literal["keep", "clip"] = "keep"
+    plugins: tuple[str, ...] = ()
     seed: int = 0
     backbone: BackboneConfig
     observation: ObservationConfig = field(default_factory=ObservationConfig)
@@ -196,6 +201,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     data = asdict(config)
     targets = config.evaluation.target_returns
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
+    data["plugins"] = list(config.plugins)
     return data
 
 
@@ -265,6 +271,13 @@ def _run_parser(program: str, backbone: str) -> ArgumentParser:
     parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
     parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
     parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
+    parser.add_argument(
+        "--actions",
+        type=Literal["keep", "clip"],
+        default="keep",
+        help="keep the data's actions, or clip them to [-1, 1]",
+    )
+    parser.add_argument("--plugins", type=str | tuple[str, ...], default=(), help="modules to import first: a,b")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")
     parser.add_argument(
@@ -323,6 +336,8 @@ def _instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
         raise InputError(str(error)) from None
     if values.dataset is None:
         raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
+    if isinstance(values.plugins, str):
+        values.plugins = tuple(name.strip() for name in values.plugins.split(",") if name.strip())
     return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig)})
 
 

@@ -168,7 +168,7 @@ def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
     trained = load_agent(last_checkpoint(run))
     if trained.config.observation.mask != "none":
         raise InputError(f"the agent of {run} does not see whole observations: measure one that does")
-    return trained.agent, lookup(trained.provenance.dataset)
+    return trained.agent, trained.provenance.spec
 
 
 def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:

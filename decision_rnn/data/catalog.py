@@ -4,10 +4,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.sources import d4rl, minari, own, standin
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import store_folder
-from decision_rnn.data.store.complete import complete_episodes
 from decision_rnn.data.store.episodes import MANIFEST, EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -20,44 +20,36 @@ def names() -> list[str]:
     return [name for source in SOURCES.values() for name in source.names()]
 
 
-def lookup(name: str) -> DatasetSpec:
+def resolve(name: str, path: Path | str | None = None, partial: Literal["keep", "drop"] = "keep") -> Dataset:
     """The dataset called `name`; a name without a source means the stand-in ("hopper-medium").
 
-    Raises InputError, listing the known names, when there is none.
+    Args:
+        name: Of the dataset.
+        path: The file to read, for the datasets of D4RL.
+        partial: Whether partial episodes are kept or dropped.
+
+    Raises:
+        InputError: Listing the known names, when no source has that name.
     """
     source, full = _resolve(name)
-    spec: DatasetSpec = source.lookup(full)
-    return spec
+    return Dataset(full, source, Path(path) if path else None, partial)
+
+
+def lookup(name: str) -> DatasetSpec:
+    """What is known of the dataset called `name`."""
+    return resolve(name).spec
 
 
 def open_store(
     name: str, progress: bool = True, path: Path | str | None = None, partial: Literal["keep", "drop"] = "keep"
 ) -> EpisodeStore:
-    """The episodes of the dataset `name`, made or converted on first use and opened ever after.
-
-    A store is keyed by the dataset's name and by what it was made from: a recipe, or files of a size and SHA-256.
-    One that is corrupt, or was made from something else, is never used: it is made again, with a line on stderr.
-
-    Args:
-        name: As `lookup` takes it.
-        progress: Show bars on stderr where that is a terminal.
-        path: The file to read, for the datasets of D4RL.
-        partial: What becomes of partial episodes, which neither terminated nor were truncated: with `drop` the store
-            is another one, with a fingerprint of its own.
-
-    Raises:
-        InputError: For an unknown name, and for a source that cannot be had or used.
-    """
-    source, full = _resolve(name)
-    store: EpisodeStore = source.open_store(full, progress, Path(path) if path else None)
-    return store if partial == "keep" else complete_episodes(full, store)
+    """The episodes of the dataset called `name`."""
+    return resolve(name, path, partial).open(progress)
 
 
 def download(name: str, progress: bool = True) -> list[Path]:
-    """Fetch what the dataset `name` is made from, where it is not here; returns where it lies."""
-    source, full = _resolve(name)
-    paths: list[Path] = source.download(full, progress)
-    return paths
+    """Fetch what the dataset called `name` is made from, where it is not here; returns where it lies."""
+    return resolve(name).download(progress)
 
 
 def is_ready(name: str) -> bool:

@@ -4,7 +4,6 @@ import numpy as np
 
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.evaluation.statistics import normalised_score
 
 BINS, WIDTH = 12, 40  # of the histogram
 
@@ -14,10 +13,7 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
     s = store.manifest["statistics"]
     both = int((store.terminated & store.truncated).sum())
     partial = int((~store.terminated & ~store.truncated).sum())
-    mean, low, high = (
-        float(normalised_score(s[key], spec.reference_min, spec.reference_max))
-        for key in ("return_mean", "return_min", "return_max")
-    )
+    mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
     rows = [
         ("environment", f"{store.environment_id}: {store.observation_dim} observations, {store.action_dim} actions"),
         ("steps", f"{s['steps']:,}"),

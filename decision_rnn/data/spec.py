@@ -1,7 +1,9 @@
 """What is known of a dataset by its name: where it is evaluated, how its scores are normalised, what is asked for."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
@@ -19,7 +21,8 @@ class DatasetSpec:
     `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score =
     100 * (return - min) / (max - min). `target_returns` are asked for in evaluation and `return_scale` divides
     returns-to-go, as in the Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence: where
-    the references come from, and whose scores ours may be compared with.
+    the references come from, and whose scores ours may be compared with. `contents` is the fingerprint of the store
+    that the spec was read from, None where it is known by the dataset's name alone.
     """
 
     name: str
@@ -29,6 +32,13 @@ class DatasetSpec:
     target_returns: tuple[float, ...]
     return_scale: float
     comparable: str
+    contents: str | None = field(default=None, kw_only=True)
+
+    def normalised(self, returns: np.ndarray | float) -> np.ndarray:
+        """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
+        return (
+            100.0 * (np.asarray(returns, np.float64) - self.reference_min) / (self.reference_max - self.reference_min)
+        )
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     body = _body_of(store.environment_id)
     own = store.manifest["source"].get("reference_scores")
     if body is not None and own is None:
-        return body.spec(name, store.environment_id, D4RL_REFERENCES)
+        return replace(body.spec(name, store.environment_id, D4RL_REFERENCES), contents=store.fingerprint)
     statistics = store.manifest["statistics"]
     low, high = statistics["return_min"], statistics["return_max"]
     largest = max(abs(low), abs(high))
@@ -113,4 +123,5 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
         "the reference scores are the dataset's own: compare with scores on the same dataset"
         if own
         else "the reference scores are ours, the lowest and the highest return in the data: compare with no paper's",
+        contents=store.fingerprint,
     )

@@ -6,16 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, to_dict
-from decision_rnn.data.catalog import lookup
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import Episodes, WindowActor, rollout
-from decision_rnn.evaluation.statistics import normalised_score
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
 
@@ -34,22 +30,19 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
         Scores per target return, raw and normalised, with the data's mean, the run's configuration, versions,
         hardware and wall time; plain JSON values.
     """
-    spec = lookup(trained.provenance.dataset)
+    spec = trained.provenance.spec
     agent = trained.agent.eval()
     device = agent.return_scale.device
     actor = agent if settings.state == "carry" else WindowActor(agent, settings.window)
     targets = settings.target_returns or spec.target_returns
     begun = time.perf_counter()
-    environment_id, mask = trained.provenance.environment_id, trained.config.observation.mask
+    environment_id, mask = spec.environment_id, trained.config.observation.mask
     seen = seen_numbers(mask, environment_id)
     results = rollout(actor, environment_id, targets, settings.episodes, settings.seed, device, seen=seen)
     seconds = time.perf_counter() - begun
 
-    def normalised(returns: np.ndarray | float) -> np.ndarray:
-        return normalised_score(returns, spec.reference_min, spec.reference_max)
-
     def summary(episodes: Episodes) -> dict[str, Any]:
-        scores = normalised(episodes.returns)
+        scores = spec.normalised(episodes.returns)
         return {
             "target_return": episodes.target_return,
             "return_mean": float(episodes.returns.mean()),
@@ -68,8 +61,12 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
     provenance = trained.provenance
     return {
         "dataset": {
-            **asdict(provenance),
-            "score_mean": float(normalised(provenance.return_mean)),
+            "dataset": spec.name,
+            "fingerprint": provenance.fingerprint,
+            "environment_id": environment_id,
+            "return_mean": provenance.return_mean,
+            "return_sd": provenance.return_sd,
+            "score_mean": float(spec.normalised(provenance.return_mean)),
             "reference_min": spec.reference_min,
             "reference_max": spec.reference_max,
             "comparable": comparable,

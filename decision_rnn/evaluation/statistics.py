@@ -5,11 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def normalised_score(returns: np.ndarray | float, reference_min: float, reference_max: float) -> np.ndarray:
-    """100 * (return - min) / (max - min): 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
-    return 100.0 * (np.asarray(returns, np.float64) - reference_min) / (reference_max - reference_min)
-
-
 def interquartile_mean(scores: np.ndarray) -> float:
     """Mean of the middle half of all scores, the outer quarters dropped (Agarwal et al., 2021, section 4.3).
 

@@ -132,10 +132,7 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
     _check_actions(store)
     if not resume:
         begin_run_folder(config, run)
-    statistics = store.manifest["statistics"]
-    provenance = Provenance(
-        spec.name, store.fingerprint, store.environment_id, statistics["return_mean"], statistics["return_sd"]
-    )
+    provenance = Provenance.of(spec, store)
     trainer = Trainer(config, store, spec.return_scale)
     seconds = _resume(trainer, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.step, seconds)
@@ -194,7 +191,7 @@ def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:
     saved = load_agent(folder)
     if saved.provenance.fingerprint != store.fingerprint:
         raise InputError(
-            f"{run} was trained on other contents of {saved.provenance.dataset} (fingerprint "
+            f"{run} was trained on other contents of {saved.provenance.spec.name} (fingerprint "
             f"{saved.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): train it anew elsewhere"
         )
     trainer.agent.load_state_dict(saved.agent.state_dict())

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
-from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean, normalised_score
+from decision_rnn.data.spec import BODIES
+from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean
 
 
 def test_normalised_scores_of_the_published_references() -> None:
-    assert normalised_score(3234.3, -20.272305, 3234.3) == pytest.approx(100)
-    assert normalised_score(-20.272305, -20.272305, 3234.3) == pytest.approx(0)
+    spec = BODIES["hopper"].spec("d4rl/hopper-medium-v2", "Hopper-v4", "")
+    assert spec.normalised(3234.3) == pytest.approx(100)
+    assert spec.normalised(-20.272305) == pytest.approx(0)
     # D4RL's hopper-medium: a mean return of 1422 is published as 44.3
-    assert normalised_score(np.array([1422.0]), -20.272305, 3234.3)[0] == pytest.approx(44.3, abs=0.05)
+    assert spec.normalised(np.array([1422.0]))[0] == pytest.approx(44.3, abs=0.05)
 
 
 def test_the_interquartile_mean_drops_the_outer_quarters() -> None:

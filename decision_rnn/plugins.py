@@ -1,0 +1,36 @@
+"""Modules of the user's own, imported by their word alone: they register backbones, sources, environments.
+
+`--plugins layers` imports layers.py of the folder one works in, or any installed module. A run keeps the names, and so
+does a checkpoint, but neither imports them: a module is code, and a file that somebody sent must not run any.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+
+from decision_rnn.errors import InputError
+
+
+def import_plugins(names: Iterable[str]) -> None:
+    """Import the modules of these names, from the working folder or as installed; InputError where one cannot be."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # of whatever the module does
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"--plugins: the module {name!r} cannot be imported ({reason}): mend or install it"
+            ) from error
+
+
+def check_plugins(names: Iterable[str], where: str) -> None:
+    """InputError unless all these modules, which `where` needs, have been imported; none is imported here."""
+    missing = [name for name in names if name not in sys.modules]
+    if missing:
+        raise InputError(
+            f"{where} was made with --plugins {','.join(missing)}, code that is not run unasked: "
+            f"if you trust it, add --plugins {','.join(missing)}"
+        )
