@@ -48,6 +48,13 @@ def test_a_configuration_survives_being_saved(backbone: str) -> None:
     assert from_dict(to_dict(config), "here") == config
 
 
+def test_the_rate_of_a_recurrence_is_the_mixers_unless_given() -> None:
+    assert parse("hopper-medium").training.recurrent_rate is None
+    assert parse("hopper-medium", "--training.recurrent_rate", "0.5").training.recurrent_rate == 0.5
+    with pytest.raises(InputError, match=r"training\.recurrent_rate is -1.* at least 0"):
+        parse("hopper-medium", "--training.recurrent_rate", "-1")
+
+
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_configurations_we_ship_are_valid(file: Path) -> None:
     parse("--config", str(file))

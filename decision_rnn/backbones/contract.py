@@ -76,8 +76,12 @@ class SequenceMixer(nn.Module, ABC):
         """Map one step, (batch, width) -> (batch, width), in real arithmetic and constant memory."""
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the recurrence itself: trained at a lower rate and without weight decay."""
+        """Parameters of the recurrence itself: trained without weight decay, at `recurrent_learning_rate`."""
         return ()
+
+    def recurrent_learning_rate(self, learning_rate: float) -> float:
+        """The rate at which `recurrent_parameters` are trained where all others are at `learning_rate`."""
+        return learning_rate
 
 
 def select_rows(state: State, rows: Tensor) -> State:

@@ -112,6 +112,10 @@ class LRU(SequenceMixer):
         gamma = () if self.gamma_log is None else (self.gamma_log,)
         return *self._planes(), *gamma, self.b
 
+    def recurrent_learning_rate(self, learning_rate: float) -> float:
+        """Half of the others' (appendix B: lower than theirs; the half is `lr_factor` of Zucchet's minimal-LRU)."""
+        return 0.5 * learning_rate
+
     def _planes(self) -> tuple[nn.Parameter, nn.Parameter]:
         first, second = (getattr(self, name) for name in PLANES[self.parametrization])
         return first, second
