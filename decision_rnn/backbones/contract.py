@@ -9,7 +9,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,10 @@ class BackboneConfig:
         name: Which sequence mixer.
         width: Channels of the residual stream.
         layers: How many blocks of mixer and MLP.
-        mlp_ratio: Hidden width of the MLP over `width`.
+        mlp_ratio: Hidden width of the MLP over `width`; 0 for no MLP.
         dropout: Probability of dropping a channel of the embedding and of each residual branch.
+        norm: `layer`, LayerNorm, or `rms`, RMSNorm; of all norms of the stack.
+        convolution: Steps that a causal convolution in front of every mixer sees, its own included; 0 for none.
     """
 
     name: str
@@ -35,15 +37,23 @@ class BackboneConfig:
     layers: int = 3
     mlp_ratio: float = 4.0
     dropout: float = 0.0
+    norm: Literal["layer", "rms"] = "layer"
+    convolution: int = 0
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the key, where a value cannot be used; subclasses extend it."""
         if self.width < 1 or self.layers < 1:
             raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
-        if self.mlp_ratio <= 0:
-            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be above 0")
+        if self.mlp_ratio < 0:
+            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be 0, for no MLP, or above")
+        if self.mlp_ratio and round(self.width * self.mlp_ratio) < 1:
+            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} leaves no channel of backbone.width {self.width}")
         if not 0 <= self.dropout <= 1:
             raise ValueError(f"backbone.dropout {self.dropout} must lie within 0 to 1")
+        if self.norm not in ("layer", "rms"):
+            raise ValueError(f"backbone.norm {self.norm!r} must be layer or rms")
+        if self.convolution < 0 or self.convolution == 1:
+            raise ValueError(f"backbone.convolution {self.convolution} must be 0, for none, or at least 2")
 
 
 class SequenceMixer(nn.Module, ABC):
