@@ -5,7 +5,7 @@ equals any split of the T steps into chunks with the state carried, with resets 
 and all gradients.
 """
 
-import importlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -114,6 +114,11 @@ class Registration:
     mixer: Callable[..., SequenceMixer]
     config: type[BackboneConfig]
 
+    @property
+    def path(self) -> str:
+        """The mixer's module and name, `layers.Average`."""
+        return f"{self.mixer.__module__}.{self.mixer.__qualname__}"
+
 
 _REGISTRY: dict[str, Registration] = {}
 
@@ -124,16 +129,20 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
     """Class decorator: make a mixer known by the name that its configuration class bears.
 
     Raises:
-        ValueError: If the configuration class gives `name` no default, or the name is taken.
+        ValueError: If the configuration class gives `name` no default or one with a dot, or the name is taken.
     """
 
     name = next(field.default for field in fields(config) if field.name == "name")
     if not isinstance(name, str):
         raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the backbone")
+    if "." in name:
+        raise ValueError(f"the name {name!r} has a dot, which stands between a module and a class: choose one without")
 
     def decorate(mixer: MixerClass) -> MixerClass:
         if name in _REGISTRY:
-            raise ValueError(f"backbone {name!r} is already registered by {_REGISTRY[name].mixer!r}")
+            raise ValueError(
+                f"the name {name!r} is taken by {_REGISTRY[name].path}: give {config.__name__}.name another default"
+            )
         _REGISTRY[name] = Registration(mixer, config)
         return mixer
 
@@ -141,26 +150,28 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
 
 
 def registered(name: str) -> Registration:
-    """The mixer and configuration class of that name.
+    """The mixer and configuration class of that name; nothing is imported, since the name may be a stranger's.
 
-    A name with a dot is a class in a file of the user's own: `layers.Average` imports layers.py.
+    Args:
+        name: As registered; or, as in checkpoints of mixers from outside the package, the class by its module,
+            `layers.Average`, found if that module has been imported.
 
     Raises:
-        KeyError: If there is none; the message lists the known names, or says why the import failed.
+        KeyError: If there is none; the message lists the known names, or says what a name with a dot lacks.
     """
     if name in _REGISTRY:
         return _REGISTRY[name]
-    if "." not in name:
+    module, dot, _ = name.rpartition(".")
+    if not dot:
         raise KeyError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}")
-    module, _, attribute = name.rpartition(".")
-    try:
-        mixer = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise KeyError(f"backbone {name!r} cannot be imported: {error}") from None
     for registration in _REGISTRY.values():
-        if registration.mixer is mixer:
+        if registration.path == name:
             return registration
-    raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
+    if module in sys.modules:
+        raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
+    raise KeyError(
+        f"backbone {name!r} comes from the module {module}, which is not imported: name it by --plugins {module}"
+    )
 
 
 def registered_names() -> list[str]:
