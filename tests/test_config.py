@@ -55,6 +55,14 @@ def test_the_rate_of_a_recurrence_is_the_mixers_unless_given() -> None:
         parse("hopper-medium", "--training.recurrent_rate", "-1")
 
 
+def test_a_saved_state_size_of_lru_stays_as_it_was() -> None:
+    """Configurations from when it was 128 at every width hold the number."""
+    saved = to_dict(parse("hopper-medium", "--backbone", "lru", "--backbone.width", "32"))
+    assert saved["backbone"]["state_size"] is None
+    saved["backbone"]["state_size"] = 128
+    assert from_dict(saved, "here").backbone.state_size == 128
+
+
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_configurations_we_ship_are_valid(file: Path) -> None:
     parse("--config", str(file))
