@@ -13,9 +13,9 @@ layers a carried memory reaches back further than `window`, which re-running a w
 
 What differs from the Decision Transformer, whose layers are GPT-2's:
 
-- Positions are relative, by rotation of whole heads with theta 10000^(-2j / head width), since a position counted inside
-  a window changes as the window moves. Nothing but the window fades with distance: no decay, no xPos. Keys are kept
-  unrotated and rotated by their place in the window when read, which is exact after any number of steps.
+- Positions are relative, by rotation of whole heads with theta 10000^(-2j / head width), since a position counted
+  inside a window changes as the window moves. Nothing fades with distance: no decay, no xPos. Keys are kept unrotated
+  and rotated by their place in the window when read, which is exact after any number of steps.
 - Reach: a band of `window` tokens, rather than all of the slice.
 - Start: torch.nn.Linear's, where GPT-2's weights are drawn with a standard deviation of 0.02 and its biases are zero.
 - Dropout: of the branch's output alone, none of the attention weights.

@@ -1,8 +1,11 @@
-"""Agreement with independent implementations, weights copied over, where they are installed:
-pip install minGRU-pytorch mambapy. torch's own modules: test_recurrent.py, test_aaren.py."""
+"""Agreement with independent implementations, weights copied over. torch's own modules: test_recurrent.py,
+test_aaren.py."""
 
 import pytest
 import torch
+from mambapy.mamba import MambaBlock, MambaConfig
+from minGRU_pytorch.minGRU import minGRU
+from minGRU_pytorch.minLSTM import minLSTM
 from subjects import assert_near, noise
 
 from decision_rnn.backbones import registered
@@ -15,11 +18,10 @@ def grad_of(y, x):
 
 
 @pytest.mark.parametrize("expansion", [1.0, 1.5])
-@pytest.mark.parametrize(("name", "theirs", "maps"), [("mingru", "minGRU", 2), ("minlstm", "minLSTM", 3)])
+@pytest.mark.parametrize(("name", "theirs", "maps"), [("mingru", minGRU, 2), ("minlstm", minLSTM, 3)])
 def test_mingru_pytorch(name, theirs, maps, expansion):
     """Its maps have no bias and come in the other order: the candidate first."""
-    package = pytest.importorskip(f"minGRU_pytorch.{theirs}")
-    peer = getattr(package, theirs)(WIDTH, expansion).double()
+    peer = theirs(WIDTH, expansion).double()
     config = registered(name).config(width=WIDTH, expansion=expansion)
     ours, x = registered(name).mixer(config).double(), noise(BATCH, TIME, WIDTH).requires_grad_()
     with torch.no_grad():
@@ -37,8 +39,7 @@ def test_mingru_pytorch(name, theirs, maps, expansion):
 
 def test_mambapy():
     """Its parallel scan over the whole slice, and its step."""
-    package = pytest.importorskip("mambapy.mamba")
-    peer = package.MambaBlock(package.MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
+    peer = MambaBlock(MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
     ours = registered("mamba").mixer(registered("mamba").config(width=WIDTH, state_size=5)).double()
     names = {
         "input.weight": "in_proj.weight",
