@@ -12,16 +12,18 @@ paper's log-space scan requires), or with `candidate: signed` g(x) = x, the plai
 What differs from the paper, and from the authors' code (BorealisAI/minRNNs):
 
 - The recurrence is computed directly rather than in log space, and both maps are one matrix product.
-- h_0 = 0. In the paper's log-space form it is g of a given h_0, so that zero becomes g(0) = 0.5; the authors' code can
-  learn it, as g of a parameter. A zero keeps an episode's first step free of what others have taught, is the same for
-  all mixers here, and lets z_1 c_1 stand alone.
+- h_0 = 0. The paper's log-space form takes g of a given h_0, so that zero becomes g(0) = 0.5; the authors' code may
+  learn it, as g of a parameter. Here what stands before an episode is zero for every linear recurrence, so that a reset
+  is a mask, with no parameter and no gradient of its own.
 - The authors' code always projects h back to the width. Here it does so at other expansions than 1, or where
-  `projection` asks for it; without it the block adds h itself to the residual stream, positive in every channel (0.68 on
-  average at the start), which the norms and maps behind it take in. PROJECTION_MEASURED
+  `projection` asks for it. Without it h itself is added to the residual stream, positive in every channel (0.68 on
+  average at the start); the norms and maps behind it can take that out. It is the default as what trains better at
+  equal parameters: as well on hopper-medium, and on selective copying 93% of the tokens are right after 1,000 steps,
+  78% with the projection (minLSTM 90% and 71%; 3 layers, 3 seeds).
 
-The paper's log-space scan is there as `scan: log` (recurrence.py), for comparison:
-it has no signed candidates, loses digits as the slice grows, and the layer takes four to five times as long (forward
-and backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
+The paper's log-space scan is there as `scan: log` (recurrence.py), for comparison: it has no signed candidates, loses
+digits as the slice grows, and the layer takes four to five times as long (forward and backward, batch 64, 20 steps,
+width 128, one CPU core). `step` is the same plain recurrence for both.
 """
 
 from dataclasses import dataclass
