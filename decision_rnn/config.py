@@ -44,7 +44,8 @@ class TrainingConfig:
             time). 1: every slice begins anew. Layers that forget slowly (s4d, retention, aaren) need more, 50 say, to
             act well with a state carried over an episode.
         learning_rate: AdamW's peak rate.
-        recurrent_rate: Rate of a recurrence's own parameters (LRU) over `learning_rate`.
+        recurrent_rate: Rate of a recurrence's own parameters over `learning_rate`; if left out, that of the backbone:
+            lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
         weight_decay: AdamW's decay of weight matrices.
         warmup_steps: Steps over which the rate rises from zero.
         schedule: What the rate does after the warm-up: `cosine` to zero at the last step, or `constant`.
@@ -60,7 +61,7 @@ class TrainingConfig:
     context: int = 20
     carry: int = 1
     learning_rate: float = 1e-3
-    recurrent_rate: float = 0.5
+    recurrent_rate: float | None = None
     weight_decay: float = 1e-4
     warmup_steps: int = 500
     schedule: Literal["cosine", "constant"] = "cosine"
@@ -256,8 +257,9 @@ def _two_widths(source: str) -> InputError:
 def _at_least(section: Any, least: float, *names: str) -> None:
     kind = type(section).__name__.removesuffix("Config").lower()
     for name in names:
-        if getattr(section, name) < least:
-            raise InputError(f"{kind}.{name} is {getattr(section, name)}: it must be at least {least}")
+        value = getattr(section, name)
+        if value is not None and value < least:
+            raise InputError(f"{kind}.{name} is {value}: it must be at least {least}")
 
 
 def _run_parser(program: str, backbone: str) -> ArgumentParser:

@@ -48,6 +48,21 @@ def test_a_configuration_survives_being_saved(backbone: str) -> None:
     assert from_dict(to_dict(config), "here") == config
 
 
+def test_the_rate_of_a_recurrence_is_the_mixers_unless_given() -> None:
+    assert parse("hopper-medium").training.recurrent_rate is None
+    assert parse("hopper-medium", "--training.recurrent_rate", "0.5").training.recurrent_rate == 0.5
+    with pytest.raises(InputError, match=r"training\.recurrent_rate is -1.* at least 0"):
+        parse("hopper-medium", "--training.recurrent_rate", "-1")
+
+
+def test_a_saved_state_size_of_lru_stays_as_it_was() -> None:
+    """Configurations from when it was 128 at every width hold the number."""
+    saved = to_dict(parse("hopper-medium", "--backbone", "lru", "--backbone.width", "32"))
+    assert saved["backbone"]["state_size"] is None
+    saved["backbone"]["state_size"] = 128
+    assert from_dict(saved, "here").backbone.state_size == 128
+
+
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_configurations_we_ship_are_valid(file: Path) -> None:
     parse("--config", str(file))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones import Backbone, BackboneConfig, State, reset_rows
+from decision_rnn.backbones import Backbone, BackboneConfig, SequenceMixer, State, reset_rows
 
 MAX_TIMESTEP = 1000
 LEAST_STD = 1e-3
@@ -189,16 +189,31 @@ class DecisionAgent(nn.Module):
 
 
 def optimizer_groups(
-    agent: DecisionAgent, learning_rate: float, weight_decay: float, recurrent_rate: float
+    model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
 ) -> list[dict[str, Any]]:
-    """AdamW's parameter groups: matrices decay; biases, norms and the recurrence's own parameters do not, and
-    the latter learn at `recurrent_rate` times the rate (Orvieto et al. 2023, appendix B)."""
-    recurrent = list(agent.backbone.recurrent_parameters())
-    known = {id(p) for p in recurrent}
-    others = [p for p in agent.parameters() if id(p) not in known]
+    """AdamW's parameter groups: matrices decay; biases, norms and the recurrences' own parameters do not.
+
+    Args:
+        model: A module that holds any number of sequence mixers.
+        learning_rate: Of all but the recurrences' own parameters.
+        weight_decay: Of matrices.
+        recurrent_rate: Rate of the recurrences' own parameters over `learning_rate`; if left out, the one that each
+            mixer asks for.
+    """
+    rates: dict[nn.Parameter, float] = {}
+    for mixer in model.modules():
+        if isinstance(mixer, SequenceMixer):
+            own = mixer.recurrent_learning_rate(learning_rate)
+            rate = own if recurrent_rate is None else learning_rate * recurrent_rate
+            # A stack lists its mixers' parameters too and comes before them: the mixer has the last word.
+            rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
+    others = [p for p in model.parameters() if p not in rates]
+    # A saved training state finds its parameters by their place in the groups.
     groups: list[dict[str, Any]] = [
         {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
         {"params": [p for p in others if p.dim() < 2], "lr": learning_rate, "weight_decay": 0.0},
-        {"params": recurrent, "lr": learning_rate * recurrent_rate, "weight_decay": 0.0},
     ]
+    for rate in dict.fromkeys(rates.values()):
+        recurrent = [p for p, own in rates.items() if own == rate]
+        groups.append({"params": recurrent, "lr": rate, "weight_decay": 0.0})
     return [group for group in groups if group["params"]]

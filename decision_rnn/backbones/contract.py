@@ -5,11 +5,11 @@ equals any split of the T steps into chunks with the state carried, with resets 
 and all gradients.
 """
 
-import importlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,10 @@ class BackboneConfig:
         name: Which sequence mixer.
         width: Channels of the residual stream.
         layers: How many blocks of mixer and MLP.
-        mlp_ratio: Hidden width of the MLP over `width`.
+        mlp_ratio: Hidden width of the MLP over `width`; 0 for no MLP.
         dropout: Probability of dropping a channel of the embedding and of each residual branch.
+        norm: `layer`, LayerNorm, or `rms`, RMSNorm; of all norms of the stack.
+        convolution: Steps that a causal convolution in front of every mixer sees, its own included; 0 for none.
     """
 
     name: str
@@ -35,15 +37,23 @@ class BackboneConfig:
     layers: int = 3
     mlp_ratio: float = 4.0
     dropout: float = 0.0
+    norm: Literal["layer", "rms"] = "layer"
+    convolution: int = 0
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the key, where a value cannot be used; subclasses extend it."""
         if self.width < 1 or self.layers < 1:
             raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
-        if self.mlp_ratio <= 0:
-            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be above 0")
+        if self.mlp_ratio < 0:
+            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be 0, for no MLP, or above")
+        if self.mlp_ratio and round(self.width * self.mlp_ratio) < 1:
+            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} leaves no channel of backbone.width {self.width}")
         if not 0 <= self.dropout <= 1:
             raise ValueError(f"backbone.dropout {self.dropout} must lie within 0 to 1")
+        if self.norm not in ("layer", "rms"):
+            raise ValueError(f"backbone.norm {self.norm!r} must be layer or rms")
+        if self.convolution < 0 or self.convolution == 1:
+            raise ValueError(f"backbone.convolution {self.convolution} must be 0, for none, or at least 2")
 
 
 class SequenceMixer(nn.Module, ABC):
@@ -76,8 +86,12 @@ class SequenceMixer(nn.Module, ABC):
         """Map one step, (batch, width) -> (batch, width), in real arithmetic and constant memory."""
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the recurrence itself: trained at a lower rate and without weight decay."""
+        """Parameters of the recurrence itself: trained without weight decay, at `recurrent_learning_rate`."""
         return ()
+
+    def recurrent_learning_rate(self, learning_rate: float) -> float:
+        """The rate at which `recurrent_parameters` are trained where all others are at `learning_rate`."""
+        return learning_rate
 
 
 def select_rows(state: State, rows: Tensor) -> State:
@@ -100,6 +114,11 @@ class Registration:
     mixer: Callable[..., SequenceMixer]
     config: type[BackboneConfig]
 
+    @property
+    def path(self) -> str:
+        """The mixer's module and name, `layers.Average`."""
+        return f"{self.mixer.__module__}.{self.mixer.__qualname__}"
+
 
 _REGISTRY: dict[str, Registration] = {}
 
@@ -110,16 +129,20 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
     """Class decorator: make a mixer known by the name that its configuration class bears.
 
     Raises:
-        ValueError: If the configuration class gives `name` no default, or the name is taken.
+        ValueError: If the configuration class gives `name` no default or one with a dot, or the name is taken.
     """
 
     name = next(field.default for field in fields(config) if field.name == "name")
     if not isinstance(name, str):
         raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the backbone")
+    if "." in name:
+        raise ValueError(f"the name {name!r} has a dot, which stands between a module and a class: choose one without")
 
     def decorate(mixer: MixerClass) -> MixerClass:
         if name in _REGISTRY:
-            raise ValueError(f"backbone {name!r} is already registered by {_REGISTRY[name].mixer!r}")
+            raise ValueError(
+                f"the name {name!r} is taken by {_REGISTRY[name].path}: give {config.__name__}.name another default"
+            )
         _REGISTRY[name] = Registration(mixer, config)
         return mixer
 
@@ -127,26 +150,28 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
 
 
 def registered(name: str) -> Registration:
-    """The mixer and configuration class of that name.
+    """The mixer and configuration class of that name; nothing is imported, since the name may be a stranger's.
 
-    A name with a dot is a class in a file of the user's own: `layers.Average` imports layers.py.
+    Args:
+        name: As registered; or, as in checkpoints of mixers from outside the package, the class by its module,
+            `layers.Average`, found if that module has been imported.
 
     Raises:
-        KeyError: If there is none; the message lists the known names, or says why the import failed.
+        KeyError: If there is none; the message lists the known names, or says what a name with a dot lacks.
     """
     if name in _REGISTRY:
         return _REGISTRY[name]
-    if "." not in name:
+    module, dot, _ = name.rpartition(".")
+    if not dot:
         raise KeyError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}")
-    module, _, attribute = name.rpartition(".")
-    try:
-        mixer = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise KeyError(f"backbone {name!r} cannot be imported: {error}") from None
     for registration in _REGISTRY.values():
-        if registration.mixer is mixer:
+        if registration.path == name:
             return registration
-    raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
+    if module in sys.modules:
+        raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
+    raise KeyError(
+        f"backbone {name!r} comes from the module {module}, which is not imported: name it by --plugins {module}"
+    )
 
 
 def registered_names() -> list[str]:

@@ -13,7 +13,9 @@ Each part can be taken away, as the paper's ablations do: the ring by r_min 0, r
 of a Glorot matrix); the parametrisation by `exponential`, lambda = exp(-nu + i theta), or `plain`, lambda =
 real + i imag, neither of which keeps lambda inside the unit disc; and gamma by `normalization: false`.
 
-What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU.
+What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU, and the norm
+before it LayerNorm for every task. The paper tunes the ring, the phase and the number of states for each task; here
+they start at r_max 0.99, max_phase pi / 10 and as many complex states as the residual stream has channels.
 """
 
 import math
@@ -37,7 +39,7 @@ class LRUConfig(BackboneConfig):
     """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
 
     Attributes:
-        state_size: Complex channels of the recurrent state.
+        state_size: Complex channels of the recurrent state; `width` of them if left out.
         r_min: Least initial |lambda|.
         r_max: Largest initial |lambda|.
         max_phase: Largest initial phase of lambda, in radians.
@@ -46,7 +48,7 @@ class LRUConfig(BackboneConfig):
     """
 
     name: str = "lru"
-    state_size: int = 128
+    state_size: int | None = None
     r_min: float = 0.0
     r_max: float = 0.99
     max_phase: float = math.pi / 10
@@ -55,7 +57,7 @@ class LRUConfig(BackboneConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.state_size < 1:
+        if self.state_size is not None and self.state_size < 1:
             raise ValueError(f"backbone.state_size {self.state_size} must be at least 1")
         if not 0 <= self.r_min <= self.r_max <= 1:
             raise ValueError(f"backbone.r_min {self.r_min} and backbone.r_max {self.r_max} must rise within 0 to 1")
@@ -71,7 +73,8 @@ class LRU(SequenceMixer):
 
     def __init__(self, config: LRUConfig) -> None:
         super().__init__()
-        width, size = config.width, config.state_size
+        width = config.width
+        size = width if config.state_size is None else config.state_size
         # |lambda|^2 uniform makes lambda uniform over the ring's area (appendix A, lemma 3.2).
         squared = torch.empty(size).uniform_(config.r_min**2, config.r_max**2).clamp_min(1e-12)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
@@ -111,6 +114,10 @@ class LRU(SequenceMixer):
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         gamma = () if self.gamma_log is None else (self.gamma_log,)
         return *self._planes(), *gamma, self.b
+
+    def recurrent_learning_rate(self, learning_rate: float) -> float:
+        """Half of the others' (appendix B: lower than theirs; the half is `lr_factor` of Zucchet's minimal-LRU)."""
+        return 0.5 * learning_rate
 
     def _planes(self) -> tuple[nn.Parameter, nn.Parameter]:
         first, second = (getattr(self, name) for name in PLANES[self.parametrization])

@@ -103,6 +103,7 @@ class Mamba(SequenceMixer):
         return self._output(h, c, v, gate), (u[:, 1:], h)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        """A alone: the authors' code decays neither it nor D, which as a vector never does; both at the full rate."""
         return (self.a_log,)
 
     def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import SequenceMixer, State, register
-from decision_rnn.backbones.mingru import MinimalConfig, log_positive, positive, positive_backward
+from decision_rnn.backbones.mingru import MinimalConfig, log_positive, output_map, positive, positive_backward
 from decision_rnn.backbones.ops.recurrence import (
     gated_recurrence,
     log_space_recurrence,
@@ -44,12 +44,12 @@ class MinLSTM(SequenceMixer):
 
     def __init__(self, config: MinLSTMConfig) -> None:
         super().__init__()
-        self.inner = round(config.width * config.expansion)
+        self.inner = config.inner
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
         self.gates = nn.Linear(config.width, 3 * self.inner)
         with torch.no_grad():
             self.gates.bias[: self.inner] += config.forget_bias
-        self.output = nn.Linear(self.inner, config.width) if self.inner != config.width else nn.Identity()
+        self.output = output_map(config)
 
     def initial_state(self, batch_size: int) -> State:
         return (self.gates.weight.new_zeros(batch_size, self.inner),)

@@ -9,9 +9,19 @@ Sun et al., "Retentive Network: A Successor to Transformer for Large Language Mo
 with gamma = 1 - 2^{-5-head}, and a norm for every head. `forward` is the chunkwise form: parallel within blocks of
 `CHUNK` steps, recurrent from block to block.
 
-What differs: the state turns by theta at every step, where the paper turns q and k by their distance from the
-beginning: the same function, without a position that grows. The scores are not normalised (section 2.3), since the
-norm takes out any factor. The norm has no weights of its own.
+What differs from the paper, or where it leaves things open from the authors' code (microsoft/torchscale):
+
+- Positions: the state turns by theta at every step, where the paper turns q and k by their distance from the beginning:
+  the same function, without a position that grows. gamma e^{i theta} is all there is of xPos: q and k are not scaled.
+- theta: 10000^(-2j / head width) for j = 0, 1, ..., as in RoFormer, which ends short of 1 / 10000; the authors' code
+  spaces the exponents evenly from 0 to 1, both included.
+- Scale: the keys are divided by sqrt(head width), and the scores are not normalised further (section 2.3), since the
+  norm takes out any factor but for its epsilon.
+- Norm: the paper's group norm with each head as a group, without weights and with an epsilon of 1e-5. The authors' code
+  has RMSNorm, also without weights, with 1e-6.
+- Start: torch.nn.Linear's. The authors' code draws by Xavier with a gain of 2^-2.5, W_o with 1: there q and k begin 3.3
+  times, v and the gate (at expansion 2) 4 times smaller than here, and W_o twice as large.
+- Heads: their number is set, 4 by default; the paper fixes their width at 256.
 
 Limits: an episode's first r is (q.k) v, which the norm divides by about |q.k|. Where that is near 0, the gradient of q
 and k is the small rest of a cancellation, and in float32 it is off by some 1e-5 of the largest gradient (4e-5 seen).

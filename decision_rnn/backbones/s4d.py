@@ -129,6 +129,10 @@ class S4D(SequenceMixer):
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         return self.dt_log, self.a_log, self.a_imag
 
+    def recurrent_learning_rate(self, learning_rate: float) -> float:
+        """At most 1e-3, as in the authors' code (example.py of state-spaces/s4)."""
+        return min(learning_rate, 1e-3)
+
     def _discrete(self, age: Tensor) -> tuple[Planes, Planes]:
         """exp(age dt A), (width, ages, pairs), and 2 C (exp(dt A) - 1) / A, (width, pairs)."""
         # In float64: a turn of age * dt * imag is hundreds of radians, of which float32 keeps five digits.

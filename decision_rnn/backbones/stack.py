@@ -6,32 +6,58 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, registered
+from decision_rnn.backbones.convolution import CausalConvolution
 
 
-class Block(nn.Module):
-    """Pre-norm residual block: x + mixer(norm(x)), then x + mlp(norm(x)).
+class Block(SequenceMixer):
+    """Pre-norm residual block: x + mixer(norm(x)), then x + mlp(norm(x)). State: the mixer's.
 
     The MLP has the Decision Transformer's ReLU; GELU costs three times as much on a CPU.
+
+    With `convolution` x + convolution(x) comes first, and its state before the mixer's; without `mlp_ratio` there is no
+    MLP. The block of "Were RNNs All We Needed?" (models/model.py of BorealisAI/minRNNs) is that of `convolution: 4`,
+    `norm: rms`, for selective copying with `mlp_ratio: 0` and the mixer's `expansion: 6`.
     """
 
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         hidden = round(config.width * config.mlp_ratio)
-        self.mixer_norm = nn.LayerNorm(config.width)
+        self.convolution = CausalConvolution(config.width, config.convolution) if config.convolution else None
+        self.mixer_norm = make_norm(config)
         self.mixer = registered(config.name).mixer(config)
-        self.mlp_norm = nn.LayerNorm(config.width)
-        self.mlp = nn.Sequential(nn.Linear(config.width, hidden), nn.ReLU(), nn.Linear(hidden, config.width))
+        self.mlp_norm, self.mlp = None, None
+        if hidden:
+            self.mlp_norm = make_norm(config)
+            self.mlp = nn.Sequential(nn.Linear(config.width, hidden), nn.ReLU(), nn.Linear(hidden, config.width))
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        mixed, state = self.mixer(self.mixer_norm(x), state, reset)
-        x = x + self.dropout(mixed)
-        return x + self.dropout(self.mlp(self.mlp_norm(x))), state
+    def initial_state(self, batch_size: int) -> State:
+        past = () if self.convolution is None else self.convolution.initial_state(batch_size)
+        return *past, *self.mixer.initial_state(batch_size)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        past: State = ()
+        if self.convolution is not None:
+            mixed, past = self.convolution(x, None if state is None else state[:1], reset)
+            x = x + self.dropout(mixed)
+        mixed, state = self.mixer(self.mixer_norm(x), None if state is None else state[len(past) :], reset)
+        return self._mlp(x + self.dropout(mixed)), (*past, *state)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        mixed, state = self.mixer.step(self.mixer_norm(x), state)
-        x = x + self.dropout(mixed)
-        return x + self.dropout(self.mlp(self.mlp_norm(x))), state
+        past: State = ()
+        if self.convolution is not None:
+            mixed, past = self.convolution.step(x, state[:1])
+            x = x + self.dropout(mixed)
+        mixed, state = self.mixer.step(self.mixer_norm(x), state[len(past) :])
+        return self._mlp(x + self.dropout(mixed)), (*past, *state)
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        return self.mixer.recurrent_parameters()
+
+    def _mlp(self, x: Tensor) -> Tensor:
+        if self.mlp is None or self.mlp_norm is None:
+            return x
+        return x + self.dropout(self.mlp(self.mlp_norm(x)))
 
 
 class Backbone(SequenceMixer):
@@ -41,10 +67,10 @@ class Backbone(SequenceMixer):
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.width)
+        self.norm = make_norm(config)
 
     def initial_state(self, batch_size: int) -> State:
-        return tuple(part for block in self._blocks() for part in block.mixer.initial_state(batch_size))
+        return tuple(part for block in self._blocks() for part in block.initial_state(batch_size))
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
         x = self.dropout(x)
@@ -64,7 +90,7 @@ class Backbone(SequenceMixer):
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         for block in self._blocks():
-            yield from block.mixer.recurrent_parameters()
+            yield from block.recurrent_parameters()
 
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
@@ -75,3 +101,8 @@ class Backbone(SequenceMixer):
             return [None] * len(self.blocks)
         size = len(state) // len(self.blocks)
         return [state[i : i + size] for i in range(0, len(state), size)]
+
+
+def make_norm(config: BackboneConfig) -> nn.Module:
+    """The norm that the configuration asks for, over the channels."""
+    return nn.LayerNorm(config.width) if config.norm == "layer" else nn.RMSNorm(config.width, eps=1e-5)

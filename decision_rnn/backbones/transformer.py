@@ -11,9 +11,15 @@ Large Language Models" (2025).
 The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py; over several
 layers a carried memory reaches back further than `window`, which re-running a window (rollout.py) does not.
 
-What differs from the Decision Transformer: positions are relative, because a position counted inside a window
-changes as the window moves. Keys are kept unrotated and rotated by their place in the window when read, which
-is exact after any number of steps.
+What differs from the Decision Transformer, whose layers are GPT-2's:
+
+- Positions are relative, by rotation of whole heads with theta 10000^(-2j / head width), since a position counted
+  inside a window changes as the window moves. Nothing fades with distance: no decay, no xPos. Keys are kept unrotated
+  and rotated by their place in the window when read, which is exact after any number of steps.
+- Reach: a band of `window` tokens, rather than all of the slice.
+- Start: torch.nn.Linear's, where GPT-2's weights are drawn with a standard deviation of 0.02 and its biases are zero.
+- Dropout: of the branch's output alone, none of the attention weights.
+- Norm and MLP are the shared block's (stack.py), LayerNorm before either branch and ReLU, as in the authors' code.
 """
 
 from dataclasses import dataclass

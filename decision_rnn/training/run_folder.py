@@ -42,7 +42,7 @@ def check_resumed_run(config: RunConfig, run: Path) -> None:
             ]
         key, old, new = pairs[0]
         raise InputError(
-            f"{run} was begun with {key} {old!r}, not {new!r}: resume it as it was, or use another --output"
+            f"{run} was begun with {key} {old!r}, not {new!r}: resume it with --config {path}, or use another --output"
         )
 
 

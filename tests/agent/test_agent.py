@@ -136,3 +136,65 @@ def test_the_optimiser_gets_every_parameter_once(backbone: str) -> None:
         elif name.endswith("bias"):
             assert rates[id(parameter)] == (1e-3, 0.0)
     assert rates[id(agent.head.weight)] == (1e-3, 0.1)
+
+
+def rates_by_name(model: torch.nn.Module, *settings: float | None) -> dict[str, tuple[float, float]]:
+    """Learning rate and weight decay of every parameter, in the optimiser's order."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = optimizer_groups(model, *settings)
+    return {names[id(p)]: (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
+
+
+@pytest.mark.parametrize(
+    ("backbone", "learning_rate", "recurrent", "rate"),
+    [
+        ("lru", 1e-3, {"nu_log", "theta_log", "gamma_log", "b"}, 0.5e-3),  # minimal-LRU: half the rate
+        ("s4d", 1e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),  # state-spaces/s4: min(0.001, the rate)
+        ("s4d", 5e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),
+        ("s4d", 1e-4, {"dt_log", "a_log", "a_imag"}, 1e-4),
+        ("mamba", 5e-3, {"a_log"}, 5e-3),  # state-spaces/mamba: no decay, and that is all
+    ],
+)
+def test_a_recurrence_learns_at_the_rate_of_its_paper(
+    backbone: str, learning_rate: float, recurrent: set[str], rate: float
+) -> None:
+    agent = make_agent(backbone=backbone)
+    rates = rates_by_name(agent, learning_rate, 0.1)
+    own = {name for name in rates if ".mixer." in name and name.split(".")[-1] in recurrent}
+    assert len(own) == 2 * len(recurrent)
+    assert {rates[name] for name in own} == {(rate, 0.0)}
+    others = {name: rates[name] for name in rates.keys() - own}
+    assert {lr for lr, _ in others.values()} == {learning_rate}
+    assert {decay for name, (_, decay) in others.items() if agent.get_parameter(name).dim() < 2} == {0.0}
+    overridden = rates_by_name(agent, learning_rate, 0.1, 0.25)
+    assert {overridden[name] for name in own} == {(0.25 * learning_rate, 0.0)}
+    assert {name: overridden[name] for name in others} == others
+
+
+def test_any_module_that_holds_mixers_gets_their_rates() -> None:
+    """Without an agent around them, of several kinds, and shared ones once."""
+    mixers = {
+        name: registered(name).mixer(registered(name).config(name=name, width=4)) for name in ("lru", "mamba", "gru")
+    }
+    model = torch.nn.ModuleDict({**mixers, "again": mixers["lru"], "head": torch.nn.Linear(4, 2)})
+    rates = rates_by_name(model, 1e-2, 0.1)
+    assert rates.keys() == {name for name, _ in model.named_parameters()}
+    assert rates["lru.nu_log"] == (0.5e-2, 0.0)
+    assert rates["mamba.a_log"] == (1e-2, 0.0)
+    assert rates["gru.cell.weight_hh_l0"] == rates["head.weight"] == (1e-2, 0.1)
+    assert rates["mamba.d"] == rates["head.bias"] == (1e-2, 0.0)
+
+
+def test_parameters_keep_their_order_in_the_optimiser() -> None:
+    """It is by their place in the groups that a saved training state finds them: matrices, vectors, the recurrence."""
+    agent = make_agent(backbone="lru")
+    names = [name for name, _ in agent.named_parameters()]
+    recurrent = [
+        f"backbone.blocks.{i}.mixer.{name}" for i in (0, 1) for name in ("nu_log", "theta_log", "gamma_log", "b")
+    ]
+    others = [name for name in names if name not in recurrent]
+    matrices = [name for name in others if agent.get_parameter(name).dim() >= 2]
+    vectors = [name for name in others if agent.get_parameter(name).dim() < 2]
+    groups = optimizer_groups(agent, 1e-3, 0.1, 0.5)
+    assert [len(group["params"]) for group in groups] == [len(matrices), len(vectors), len(recurrent)]
+    assert list(rates_by_name(agent, 1e-3, 0.1, 0.5)) == matrices + vectors + recurrent

@@ -282,20 +282,40 @@ REFERENCES = {
 
 
 def stack(mixer, config, parameters, x, state, reset):
-    """x + mixer(norm(x)), then x + mlp(norm(x)), in every block, and a final norm."""
+    """x + convolution(x), x + mixer(norm(x)), then x + mlp(norm(x)), in every block, and a final norm."""
     size, parts = len(state) // config.layers, ()
+    norm = {"layer": layer_norm, "rms": rms_norm}[config.norm]
     for i in range(config.layers):
-        prefix = f"blocks.{i}."
+        prefix, own = f"blocks.{i}.", state[i * size : (i + 1) * size]
         block = {k.removeprefix(prefix): p for k, p in parameters.items() if k.startswith(prefix)}
         inside = {k.removeprefix("mixer."): p for k, p in block.items() if k.startswith("mixer.")}
-        y, new = mixer(config, inside, norm(block, "mixer_norm", x), state[i * size : (i + 1) * size], reset)
+        if config.convolution:
+            y, past = convolution(block, x, own[0], reset)
+            x, parts, own = x + y, (*parts, past), own[1:]
+        y, new = mixer(config, inside, norm(block, "mixer_norm", x), own, reset)
         x, parts = x + y, parts + new
-        hidden = affine(block, "mlp.0", norm(block, "mlp_norm", x))
-        x = x + affine(block, "mlp.2", torch.where(hidden > 0, hidden, 0))
+        if config.mlp_ratio:
+            hidden = affine(block, "mlp.0", norm(block, "mlp_norm", x))
+            x = x + affine(block, "mlp.2", torch.where(hidden > 0, hidden, 0))
     return norm(parameters, "norm", x), parts
 
 
-def norm(parameters, name, x):
+def convolution(parameters, x, past, reset):
+    """b + w_0 x_{t-k+1} + ... + w_{k-1} x_t, every channel by itself, of what the episode has had so far."""
+    weight, bias = parameters["convolution.weight"], parameters["convolution.bias"]
+    outputs = []
+    for t in range(x.shape[1]):
+        seen = [*before_step(past, reset, t).unbind(1), x[:, t]]
+        outputs.append(bias + sum(weight[:, j] * seen[j] for j in range(weight.shape[1])))
+        past = torch.stack(seen[1:], dim=1)
+    return torch.stack(outputs, dim=1), past
+
+
+def layer_norm(parameters, name, x):
     centred = x - x.mean(-1, keepdim=True)
     scaled = centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)
     return scaled * parameters[f"{name}.weight"] + parameters[f"{name}.bias"]
+
+
+def rms_norm(parameters, name, x):
+    return x / torch.sqrt((x**2).mean(-1, keepdim=True) + 1e-5) * parameters[f"{name}.weight"]

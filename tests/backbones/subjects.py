@@ -22,8 +22,8 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         {"state_size": 6, "parametrization": "plain", "r_max": 0.3, "normalization": False},
     ],
     "mamba": [{"state_size": 3}, {"state_size": 2, "kernel": 2, "expansion": 1.5}],
-    "mingru": [{}, {"expansion": 1.5}, {"candidate": "signed"}, {"scan": "log"}],
-    "minlstm": [{}, {"expansion": 1.5}, {"candidate": "signed"}, {"scan": "log"}],
+    "mingru": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
+    "minlstm": [{}, {"expansion": 1.5}, {"projection": True}, {"candidate": "signed"}, {"scan": "log"}],
     "mlstm": [{"heads": 2}, {"heads": 1}],
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
     "rnn": [{}, {"activation": "relu"}],
@@ -95,10 +95,15 @@ def late_tolerance(subject: Subject) -> float:
     return 1e-4 if subject.options.get("scan") == "log" else 1e-5
 
 
+OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}
+"""The block of "Were RNNs All We Needed?"."""
+
+
 def subjects(name: str) -> list[Subject]:
-    """The mixer in all its small configurations, and a stack of the first."""
+    """The mixer in all its small configurations, and stacks of the first, in either form of the block."""
     small = SMALL.get(name, [{}])
-    return [*(Subject(name, options) for options in small), Subject(name, small[0], layers=3)]
+    stacks = [Subject(name, small[0], layers=3), Subject(name, small[0] | OTHER_STACK, layers=2)]
+    return [*(Subject(name, options) for options in small), *stacks]
 
 
 def remembers(subject: Subject) -> bool:

@@ -173,3 +173,32 @@ def test_expansion_is_the_state_over_the_width(name):
         assert state.shape == (3, size)
         assert mixer(noise(3, 4, 8, dtype=torch.float32))[0].shape == (3, 4, 8)
         assert list(mixer.recurrent_parameters()) == []
+
+
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+def test_a_projection_follows_the_state_where_asked_or_needed(name):
+    """And a seed gives the gates that it gave without one."""
+
+    def make(**options):
+        torch.manual_seed(0)
+        return registered(name).mixer(registered(name).config(width=8, **options))
+
+    for options, inner in (({"projection": True}, 8), ({"expansion": 1.5}, 12), ({"expansion": 0.5}, 4)):
+        assert {key: tuple(p.shape) for key, p in make(**options).output.named_parameters()} == {
+            "weight": (8, inner),
+            "bias": (8,),
+        }
+    assert [key for key, _ in make().named_parameters()] == ["gates.weight", "gates.bias"]
+    assert torch.equal(make(projection=True).gates.weight, make().gates.weight)
+
+
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+def test_without_a_projection_a_positive_state_is_added(name):
+    """What the documentation says of the residual stream: every channel is above zero, 0.68 on average at the start."""
+    torch.manual_seed(0)
+    mixer, x = registered(name).mixer(registered(name).config()), noise(16, 50, 128, dtype=torch.float32)
+    y, _ = mixer(x)
+    assert y.min() > 0
+    assert y[:, 10:].mean().item() == pytest.approx(0.68, abs=0.03)
+    projected = registered(name).mixer(registered(name).config(projection=True))
+    assert abs(projected(x)[0].mean().item()) < 0.1

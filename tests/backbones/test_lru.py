@@ -20,6 +20,15 @@ def eigenvalues(lru):
         return torch.exp(-torch.exp(lru.nu_log.double()) + 1j * torch.exp(lru.theta_log.double()))
 
 
+def test_the_state_grows_with_the_width_unless_given():
+    for options, size in (({"width": 6}, 6), ({"width": 128}, 128), ({"width": 6, "state_size": 10}, 10)):
+        lru = make(**options)
+        assert [part.shape for part in lru.initial_state(3)] == [(3, size)] * 2
+        assert lru.c.shape == (options["width"], size, 2)
+    with pytest.raises(ValueError, match=r"backbone\.state_size 0 must be at least 1"):
+        make(state_size=0)
+
+
 @pytest.mark.parametrize("ring", [(0.0, 0.99, math.pi / 10), (0.9, 0.999, 2 * math.pi)])
 def test_eigenvalues_begin_uniform_over_the_ring(ring):
     r_min, r_max, max_phase = ring

@@ -1,8 +1,11 @@
-"""Agreement with independent implementations, weights copied over, where they are installed:
-pip install minGRU-pytorch mambapy. torch's own modules: test_recurrent.py, test_aaren.py."""
+"""Agreement with independent implementations, weights copied over. torch's own modules: test_recurrent.py,
+test_aaren.py."""
 
 import pytest
 import torch
+from mambapy.mamba import MambaBlock, MambaConfig
+from minGRU_pytorch.minGRU import minGRU
+from minGRU_pytorch.minLSTM import minLSTM
 from subjects import assert_near, noise
 
 from decision_rnn.backbones import registered
@@ -14,20 +17,19 @@ def grad_of(y, x):
     return torch.autograd.grad((y * noise(*y.shape, seed=1)).sum(), x)[0]
 
 
-@pytest.mark.parametrize("expansion", [1.0, 1.5])
-@pytest.mark.parametrize(("name", "theirs", "maps"), [("mingru", "minGRU", 2), ("minlstm", "minLSTM", 3)])
-def test_mingru_pytorch(name, theirs, maps, expansion):
+@pytest.mark.parametrize(("expansion", "projection"), [(1.0, False), (1.0, True), (1.5, False)])
+@pytest.mark.parametrize(("name", "theirs", "maps"), [("mingru", minGRU, 2), ("minlstm", minLSTM, 3)])
+def test_mingru_pytorch(name, theirs, maps, expansion, projection):
     """Its maps have no bias and come in the other order: the candidate first."""
-    package = pytest.importorskip(f"minGRU_pytorch.{theirs}")
-    peer = getattr(package, theirs)(WIDTH, expansion).double()
-    config = registered(name).config(width=WIDTH, expansion=expansion)
+    peer = theirs(WIDTH, expansion, proj_out=projection or None).double()
+    config = registered(name).config(width=WIDTH, expansion=expansion, projection=projection)
     ours, x = registered(name).mixer(config).double(), noise(BATCH, TIME, WIDTH).requires_grad_()
     with torch.no_grad():
         joint = next(layer for key, layer in peer.named_children() if key.startswith("to_hidden_and"))
         candidate, *gates = joint.weight.chunk(maps)
         ours.gates.weight.copy_(torch.cat([*gates, candidate]))
         ours.gates.bias.zero_()
-        if expansion != 1:
+        if expansion != 1 or projection:
             ours.output.weight.copy_(peer.to_out.weight)
             ours.output.bias.zero_()
     (y, _), right = ours(x), peer(x)
@@ -37,8 +39,7 @@ def test_mingru_pytorch(name, theirs, maps, expansion):
 
 def test_mambapy():
     """Its parallel scan over the whole slice, and its step."""
-    package = pytest.importorskip("mambapy.mamba")
-    peer = package.MambaBlock(package.MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
+    peer = MambaBlock(MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
     ours = registered("mamba").mixer(registered("mamba").config(width=WIDTH, state_size=5)).double()
     names = {
         "input.weight": "in_proj.weight",

@@ -1,5 +1,7 @@
 """The table of mixers, and a mixer from outside the package: it inherits the law, and the law can fail it."""
 
+import importlib
+import sys
 from dataclasses import dataclass
 
 import law
@@ -141,13 +143,82 @@ def test_unknown_name_lists_the_known():
         Backbone(BackboneConfig(name="mimgru"))
 
 
-def test_taken_name_is_refused():
+def test_a_taken_name_is_refused():
     before = registered("mingru")
 
     @dataclass(frozen=True, kw_only=True)
     class OtherConfig(BackboneConfig):
         name: str = "mingru"
 
-    with pytest.raises(ValueError, match="mingru"):
+    with pytest.raises(ValueError, match=r"'mingru' is taken by decision_rnn\.backbones\.mingru\.MinGRU"):
         register(OtherConfig)(Average)
     assert registered("mingru") is before
+
+
+def test_a_configuration_without_a_usable_name_is_refused():
+    @dataclass(frozen=True, kw_only=True)
+    class NamelessConfig(BackboneConfig):
+        pass
+
+    @dataclass(frozen=True, kw_only=True)
+    class DottedConfig(BackboneConfig):
+        name: str = "my.average"
+
+    with pytest.raises(ValueError, match="NamelessConfig must give its field `name` a default"):
+        register(NamelessConfig)
+    with pytest.raises(ValueError, match=r"'my\.average' has a dot"):
+        register(DottedConfig)
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from pathlib import Path
+
+from decision_rnn.backbones import BackboneConfig, SequenceMixer, register
+
+Path(__file__).with_name("imported").touch()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MineConfig(BackboneConfig):
+    name: str = "mine"
+
+
+@register(MineConfig)
+class Mine(SequenceMixer):
+    def initial_state(self, batch_size): ...
+    def forward(self, x, state=None, reset=None): ...
+    def step(self, x, state): ...
+
+
+class Bare:
+    pass
+"""
+
+
+def test_a_dotted_name_imports_nothing(tmp_path, monkeypatch):
+    """A name may come from a stranger's checkpoint: looking it up must not run code from the working folder."""
+    (tmp_path / "stranger.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(KeyError) as error:
+        registered("stranger.Mine")
+    assert error.value.args[0] == (
+        "backbone 'stranger.Mine' comes from the module stranger, which is not imported: name it by --plugins stranger"
+    )
+    assert not (tmp_path / "imported").exists()
+    assert "stranger" not in sys.modules
+
+
+def test_a_dotted_name_finds_the_mixer_of_an_imported_module(tmp_path, monkeypatch):
+    """As old checkpoints name one; and by its own name as any other."""
+    (tmp_path / "plugin_of_mine.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugin = importlib.import_module("plugin_of_mine")
+    try:
+        assert registered("plugin_of_mine.Mine").mixer is plugin.Mine
+        assert registered("plugin_of_mine.Mine") is registered("mine")
+        for name in ("plugin_of_mine.Bare", "plugin_of_mine.Absent"):
+            with pytest.raises(KeyError, match=f"'{name}' is not registered: decorate the class with @register"):
+                registered(name)
+    finally:
+        del sys.modules["plugin_of_mine"]

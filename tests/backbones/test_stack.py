@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from subjects import BATCH, SMALL, TIME, WIDTH, Subject, noise
+import torch.nn.functional as F
+from subjects import BATCH, OTHER_STACK, SMALL, TIME, WIDTH, Subject, noise
+from torch import nn
 
 from decision_rnn.backbones import Backbone, registered, registered_names
 
@@ -46,12 +48,94 @@ def test_dropout_acts_in_training_alone(name):
     torch.testing.assert_close(backbone(x)[0][:, 0], backbone.step(x[:, 0], state)[0])
 
 
+@pytest.mark.parametrize("convolution", [0, 3])
 @pytest.mark.parametrize("name", registered_names())
-def test_dropout_of_one_silences_the_embedding_and_every_branch(name):
+def test_dropout_of_one_silences_the_embedding_and_every_branch(name, convolution):
     """Nothing is left in the residual stream, so that the final norm gives its bias."""
-    options = SMALL.get(name, [{}])[0] | {"dropout": 1.0}
+    options = SMALL.get(name, [{}])[0] | {"dropout": 1.0, "convolution": convolution}
     backbone, x = Subject(name, options, layers=2).build(), noise(BATCH, TIME, WIDTH)
     y, _ = backbone(x)
     assert torch.equal(y, backbone.norm.bias.expand_as(y))
     y, _ = backbone.step(x[:, 0], backbone.initial_state(BATCH))
     assert torch.equal(y, backbone.norm.bias.expand_as(y))
+
+
+def test_the_block_of_were_rnns_all_we_needed_can_be_built():
+    """Its block for selective copying: expansion 6, a convolution of width 4, RMSNorm and no MLP."""
+    backbone = Backbone(registered("mingru").config(width=WIDTH, layers=1, expansion=6.0, **OTHER_STACK))
+    shapes = {name: tuple(p.shape) for name, p in backbone.named_parameters()}
+    assert shapes == {
+        "blocks.0.convolution.weight": (WIDTH, 4),
+        "blocks.0.convolution.bias": (WIDTH,),
+        "blocks.0.mixer_norm.weight": (WIDTH,),
+        "blocks.0.mixer.gates.weight": (12 * WIDTH, WIDTH),
+        "blocks.0.mixer.gates.bias": (12 * WIDTH,),
+        "blocks.0.mixer.output.weight": (WIDTH, 6 * WIDTH),
+        "blocks.0.mixer.output.bias": (WIDTH,),
+        "norm.weight": (WIDTH,),
+    }
+    assert [part.shape for part in backbone.initial_state(BATCH)] == [(BATCH, 3, WIDTH), (BATCH, 6 * WIDTH)]
+
+
+def test_a_seed_gives_the_weights_that_it_always_gave():
+    """Of the default block: the mixer first, then the MLP; and the names that checkpoints know."""
+    config = registered("gru").config(width=WIDTH, layers=2)
+    torch.manual_seed(0)
+    found = Backbone(config).state_dict()
+    torch.manual_seed(0)
+    right = {}
+    for i in range(2):
+        parts = {
+            "mixer_norm": nn.LayerNorm(WIDTH),
+            "mixer.cell": nn.GRU(WIDTH, WIDTH, batch_first=True),
+            "mlp_norm": nn.LayerNorm(WIDTH),
+            "mlp": nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)),
+        }
+        for name, part in parts.items():
+            right |= {f"blocks.{i}.{name}.{key}": value for key, value in part.state_dict().items()}
+    right |= {f"norm.{key}": value for key, value in nn.LayerNorm(WIDTH).state_dict().items()}
+    assert list(found) == list(right)
+    assert all(torch.equal(found[name], right[name]) for name in right)
+
+
+def test_the_convolution_is_torchs_over_an_episode():
+    convolution = Subject("gru", OTHER_STACK, layers=1).build().blocks[0].convolution
+    x = noise(BATCH, TIME, WIDTH)
+    kernel = convolution.weight.unsqueeze(1)
+    right = F.conv1d(F.pad(x.transpose(1, 2), (3, 0)), kernel, convolution.bias, groups=WIDTH).transpose(1, 2)
+    torch.testing.assert_close(convolution(x)[0], right)
+    fresh = Backbone(registered("gru").config(width=1000, layers=1, convolution=4)).blocks[0].convolution
+    for parameter in fresh.parameters():  # as torch's own begins
+        assert parameter.abs().max() <= 0.5
+        assert parameter.std().item() == pytest.approx(1 / 12**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_what_a_reset_cuts_off_may_be_infinite(value):
+    convolution = Subject("gru", OTHER_STACK, layers=1).build().blocks[0].convolution
+    x, reset = noise(1, TIME, WIDTH), torch.zeros(1, TIME, dtype=torch.bool)
+    right, after = convolution(x[:, 6:])
+    broken = x.clone()
+    broken[:, :6] = value
+    broken.requires_grad_()
+    reset[:, 6] = True
+    y, state = convolution(broken, (torch.full((1, 3, WIDTH), value, dtype=x.dtype),), reset)
+    assert torch.equal(y[:, 6:], right)
+    assert torch.equal(state[0], after[0])
+    (grad,) = torch.autograd.grad(y[:, 6:].sum(), broken)
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mlp_ratio": -1.0}, r"mlp_ratio -1.0 must be 0, for no MLP, or above"),
+        ({"mlp_ratio": 0.01}, r"mlp_ratio 0.01 leaves no channel of backbone\.width 8"),
+        ({"norm": "batch"}, r"norm 'batch' must be layer or rms"),
+        ({"convolution": 1}, r"convolution 1 must be 0, for none, or at least 2"),
+        ({"convolution": -4}, r"convolution -4 must be 0, for none, or at least 2"),
+    ],
+)
+def test_a_stack_that_cannot_be_is_refused(options, said):
+    with pytest.raises(ValueError, match=rf"backbone\.{said}"):
+        registered("gru").config(width=WIDTH, **options)

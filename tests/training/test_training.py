@@ -122,6 +122,18 @@ def test_a_run_is_never_overwritten_and_is_resumed_as_it_was(tmp_path: Path) -> 
     assert weights(tmp_path / "run") == before
 
 
+def test_a_run_from_before_a_default_changed_is_resumed_by_its_own_configuration(tmp_path: Path) -> None:
+    """The command that began it now asks for another recurrent_rate; the sentence says what to type instead."""
+    train(configure("--training.recurrent_rate", "0.5"), tmp_path / "run")
+    before = weights(tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    with pytest.raises(InputError, match=r"recurrent_rate 0\.5, not None: resume it with --config ") as error:
+        train(configure(), tmp_path / "run", resume=True)
+    assert f"--config {config}" in str(error.value)
+    train(parse_run("train", ["--config", str(config)])[0], tmp_path / "run", resume=True)
+    assert weights(tmp_path / "run") == before
+
+
 def test_other_data_under_the_same_name_is_refused(tmp_path: Path, store: EpisodeStore) -> None:
     train(configure(), tmp_path / "run")
     path = last_checkpoint(tmp_path / "run") / "config.json"
