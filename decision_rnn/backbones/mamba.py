@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.segments import fill_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +87,8 @@ class Mamba(SequenceMixer):
         if reset is not None:
             episode = F.pad(reset.cumsum(1), (self.kernel - 1, 0))
             current = episode[:, self.kernel - 1 :]
-            taps = [tap * (episode[:, j : j + time] == current).unsqueeze(-1) for j, tap in enumerate(taps)]
-            u = u * (episode == episode[:, -1:]).unsqueeze(-1)
+            taps = [fill_steps(tap, episode[:, j : j + time] != current, 0) for j, tap in enumerate(taps)]
+            u = fill_steps(u, episode != episode[:, -1:], 0)
         v = self._convolve(taps)
         decay, drive, c = self._select(v)
         h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), reset).unflatten(2, self.a_log.shape)

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.ops.segments import may_hold
+from decision_rnn.backbones.ops.segments import keep_apart, may_hold
 
 CHUNK = 64
 
@@ -72,6 +72,10 @@ class MLSTM(SequenceMixer):
         )
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return keep_apart(self._masked, x, state, self.initial_state, reset)
+
+    def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
+        """`forward`, right where all numbers are finite."""
         top, memory = self.initial_state(len(x)) if state is None else state
         *parts, gate = self._project(x)
         mixed = []

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
-from decision_rnn.backbones.ops.segments import may_hold
+from decision_rnn.backbones.ops.segments import keep_apart, may_hold
 
 CHUNK = 64
 
@@ -92,6 +92,10 @@ class Retention(SequenceMixer):
         return (self.output.weight.new_zeros(batch_size, self.heads, width // self.heads, self.inner // self.heads),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return keep_apart(self._masked, x, state, self.initial_state, reset)
+
+    def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
+        """`forward`, right where all numbers are finite."""
         memory = None if state is None else state[0]
         q, k, v, gate = self._project(x)
         blocks = zip(q.split(CHUNK, dim=2), k.split(CHUNK, dim=2), v.split(CHUNK, dim=2), strict=True)

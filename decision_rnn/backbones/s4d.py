@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.ops.segments import run_segments
+from decision_rnn.backbones.ops.segments import full_precision
 
 CHUNK = 64
 
@@ -88,6 +88,12 @@ class S4D(SequenceMixer):
         return zeros, zeros.clone()
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        before = self.initial_state(len(x)) if state is None else state
+        s, after = full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
+        return self._output(s, x), after
+
+    def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
+        """s without D u, (batch, time, width), and the state after it."""
         length = min(x.shape[1], CHUNK)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
         # What the planes of a state of so many steps ago add to s, Re(readout * decay * state).
@@ -96,29 +102,39 @@ class S4D(SequenceMixer):
         kernel = read_real[:, :length].sum(-1)
         toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
 
-        def block(u: Tensor, state: Planes) -> tuple[Tensor, Planes]:
-            """u: (width, batch, time); the planes of the state: (width, batch, pairs)."""
-            time = u.shape[2]
+        def block(x: Tensor, state: Planes, begins: Tensor | None) -> tuple[Tensor, Planes]:
+            """x: (batch, time, width); the planes of the state: (width, batch, pairs)."""
+            time = x.shape[1]
+            episodes = None if begins is None or not begins.any() else _Episodes(begins)
+            if episodes:
+                x = episodes.part(x)
+                state = tuple(plane.index_fill(1, episodes.at_once, 0) for plane in state)
+            u = x.permute(2, 0, 1).contiguous()
             s = u @ toeplitz[:, :time, :time].transpose(1, 2)
-            for plane, read in zip(state, (read_real, read_imag), strict=True):
-                s = s + plane @ read[:, 1 : time + 1].transpose(1, 2)
             kept = _product(state, (decay[0][:, time, None], decay[1][:, time, None]))
+            carried = sum(
+                plane @ read[:, 1 : time + 1].transpose(1, 2)
+                for plane, read in zip(state, (read_real, read_imag), strict=True)
+            )
+            if episodes:
+                s = s.index_add(1, episodes.first, carried)
+                u = u.index_select(1, episodes.last)
+                kept = tuple(plane.index_fill(1, episodes.over, 0) for plane in kept)
+            else:
+                s = s + carried
             real, imag = (plane + u @ weight[:, :time].flip(1) for plane, weight in zip(kept, decay, strict=True))
-            return s, (real, imag)
-
-        def piece(x: Tensor, state: State) -> tuple[Tensor, State]:
-            real, imag = (part.transpose(0, 1).contiguous() for part in state)
-            outputs = []
-            for u in x.permute(2, 0, 1).contiguous().split(CHUNK, dim=2):
-                s, (real, imag) = block(u, (real, imag))
-                outputs.append(s)
-            s = torch.cat(outputs, dim=2)
             if s.requires_grad:
                 s.register_hook(Tensor.contiguous)  # a product takes strided matrices one by one
-            return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
+            s = s.permute(1, 2, 0)
+            return episodes.join(s) if episodes else s, (real, imag)
 
-        s, state = run_segments(piece, x, state, self.initial_state(len(x)), reset)
-        return self._output(s, x), state
+        real, imag = (part.transpose(0, 1).contiguous() for part in state)
+        outputs = []
+        for i, piece in enumerate(x.split(CHUNK, dim=1)):
+            begins = None if reset is None else reset[:, i * CHUNK : (i + 1) * CHUNK]
+            s, (real, imag) = block(piece, (real, imag), begins)
+            outputs.append(s)
+        return torch.cat(outputs, dim=1), (real.transpose(0, 1), imag.transpose(0, 1))
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (decay_real, decay_imag), (out_real, out_imag) = self._discrete(torch.ones(1, device=x.device))
@@ -155,3 +171,32 @@ class S4D(SequenceMixer):
 def _product(a: Planes, b: Planes) -> Planes:
     """Of complex numbers."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+class _Episodes:
+    """A block of time parted so that every episode has a row of its own, zero at the steps of others.
+
+    Attributes:
+        first: The row of each batch row's first steps, which is empty where an episode begins at once, (batch,).
+        last: The row of its last episode, (batch,).
+        at_once: The batch rows in which an episode begins at the first step.
+        over: The batch rows in which any does.
+    """
+
+    def __init__(self, begins: Tensor) -> None:
+        """`begins`: (batch, time) bool."""
+        count = begins.sum(1)
+        self.last = torch.arange(len(begins), device=begins.device) + count.cumsum(0)
+        self.first = self.last - count
+        self.at_once, self.over = begins[:, 0].nonzero().flatten(), count.nonzero().flatten()
+        row, time = self.first[:, None] + begins.cumsum(1), torch.arange(begins.shape[1], device=begins.device)
+        self._rows, self._places = len(begins) + len(begins.nonzero()), (row * len(time) + time).flatten()
+
+    def part(self, x: Tensor) -> Tensor:
+        """(batch, time, width) -> (rows, time, width)."""
+        apart = x.new_zeros(self._rows * x.shape[1], x.shape[2]).index_copy(0, self._places, x.flatten(0, 1))
+        return apart.view(self._rows, *x.shape[1:])
+
+    def join(self, x: Tensor) -> Tensor:
+        """(rows, time, width) -> (batch, time, width): every step from its episode's row."""
+        return x.reshape(-1, x.shape[2]).index_select(0, self._places).view(len(self.first), *x.shape[1:])

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
-from decision_rnn.backbones.ops.segments import fill_steps
+from decision_rnn.backbones.ops.segments import fill_steps, keep_apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,10 @@ class Transformer(SequenceMixer):
         return unwritten, unwritten.clone(), torch.zeros(batch_size, dtype=torch.int64, device=weight.device)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        return keep_apart(self._masked, x, state, self.initial_state, reset)
+
+    def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
+        """`forward`, right where all numbers are finite."""
         batch, time, _ = x.shape
         q, k, v = self.qkv(x).chunk(3, dim=-1)
         segment = torch.zeros(batch, time, dtype=torch.int64, device=x.device) if reset is None else reset.cumsum(1)

@@ -5,6 +5,7 @@ naive loop (references.py) and, where its defaults are large, a small configurat
 """
 
 from functools import partial
+from itertools import product
 
 import torch
 from subjects import (
@@ -130,6 +131,45 @@ def nothing_crosses_a_reset(subject: Subject) -> None:
     assert torch.count_nonzero(found["x"][~before]) > 0
     for name in found.keys() - {"x"}:
         assert torch.count_nonzero(found[name]) == 0, f"gradient of {name} across the reset"
+
+
+def infinities_stay_in_their_episode(subject: Subject) -> None:
+    """What a reset cuts off is cut off also when it is infinite or NaN, in value and in gradient.
+
+    1e200 is finite, but not its square. The loss is taken over the other episode alone. Gradients of parameters are sums over all steps, in which a step
+    that is NaN weighs 0 * NaN: they are held to this where no step is, only the state that is reset at once.
+    """
+    module, tolerance = subject.build(), TIGHT[torch.float64]
+    state = carried_state(module)
+    named, x = dict(module.named_parameters()), noise(BATCH, TIME, WIDTH)
+    reset = torch.arange(TIME) == torch.tensor([[5], [TIME - 1], [1]])
+    later = reset.cumsum(1) > 0
+    at_once = reset | (torch.arange(TIME) == 0)
+
+    def run(mode: str, kept: Tensor, reset: Tensor, final: bool, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, after = {"forward": module, "steps": partial(steps, module)}[mode](x, state, reset)
+        return torch.where(kept.unsqueeze(-1), y, 0), after if final else ()
+
+    for mode, bad in product(("forward", "steps"), (torch.inf, -torch.inf, torch.nan, 1e200)):
+        spoilt = tuple(torch.full_like(part, bad) if part.is_floating_point() else part for part in state)
+        every = torch.ones_like(later)
+        cases = {
+            "the state before the first step": (every, at_once, True, x, spoilt),
+            "the state before an episode": (later, reset, True, x, spoilt),
+            "an earlier episode": (later, reset, True, torch.where(later.unsqueeze(-1), x, bad), state),
+            "a later episode": (~later, reset, False, torch.where(later.unsqueeze(-1), bad, x), state),
+        }
+        for what, (kept, flags, final, spoilt_x, spoilt_state) in cases.items():
+            case = f"{what} is {bad}, {mode}"
+            function = partial(run, mode, kept, flags, final)
+            with torch.no_grad():
+                right, found = function(x, state), function(spoilt_x, spoilt_state)
+                assert_same(found, right, tolerance, case)
+            right, found = gradients(function, named, x, state), gradients(function, named, spoilt_x, spoilt_state)
+            assert_near(found["x"][kept], right["x"][kept], tolerance, f"{case}, gradient of x")
+            if kept is every:
+                for name in found:
+                    assert_near(found[name], right[name], tolerance, f"{case}, gradient of {name}")
 
 
 def rows_are_independent(subject: Subject) -> None:
@@ -266,6 +306,7 @@ LAWS = [
     absent_means_initial,
     causal,
     nothing_crosses_a_reset,
+    infinities_stay_in_their_episode,
     rows_are_independent,
     state_keeps_its_form,
     one_step_is_step,

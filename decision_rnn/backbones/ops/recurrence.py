@@ -129,10 +129,10 @@ class _LinearRecurrence(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
         h = torch.empty_like(b, memory_format=torch.contiguous_format)
         previous = initial
-        keeps = _kept_rows(reset, b)
-        for a_t, b_t, h_t, keep in zip(_over_time(a, b), b.unbind(1), h.unbind(1), keeps, strict=True):
-            if keep is not None:
-                previous = previous * keep
+        starts = _starting_rows(reset, b)
+        for a_t, b_t, h_t, rows in zip(_over_time(a, b), b.unbind(1), h.unbind(1), starts, strict=True):
+            if rows is not None:
+                previous = previous.index_fill(0, rows, 0)
             torch.addcmul(b_t, a_t, previous, out=h_t)
             previous = h_t
         ctx.save_for_backward(a, h, initial, reset)
@@ -158,10 +158,10 @@ def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: T
     """
     h = torch.empty_like(candidate, memory_format=torch.contiguous_format)
     previous = initial
-    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), _kept_rows(reset, h), strict=True)
-    for gate_t, candidate_t, h_t, keep in steps:
-        if keep is not None:
-            previous = previous * keep
+    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), _starting_rows(reset, h), strict=True)
+    for gate_t, candidate_t, h_t, rows in steps:
+        if rows is not None:
+            previous = previous.index_fill(0, rows, 0)
         torch.lerp(previous, candidate_t, gate_t, out=h_t)
         previous = h_t
     return h
@@ -181,12 +181,16 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, 
         d, (batch, time, width), and the gradient of the initial state, (batch, width).
     """
     d = torch.empty_like(grad, memory_format=torch.contiguous_format)
-    steps = list(zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), _kept_rows(reset, grad), strict=True))
+    steps = list(zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), _starting_rows(reset, grad), strict=True))
     a_next = d_next = torch.zeros_like(grad[:, 0])  # of the step after the current one; nothing comes after the last
-    for a_t, grad_t, d_t, keep in reversed(steps):
+    starting = None
+    for a_t, grad_t, d_t, rows in reversed(steps):
         torch.addcmul(grad_t, a_next, d_next, out=d_t)
-        a_next, d_next = a_t, d_t if keep is None else d_t * keep
-    return d, a_next * d_next
+        if starting is not None:  # over the sum: the product with a factor of zero is NaN where the other is infinite
+            d_t.index_copy_(0, starting, grad_t.index_select(0, starting))
+        a_next, d_next, starting = a_t, d_t, rows
+    grad_initial = a_next * d_next
+    return d, grad_initial if starting is None else grad_initial.index_fill_(0, starting, 0)
 
 
 def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
@@ -200,12 +204,16 @@ def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:
     return (a,) * like.shape[1] if a.dim() == 1 else a.unbind(1)
 
 
-def _kept_rows(reset: Tensor | None, like: Tensor) -> list[Tensor | None]:
-    """For every step a factor (batch, 1) that zeroes the rows that begin an episode, or None where none does.
+def _starting_rows(reset: Tensor | None, like: Tensor) -> list[Tensor | None]:
+    """For every step the rows that begin an episode there, (rows,), or None where none does.
 
-    Resets are rare, so most steps pay nothing.
+    Resets are rare, so most steps pay nothing. Rows are filled by their places, not multiplied by zero, which would
+    leave NaN of what is infinite.
     """
-    if reset is None:
-        return [None] * like.shape[1]
-    kept = (~reset).to(like.real.dtype).unsqueeze(-1).unbind(1)
-    return [keep if some else None for keep, some in zip(kept, reset.any(0).tolist(), strict=True)]
+    starting: list[Tensor | None] = [None] * like.shape[1]
+    if reset is not None:
+        steps, rows = reset.T.nonzero(as_tuple=True)
+        at, counts = steps.unique_consecutive(return_counts=True)
+        for t, some in zip(at.tolist(), rows.split(counts.tolist()), strict=True):
+            starting[t] = some
+    return starting

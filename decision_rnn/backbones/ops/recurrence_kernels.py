@@ -13,9 +13,9 @@ What a and b are (compile-time options):
     gates 1    minGRU: `a` points to the pre-activations of z and c;  a_t = 1 - z_t,  b_t = z_t g(c_t)
     gates 2    minLSTM: to those of f, i and c;  z_t = i_t / (f_t + i_t), and so on
 
-g as in mingru.py where `positive`, else the identity. `resets`: a_t is zero where an episode begins. With `summary` a
-program leaves, instead of its results, the one map that its chunk is: the decay over all of it, and what it comes to
-from zero.
+g as in mingru.py where `positive`, else the identity. With `resets` h_{t-1} is zero where an episode begins, be it
+infinite. With `summary` a program leaves, instead of its results, the one map that its chunk is: the decay over all of
+it, meaningless where an episode begins in it, and what it comes to from zero.
 """
 
 import triton
@@ -34,14 +34,39 @@ def _compose_complex(a_re, a_im, b_re, b_im, c_re, c_im, d_re, d_im):
 
 
 @triton.jit
-def _scan(a_re, a_im, b_re, b_im, is_complex: tl.constexpr):
-    """The maps h -> a h + b of all steps up to each, along the tile's first axis."""
-    if is_complex:
+def _compose_cut(a_first, b_first, cut_first, a_then, b_then, cut_then):
+    a, b = _compose(a_first, b_first, a_then, b_then)
+    return a, tl.where(cut_then != 0, b_then, b), cut_first | cut_then
+
+
+@triton.jit
+def _compose_complex_cut(a_re, a_im, b_re, b_im, cut_first, c_re, c_im, d_re, d_im, cut_then):
+    a_re, a_im, b_re, b_im = _compose_complex(a_re, a_im, b_re, b_im, c_re, c_im, d_re, d_im)
+    cut = cut_then != 0
+    return a_re, a_im, tl.where(cut, d_re, b_re), tl.where(cut, d_im, b_im), cut_first | cut_then
+
+
+@triton.jit
+def _scan(h_re, h_im, a_re, a_im, b_re, b_im, cut, is_complex: tl.constexpr, resets: tl.constexpr):
+    """The composed decays of all steps up to each along the tile's first axis, and what h before the tile comes to.
+
+    Where `cut`, which is read with `resets`, a step's map is h -> b: not by a decay of zero, whose product with an
+    infinite h is NaN. A composed decay past a cut is meaningless.
+    """
+    if is_complex and resets:
+        a_re, a_im, b_re, b_im, cut = tl.associative_scan((a_re, a_im, b_re, b_im, cut), 0, _compose_complex_cut)
+    elif is_complex:
         a_re, a_im, b_re, b_im = tl.associative_scan((a_re, a_im, b_re, b_im), 0, _compose_complex)
+    elif resets:
+        a_re, b_re, cut = tl.associative_scan((a_re, b_re, cut), 0, _compose_cut)
+        a_im, b_im = a_re, b_re
     else:
         a_re, b_re = tl.associative_scan((a_re, b_re), 0, _compose)
         a_im, b_im = a_re, b_re
-    return a_re, a_im, b_re, b_im
+    h_re, h_im = _multiply_add(a_re, a_im, h_re, h_im, b_re, b_im, is_complex)
+    if resets:
+        h_re, h_im = tl.where(cut != 0, b_re, h_re), tl.where(cut != 0, b_im, h_im)
+    return a_re, a_im, h_re, h_im
 
 
 @triton.jit
@@ -193,14 +218,13 @@ def states_kernel(
                 a_re, a_im = fixed_re, fixed_im
             else:
                 a_re, a_im = _load(a + row * a_row + t * a_time + column, mask, block_t, block_w, is_complex, dtype)
+        cut = tl.zeros([block_t, block_w], tl.int32)
         if resets:
-            keep = tl.load(reset + row * time + t, mask=here, other=0) == 0
-            a_re, a_im = tl.where(keep, a_re, 0.0), tl.where(keep, a_im, 0.0)
+            cut += tl.load(reset + row * time + t, mask=here, other=0)
         # Steps past the end change nothing: h -> 1 h + 0.
         a_re, a_im = tl.where(here, a_re, 1.0), tl.where(here, a_im, 0.0)
         b_re, b_im = tl.where(here, b_re, 0.0), tl.where(here, b_im, 0.0)
-        a_re, a_im, b_re, b_im = _scan(a_re, a_im, b_re, b_im, is_complex)
-        h_re, h_im = _multiply_add(a_re, a_im, h_re, h_im, b_re, b_im, is_complex)
+        a_re, a_im, h_re, h_im = _scan(h_re, h_im, a_re, a_im, b_re, b_im, cut, is_complex, resets)
         if summary:
             a_re, a_im = _last(a_re, step, block_t), _last(a_im, step, block_t)
             all_re, all_im = _multiply_add(a_re, a_im, all_re, all_im, 0.0, 0.0, is_complex)
@@ -257,15 +281,15 @@ def adjoint_kernel(
                 a + row * a_row + (t + 1) * a_time + column, follows & inside, width, block_t, block_w, gates,
                 is_complex, dtype,
             )  # fmt: skip
+        cut = tl.zeros([block_t, block_w], tl.int32)
         if resets:
-            follows = follows & (tl.load(reset + row * time + t + 1, mask=follows, other=1) == 0)
+            cut += tl.load(reset + row * time + t + 1, mask=follows, other=0)
         a_re, a_im = tl.where(follows, a_re, 0.0), tl.where(follows, -a_im, 0.0)
         a_re, a_im = tl.where(here, a_re, 1.0), tl.where(here, a_im, 0.0)
         b_re, b_im = _load(
             grad + row * grad_row + t * grad_time + column, mask, block_t, block_w, is_complex, dtype
         )  # fmt: skip
-        a_re, a_im, b_re, b_im = _scan(a_re, a_im, b_re, b_im, is_complex)
-        d_re, d_im = _multiply_add(a_re, a_im, d_re, d_im, b_re, b_im, is_complex)
+        a_re, a_im, d_re, d_im = _scan(d_re, d_im, a_re, a_im, b_re, b_im, cut, is_complex, resets)
         if summary:
             a_re, a_im = _last(a_re, step, block_t), _last(a_im, step, block_t)
             all_re, all_im = _multiply_add(a_re, a_im, all_re, all_im, 0.0, 0.0, is_complex)
@@ -315,8 +339,8 @@ def adjoint_kernel(
             a_re, a_im = _load_decay(
                 a + row * a_row + column, first_of_all, width, 1, block_w, gates, is_complex, dtype
             )  # fmt: skip
+        d_re, d_im = _multiply_add(a_re, -a_im, d_re, d_im, 0.0, 0.0, is_complex)
         if resets:
             keep = tl.load(reset + row * time) == 0
-            a_re, a_im = tl.where(keep, a_re, 0.0), tl.where(keep, a_im, 0.0)
-        d_re, d_im = _multiply_add(a_re, -a_im, d_re, d_im, 0.0, 0.0, is_complex)
+            d_re, d_im = tl.where(keep, d_re, 0.0), tl.where(keep, d_im, 0.0)
         _store(grad_initial + row * width + column, d_re, d_im, first_of_all, 1, block_w, is_complex)

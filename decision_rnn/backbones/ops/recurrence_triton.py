@@ -14,6 +14,7 @@ below that, and at the 20 steps of a usual training slice, the launch and the la
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -99,7 +100,7 @@ def _states(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, form: _
         if plan.chunks > 1:
             decay, last = h.new_empty(2, batch, plan.chunks, width)
             launch(initial, last, decay, True)
-            initial = _before_chunks(decay, last, initial, form)
+            initial = _before_chunks(decay, last, initial, plan.begun(reset), form)
         launch(initial, h, h, False)
     return h
 
@@ -127,14 +128,16 @@ def _adjoint(
         if plan.chunks > 1:
             decay, last = h.new_empty(2, batch, plan.chunks, width)
             launch(later, last, decay, True)
-            later = _before_chunks(decay, last, later, form)
+            # The gradient goes back over step t + 1 into t; the latest chunk is worked on first.
+            ahead = None if reset is None else plan.begun(F.pad(reset[:, 1:], (0, 1))).flip(1)
+            later = _before_chunks(decay, last, later, ahead, form)
         launch(later, grad_b, h, False)
     return grad_a.sum((0, 1)).to(a.dtype) if constant else grad_a, grad_initial
 
 
-def _before_chunks(decay: Tensor, last: Tensor, initial: Tensor, form: _Form) -> Tensor:
+def _before_chunks(decay: Tensor, last: Tensor, initial: Tensor, reset: Tensor | None, form: _Form) -> Tensor:
     """The state before every chunk, from the chunks' maps: the same recurrence, once more."""
-    after = _states(decay, last, initial, None, _Form(is_complex=form.is_complex))
+    after = _states(decay, last, initial, reset, _Form(is_complex=form.is_complex))
     return torch.cat([initial.unsqueeze(1), after[:, :-1]], dim=1)
 
 
@@ -163,6 +166,13 @@ class _Plan(NamedTuple):
         chunks = max(1, triton.cdiv(time, max(1, length)))
         dtype = tl.float64 if h.dtype == torch.float64 else tl.float32
         return cls(dtype, block_t, block_w, length, chunks, (strips * chunks,))
+
+    def begun(self, reset: Tensor | None) -> Tensor | None:
+        """Whether an episode begins in each chunk, (batch, chunks)."""
+        if reset is None:
+            return None
+        whole = F.pad(reset, (0, self.chunks * self.length - reset.shape[1]))
+        return whole.unflatten(1, (self.chunks, self.length)).any(2)
 
     def options(self, a: Tensor, reset: Tensor | None, form: _Form) -> dict[str, Any]:
         return {

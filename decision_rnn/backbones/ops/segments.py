@@ -68,6 +68,33 @@ def run_segments(
     return full_precision(pieces, x, initial if state is None else state)
 
 
+def keep_apart(
+    masked: Callable[[Tensor, State | None, Tensor | None], tuple[Tensor, State]],
+    x: Tensor,
+    state: State | None,
+    initial_state: Callable[[int], State],
+    reset: Tensor | None,
+) -> tuple[Tensor, State]:
+    """Run a mixer that parts episodes by weights of zero, so that also what is infinite or NaN stays in its own.
+
+    Zero times infinity is NaN, in the products of attention and in those of its gradient. Where the masked way leaves
+    such an output, which costs a sum to find out, the pieces of time between resets are run one after the other.
+
+    Args:
+        masked: `SequenceMixer.forward`, right where all is finite.
+        x, state, reset: Its arguments.
+        initial_state: The mixer's.
+    """
+    if reset is None:
+        return masked(x, state, None)
+    if state is not None:
+        state = reset_rows(state, initial_state(len(x)), reset[:, 0])
+    y, after = masked(x, state, reset)
+    if y.detach().sum(dtype=torch.float32).isfinite():
+        return y, after
+    return run_segments(lambda x, state: masked(x, state, None), x, state, initial_state(len(x)), reset)
+
+
 def may_hold(flags: Tensor) -> bool:
     """Whether any flag is true; on CUDA yes, unasked: the host would wait for the device to answer."""
     return flags.is_cuda or bool(flags.any())

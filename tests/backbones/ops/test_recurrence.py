@@ -126,3 +126,35 @@ def test_arguments_are_not_written_to():
     linear_recurrence(*leaves, RESETS["some"]).sum().backward()
     for part, right in zip(parts, kept, strict=True):
         assert torch.equal(part, right)
+
+
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_infinities_stay_in_their_episode(dtype, constant, bad):
+    """The middle one of three episodes; or the first, with the state before it. As `linear_recurrence_reference`."""
+    a, b, initial = problem(dtype, constant)
+    reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
+    reset[:, [2, 4]] = True
+    for episode, begin in ((slice(2, 4), initial), (slice(0, 2), torch.full_like(initial, bad))):
+        spoilt_a, spoilt_b = a.clone(), b.clone()
+        spoilt_b[:, episode] = bad
+        if not constant:
+            spoilt_a[:, episode] = bad
+        others = torch.ones(TIME, dtype=torch.bool)
+        others[episode] = False
+
+        def run(function, *parts):
+            leaves = [part.clone().requires_grad_() for part in parts]
+            h = function(*leaves, reset)[:, others]  # noqa: B023
+            return h, *torch.autograd.grad(h, leaves, numbers(dtype, *h.shape, seed=4))
+
+        right = run(linear_recurrence, a, b, initial)
+        for function in (linear_recurrence, linear_recurrence_reference):
+            h, grad_a, grad_b, grad_initial = run(function, spoilt_a, spoilt_b, begin)
+            assert_near(planes(h), planes(right[0]), tolerance(dtype), "h")
+            if not constant:
+                assert_near(planes(grad_a[:, others]), planes(right[1][:, others]), tolerance(dtype), "gradient of a")
+            assert_near(planes(grad_b[:, others]), planes(right[2][:, others]), tolerance(dtype), "gradient of b")
+            if begin is initial:
+                assert_near(planes(grad_initial), planes(right[3]), tolerance(dtype), "gradient of initial")

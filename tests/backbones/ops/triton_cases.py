@@ -99,6 +99,31 @@ def test_chunks_side_by_side(dtype, constant, chunked):
         check(problem(dtype, constant, *shape), resets(*shape[:2])[key], TIGHT[torch.float64])
 
 
+@pytest.mark.parametrize("bad", [torch.inf, torch.nan])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("time", [19, 53])
+def test_infinities_stay_in_their_episode(time, dtype, bad, chunked):
+    """Over a tile and over chunks: the middle one of three episodes, or the first with the state before it."""
+    a, b, initial = problem(dtype, False, 1, time, 2)
+    reset = torch.zeros(1, time, dtype=torch.bool)
+    reset[0, [3, 9]] = True
+    for episode, begin in ((slice(3, 9), initial), (slice(0, 3), torch.full_like(initial, bad))):
+        spoilt_a, spoilt_b = a.clone(), b.clone()
+        spoilt_a[:, episode] = spoilt_b[:, episode] = bad
+        others = torch.ones(time, dtype=torch.bool)
+        others[episode] = False
+
+        def run(*parts):
+            h = recurrence_triton.linear_recurrence(*parts, reset)
+            return torch.where(others[:, None], h, 0)  # noqa: B023
+
+        right, found = values_and_gradients(run, (a, b, initial)), values_and_gradients(run, (spoilt_a, spoilt_b, begin))
+        for part, twin in zip(found[:3], right[:3], strict=True):
+            assert torch.equal(part[:, others], twin[:, others])
+        if begin is initial:
+            assert torch.equal(found[3], right[3])
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_finite_differences(dtype):
     leaves = [part.requires_grad_() for part in problem(dtype, False, 1, 2, 1)]
@@ -226,6 +251,7 @@ def test_half_precision_gates():
 QUICK = [
     law.gradients_agree,
     law.nothing_crosses_a_reset,
+    law.infinities_stay_in_their_episode,
     law.rows_are_independent,
     law.one_step_is_step,
     law.half_precision,
