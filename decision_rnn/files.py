@@ -22,6 +22,8 @@ from filelock import lock_descriptor
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 """What a file system without locks answers, as some network file systems do."""
 
+TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12})\.[0-9a-f]{12}\.tmp")
+
 ABANDONED = 24 * 3600.0
 """Seconds untouched after which a leftover of another machine, whose locks may not be seen here, is removed."""
 
@@ -66,9 +68,9 @@ def _kernel() -> str:
 def _temporary_for(path: Path) -> Iterator[Path]:
     """A path that no other process uses, on the file system of `path`; what is there when the block ends is removed.
 
-    What processes that were killed left of `path` is removed first.
+    What processes that were killed left in that folder is removed first.
     """
-    _remove_leftovers(path)
+    _remove_leftovers(path.parent)
     folder = path.with_name(f".{path.name}.{_kernel()}.{uuid.uuid4().hex[:12]}.tmp")
     folder.mkdir()
     try:
@@ -78,10 +80,9 @@ def _temporary_for(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_leftovers(path: Path) -> None:
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{12}})\.[0-9a-f]{{12}}\.tmp")
-    with os.scandir(path.parent) as entries:
-        found = [(path.parent / entry.name, match) for entry in entries if (match := pattern.fullmatch(entry.name))]
+def _remove_leftovers(parent: Path) -> None:
+    with os.scandir(parent) as entries:
+        found = [(parent / entry.name, match) for entry in entries if (match := TEMPORARY.fullmatch(entry.name))]
     for folder, match in found:
         with contextlib.suppress(OSError):  # its writer lives, or it is somebody else's, or gone
             with _held(folder / "lock", wait=False) as sure:
