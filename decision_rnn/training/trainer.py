@@ -28,7 +28,7 @@ from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.machine import keep_freed_memory
+from decision_rnn.machine import keep_freed_memory, warn_of_spinning
 from decision_rnn.training.run_folder import (
     MetricsLog,
     alone_in,
@@ -48,6 +48,7 @@ class Trainer:
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
             keep_freed_memory()
+            warn_of_spinning()
         seen = seen_numbers(config.observation.mask, store.environment_id)
         torch.manual_seed(config.seed)
         self.agent = DecisionAgent(
