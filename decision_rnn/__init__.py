@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from decision_rnn.machine import limit_spinning
+
 if TYPE_CHECKING:
     from decision_rnn.agent import AgentConfig as AgentConfig
     from decision_rnn.agent import DecisionAgent as DecisionAgent
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from decision_rnn.data.stream import StepStream as StepStream
 
 __version__ = "0.1.0"
+
+limit_spinning()  # before torch is loaded, by the modules below for one
 
 _ROOMS = {
     "decision_rnn.agent": ("AgentConfig", "DecisionAgent"),

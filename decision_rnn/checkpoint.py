@@ -10,8 +10,6 @@ Every folder is written under a temporary name, fsynced and renamed, so that it 
 
 import io
 import json
-import os
-import shutil
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from decision_rnn.data.catalog import resolve
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
-from decision_rnn.files import fsync_path, new_directory
+from decision_rnn.files import link_atomically, new_directory, remove_directory
 
 KEPT = 2
 """How many of the newest checkpoints stay: should the last one be damaged, the one before it serves."""
@@ -125,15 +123,25 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
             (new / "weights.safetensors").write_bytes(safetensors.torch.save(weights))
             (new / "config.json").write_text(json.dumps(description, indent=2) + "\n")
             (new / "training_state.pt").write_bytes(buffer.getbuffer())
-        _point_last_at(folder)
+        link_last(folder)
+        for old in _saved(run)[:-KEPT]:
+            remove_directory(old)
     except OSError as error:
         raise InputError(
             f"cannot write the checkpoint {folder}: {error.strerror}; earlier checkpoints are intact, so make room "
             "and run the same command with --resume"
         ) from None
-    for old in _saved(run)[:-KEPT]:
-        shutil.rmtree(old)
     return folder
+
+
+def link_last(folder: Path) -> None:
+    """Point `last` beside a checkpoint's folder at it."""
+    link_atomically(folder.parent / "last", folder.name)
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run has come to its first checkpoint."""
+    return bool(_saved(run))
 
 
 def last_checkpoint(run: Path) -> Path:
@@ -159,6 +167,8 @@ def load_agent(folder: Path) -> TrainedAgent:
         provenance = Provenance.from_dict(description["provenance"])
         step, seconds = description["step"], description["seconds"]
         dims = description["observation_dim"], description["action_dim"]
+    except InputError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, error) from None
     statistics = torch.zeros(dims[0]), torch.ones(dims[0])
@@ -191,11 +201,3 @@ def _saved(run: Path) -> list[Path]:
     """The run's checkpoint folders, oldest first."""
     folders = (run / "checkpoints").iterdir() if (run / "checkpoints").is_dir() else ()
     return sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name))
-
-
-def _point_last_at(folder: Path) -> None:
-    temporary = folder.parent / f".last.{os.getpid()}"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(folder.name)
-    temporary.replace(folder.parent / "last")
-    fsync_path(folder.parent)

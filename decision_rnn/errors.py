@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 
-class InputError(Exception):
+class InputError(ValueError):
     """Something the user gave us cannot be used.
 
     The message is one sentence that names the file or key, says what is wrong with it and what to do. The

@@ -1,32 +1,101 @@
-"""Writing files so that a reader sees the old content or the new, never a part of either."""
+"""Writing files so that a reader sees the old content or the new, never a part of either.
+
+What is being written lies in a hidden folder beside its destination, `.NAME.KERNEL.RANDOM.tmp`, which holds it and a
+lock file that its writer keeps locked. The operating system unlocks what a killed process held, so that a leftover can
+be told from what another process, or another container that shares the folder, is writing.
+"""
 
 import contextlib
 import errno
-import glob
+import functools
 import os
+import re
 import shutil
-import socket
+import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from filelock import lock_descriptor
 
-def _temporary_sibling(path: Path) -> Path:
-    """A hidden name beside `path` that no other process uses; what processes that were killed left is removed."""
-    prefix = f".{path.name}.{socket.gethostname()}."
-    for left in path.parent.glob(f"{glob.escape(prefix)}*"):
-        if not _is_running(int(left.name.removeprefix(prefix).partition(".")[0])):
-            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
-    return path.with_name(f"{prefix}{os.getpid()}.{uuid.uuid4().hex[:8]}")
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""What a file system without locks answers, as some network file systems do."""
+
+TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12})\.[0-9a-f]{12}\.tmp")
+
+ABANDONED = 24 * 3600.0
+"""Seconds untouched after which a leftover of another machine, whose locks may not be seen here, is removed."""
 
 
-def _is_running(process: int) -> bool:
+@contextlib.contextmanager
+def _held(path: Path, wait: bool, flags: int = 0) -> Iterator[bool]:
+    """Hold the lock file `path`, opened with `flags`, until the block ends or the process dies.
+
+    The block is given False where the file system has no locks. Where another process holds the lock and `wait` is
+    False, that is a TimeoutError at once.
+    """
+    # Not filelock.FileLock, which makes the folder anew that another process has just removed.
+    descriptor = os.open(path, os.O_RDWR | flags, 0o666)
     try:
-        with contextlib.suppress(PermissionError):  # it runs, as somebody else
-            os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        supported = True
+        try:
+            if not lock_descriptor(descriptor, blocking=wait):
+                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path))
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            supported = False
+        if os.fstat(descriptor).st_nlink > 0:
+            yield supported
+            return
+    finally:
+        os.close(descriptor)  # which unlocks it
+    with _held(path, wait, flags) as supported:  # its last holder has removed the file that we waited for
+        yield supported
+
+
+@functools.cache
+def _kernel() -> str:
+    """The same for processes that see each other's locks for certain: those of one running kernel."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]
+    except OSError:
+        return f"{uuid.getnode():012x}"
+
+
+@contextlib.contextmanager
+def _temporary_for(path: Path) -> Iterator[Path]:
+    """A path that no other process uses, on the file system of `path`; what is there when the block ends is removed.
+
+    What processes that were killed left in that folder is removed first.
+    """
+    _remove_leftovers(path.parent)
+    folder = path.with_name(f".{path.name}.{_kernel()}.{uuid.uuid4().hex[:12]}.tmp")
+    folder.mkdir()
+    try:
+        with _held(folder / "lock", wait=True, flags=os.O_CREAT):
+            yield folder / "new"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_leftovers(parent: Path) -> None:
+    with os.scandir(parent) as entries:
+        found = [(parent / entry.name, match) for entry in entries if (match := TEMPORARY.fullmatch(entry.name))]
+    for folder, match in found:
+        with contextlib.suppress(OSError):  # its writer lives, or it is somebody else's, or gone
+            with _held(folder / "lock", wait=False) as sure:
+                # A writer that has only begun may not hold its lock yet; then it has written nothing either.
+                begun = os.path.lexists(folder / "new") and match[1] == _kernel()
+                if sure and (begun or _untouched_for(folder) > ABANDONED):
+                    shutil.rmtree(folder, ignore_errors=True)
+            folder.rmdir()  # where an open file, the lock, keeps its folder (NFS)
+
+
+def _untouched_for(folder: Path) -> float:
+    """Seconds since the last change in a folder."""
+    return time.time() - max(place.lstat().st_mtime for place in (folder, *folder.rglob("*")))
 
 
 def existing_ancestor(path: Path) -> Path:
@@ -54,67 +123,78 @@ def fsync_path(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` through a temporary sibling: written, fsynced, renamed."""
-    temporary = _temporary_sibling(path)
-    try:
+    """Write `data` to `path`: written beside it, fsynced, renamed."""
+    with _temporary_for(path) as temporary:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    fsync_path(path.parent)
+
+
+def link_atomically(path: Path, target: str) -> None:
+    """Make `path` a symbolic link to `target`, in place of the link that may be there."""
+    with _temporary_for(path) as temporary:
+        temporary.symlink_to(target)
+        temporary.replace(path)
     fsync_path(path.parent)
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Be alone among processes with what is done about `path`; the operating system unlocks when a process dies.
 
-    The lock is a hidden file beside `path`, and stays.
-    """
-    import fcntl  # here: not every system that only reads has it
+    The lock is a hidden file beside `path`, and stays. On a file system that has no locks a line on stderr says so,
+    and the block runs all the same.
 
+    Args:
+        path: What the lock is for; its parent folders are made.
+        wait: For another process that holds the lock; if False, that is a TimeoutError at once.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _held(lock_file(path), wait, os.O_CREAT) as supported:
+        if not supported:
+            print(
+                f"{path.parent} lies on a file system without locks, as some network file systems are: see to it that "
+                "no other process writes there meanwhile",
+                file=sys.stderr,
+            )
         yield
+
+
+def lock_file(path: Path) -> Path:
+    """Where `locked(path)` keeps its lock."""
+    return path.with_name(f".{path.name}.lock")
 
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Write a temporary sibling of `path`; fsync it and rename it to `path` when the block ends without an error."""
+    """Write a file that is moved to `path`, fsynced, when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_sibling(path)
-    try:
+    with _temporary_for(path) as temporary:
         yield temporary
         fsync_path(temporary)
         temporary.replace(path)
         fsync_path(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def remove_directory(path: Path) -> None:
     """Remove a directory at once for others, who may be writing into it; one that is not there is removed already."""
-    temporary = _temporary_sibling(path)
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(temporary)
-        shutil.rmtree(temporary)
+    with contextlib.suppress(FileNotFoundError), _temporary_for(path) as temporary:
+        path.rename(temporary)  # what others add to it even now stays hidden, and goes with the next leftovers
 
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Fill a temporary sibling of `path`; rename it to `path` when the block ends without an error.
+    """Fill a directory that is moved to `path`, fsynced, when the block ends without an error.
 
     A process killed inside the block leaves `path` untouched. When another process has put a directory there
     first, that one stays and ours is dropped: both were made by the same recipe.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_sibling(path)
-    temporary.mkdir()
-    try:
+    with _temporary_for(path) as temporary:
+        temporary.mkdir()
         yield temporary
         for file in temporary.rglob("*"):
             fsync_path(file)
@@ -125,5 +205,3 @@ def new_directory(path: Path) -> Iterator[Path]:
             if not path.is_dir():
                 raise
         fsync_path(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

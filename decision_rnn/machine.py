@@ -6,10 +6,16 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+SPIN_SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+"""What libgomp reads, once, when it is loaded: how long its threads spin while they wait for each other."""
+
+_spins_as_torch_found_it = False
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 
@@ -63,3 +69,30 @@ def keep_freed_memory() -> None:
         if mallopt is not None:
             mallopt(M_MMAP_THRESHOLD, 32 << 20)  # its largest value
             mallopt(M_TRIM_THRESHOLD, 1 << 30)
+
+
+def limit_spinning() -> None:
+    """Let OpenMP's threads sleep soon while they wait for each other, where the user has not set how long they spin.
+
+    By default libgomp's spin for milliseconds: a training step on two cores then takes 15 ms on an idle machine and 300
+    beside other work; with this setting, 18 and 47. It must be made before torch loads libgomp.
+    """
+    global _spins_as_torch_found_it
+    if not any(name in os.environ for name in SPIN_SETTINGS):
+        _spins_as_torch_found_it = "torch" in sys.modules
+        os.environ["GOMP_SPINCOUNT"] = "1000"  # of processes started from here too
+
+
+def warn_of_spinning() -> None:
+    """Warn, once, where torch was loaded before `limit_spinning` and computes on several threads of libgomp."""
+    import torch
+
+    global _spins_as_torch_found_it
+    if _spins_as_torch_found_it and sys.platform == "linux" and torch.get_num_threads() > 1:
+        _spins_as_torch_found_it = False
+        warnings.warn(
+            "torch was imported before decision_rnn, so that training slows down several times while the cores have "
+            "other work: import decision_rnn first, or set GOMP_SPINCOUNT=1000 in the environment",
+            RuntimeWarning,
+            stacklevel=3,
+        )

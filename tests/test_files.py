@@ -1,17 +1,20 @@
 """A reader sees the old content or the new, never a part of either."""
 
 import contextlib
+import errno
+import fcntl
 import os
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from decision_rnn.files import locked, new_directory, new_file, remove_directory, write_atomically
+from decision_rnn.files import link_atomically, locked, new_directory, new_file, remove_directory, write_atomically
 
 KILLED = """
 import os, signal, sys
@@ -95,6 +98,100 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_makes_is_n
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
+WRITER = """
+import os, socket, sys
+from pathlib import Path
+os.getpid = lambda: int(sys.argv[2])  # in a container of its own, whose processes others do not see
+socket.gethostname = lambda: "trainer"
+from decision_rnn.files import new_directory, new_file, write_atomically
+with {block}:
+    print("writing", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("kind", ["new_directory", "new_file"])
+def test_containers_of_one_host_name_leave_each_others_live_temporaries_alone(tmp_path: Path, kind: str) -> None:
+    blocks = {
+        "new_directory": 'new_directory(Path(sys.argv[1])) as new, open(new / "file", "w") as file',
+        "new_file": 'new_file(Path(sys.argv[1])) as new, open(new, "w") as file',
+    }
+    code = WRITER.format(block=blocks[kind]) + "    file.write('whole')\n"
+
+    def start(process: int) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(tmp_path / "made"), str(process)]
+        writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        return writer
+
+    live = start(2**22 + 1)  # larger than any process id of Linux
+    killed = start(os.getpid())  # whose id has been given to a process that lives
+    assert len(list(tmp_path.iterdir())) == 2
+    killed.kill()
+    killed.communicate()
+    third = start(2**22 + 2)
+    assert len(list(tmp_path.iterdir())) == 2
+    for writer in (live, third):
+        writer.communicate("go on\n")
+        assert writer.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    made = tmp_path / "made" / "file" if kind == "new_directory" else tmp_path / "made"
+    assert made.read_text() == "whole"
+
+
+def test_leftovers_of_another_machine_are_removed_once_they_are_old(tmp_path: Path) -> None:
+    """Its locks may not reach this one through a network file system."""
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
+    (left,) = tmp_path.iterdir()
+    kernel = left.name.split(".")[2]
+    left = left.rename(tmp_path / left.name.replace(kernel, "0123456789ab"))
+    with new_directory(tmp_path / "made"):
+        assert left.exists()
+    yesterday = time.time() - 25 * 3600
+    for place in [*left.rglob("*"), left]:
+        os.utime(place, (yesterday, yesterday))
+    write_atomically(tmp_path / "other", b"")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "other"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_said_and_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with locked(tmp_path / "x", wait=False):
+        write_atomically(tmp_path / "file", b"x")
+    assert f"{tmp_path} lies on a file system without locks" in capsys.readouterr().err
+    before = {path.name for path in tmp_path.iterdir()}
+    with new_directory(tmp_path / "made") as folder:
+        (folder / "file").write_text("x")
+    assert {path.name for path in tmp_path.iterdir()} == before | {"made"}  # the leftover may be somebody's live one
+    assert capsys.readouterr().err == ""
+
+
+def test_a_link_is_replaced_and_a_killed_process_leaves_none_behind(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from pathlib import Path
+from decision_rnn.files import link_atomically
+Path.replace = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+link_atomically(Path(sys.argv[1]), "10")
+"""
+    link_atomically(tmp_path / "last", "5")
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "last")])
+    assert os.readlink(tmp_path / "last") == "5"
+    assert len(list(tmp_path.iterdir())) == 2
+    link_atomically(tmp_path / "last", "20")
+    assert os.readlink(tmp_path / "last") == "20"
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
 def test_a_new_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), new_file(tmp_path / "folder" / "file") as temporary:
         temporary.write_text("half")
@@ -118,6 +215,8 @@ with locked(Path(sys.argv[1])):
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "x")], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "locked\n"
+    with pytest.raises(TimeoutError), locked(tmp_path / "x", wait=False):
+        pass
     entered = threading.Event()
 
     def enter() -> None:

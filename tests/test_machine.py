@@ -1,5 +1,6 @@
 """What the package asks of the machine."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -31,3 +32,44 @@ def test_freed_memory_is_not_fetched_again_page_by_page() -> None:
         child = subprocess.run([sys.executable, "-c", PAGES, mode], capture_output=True, text=True, check=True)
         faults[mode] = int(child.stdout)
     assert faults["keep"] < 0.1 * faults["default"]
+
+
+SPINNING = """
+import os, sys, warnings
+warnings.simplefilter("always")
+for name in sys.argv[1].split():
+    __import__(name)
+import torch
+import decision_rnn
+from decision_rnn.machine import warn_of_spinning
+torch.set_num_threads(int(sys.argv[2]))
+warn_of_spinning()
+warn_of_spinning()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where torch brings libgomp")
+@pytest.mark.parametrize(
+    ("imports", "threads", "settings", "value", "warned"),
+    [
+        ("decision_rnn torch", 2, {}, "1000", False),
+        ("torch decision_rnn", 2, {}, "300000", True),
+        ("torch decision_rnn", 1, {}, "300000", False),
+        ("torch decision_rnn", 2, {"GOMP_SPINCOUNT": "7"}, "7", False),
+        ("decision_rnn torch", 2, {"GOMP_SPINCOUNT": "7"}, "7", False),
+        ("decision_rnn torch", 2, {"OMP_WAIT_POLICY": "passive"}, "0", False),
+    ],
+)
+def test_libgomp_spins_briefly_where_torch_comes_after_us_and_a_warning_says_where_it_came_before(
+    imports: str, threads: int, settings: dict[str, str], value: str, warned: bool
+) -> None:
+    others = {name: text for name, text in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
+    child = subprocess.run(
+        [sys.executable, "-c", SPINNING, imports, str(threads)],
+        env={**others, **settings, "OMP_DISPLAY_ENV": "VERBOSE"},  # libgomp itself says what it has read
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{value}'" in child.stderr
+    assert child.stderr.count("import decision_rnn first, or set GOMP_SPINCOUNT=1000") == warned

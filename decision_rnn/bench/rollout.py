@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import process_time
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, comp
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
 from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
+from decision_rnn.data.environments import make_environment
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import Actor, Episodes, WindowActor, one_thread, rollout
 from decision_rnn.training.trainer import Trainer
@@ -80,7 +80,7 @@ class Recording:
 
     def time_environments(self) -> float:
         """Seconds of the same environments taking the same actions in the same order, with no agent."""
-        environments = [gymnasium.make(self.environment_id, disable_env_checker=True) for _ in self.returns]
+        environments = [make_environment(self.environment_id) for _ in self.returns]
         for i, environment in enumerate(environments):
             environment.reset(seed=self.seed + i % self.episodes)
         returns = np.zeros(len(environments))

@@ -29,9 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(USAGE)
         return 0 if arguments else 2
     name, *rest = arguments
-    # Must stand before torch is loaded. By default libgomp's threads spin for milliseconds while they wait for each
-    # other: a training step on two cores then takes 15 ms on an idle machine and 300 beside other work; so 18 and 47.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.path.append(os.getcwd())  # where a backbone of the user's own may lie
     try:
         if name not in COMMANDS:

@@ -1,5 +1,7 @@
 """The environments that datasets were collected in."""
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 
 import gymnasium
@@ -9,18 +11,40 @@ from decision_rnn.data.store.episodes import Episode
 from decision_rnn.errors import InputError
 
 
+def make_environment(environment_id: str) -> gymnasium.Env:
+    """The environment, without what its libraries say of their own files, which no user of a dataset can mend.
+
+    MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written.
+
+    Raises InputError where the environment cannot be made here. Only an id that is registered is made: others could
+    name a module to import.
+    """
+    import mujoco  # here, because it takes a while, and listing datasets needs none of it
+
+    if environment_id not in gymnasium.registry:
+        raise InputError(f"there is no environment {environment_id!r} here: install the package that registers it")
+    if mujoco.get_mju_user_warning() is None:  # a program around us may have set its own
+        mujoco.set_mju_user_warning(_report_mujoco)
+    try:
+        with warnings.catch_warnings():
+            # A dataset is evaluated in the version that it was collected in, whether there is a newer one or not.
+            warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
+            return gymnasium.make(environment_id, disable_env_checker=True)
+    except Exception as error:  # of whatever it is made of
+        raise InputError(f"the environment {environment_id} cannot be made here ({error}): mend its package") from error
+
+
+def _report_mujoco(message: str) -> None:
+    if "'settotalmass' is deprecated" not in message:  # in Gymnasium's half_cheetah.xml
+        print(f"MuJoCo: {message}", file=sys.stderr)
+
+
 def environment_sizes(environment_id: str) -> tuple[int, int]:
     """How many numbers its observations and actions have.
 
-    Raises InputError where the environment cannot be made here and where one of them is not a flat Box. Only an id
-    that is registered is made: others could name a module to import.
+    Raises InputError where the environment cannot be made here and where one of them is not a flat Box.
     """
-    if environment_id not in gymnasium.registry:
-        raise InputError(f"there is no environment {environment_id!r} here: install the package that registers it")
-    try:
-        environment = gymnasium.make(environment_id, disable_env_checker=True)
-    except Exception as error:  # of whatever it is made of
-        raise InputError(f"the environment {environment_id} cannot be made here ({error}): mend its package") from error
+    environment = make_environment(environment_id)
     spaces = (environment.observation_space, environment.action_space)
     environment.close()
     sizes = []
@@ -43,7 +67,7 @@ def play_episodes(
         seed: Episode i begins with the environment's reset(seed + i).
     """
     _, action_dim = environment_sizes(environment_id)
-    environment = gymnasium.make(environment_id, disable_env_checker=True)
+    environment = make_environment(environment_id)
     for index in range(episodes):
         observation, _ = environment.reset(seed=seed + index)
         observations, actions, rewards = [observation], [], []

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import State, select_rows
+from decision_rnn.data.environments import make_environment
 
 
 class Actor(Protocol):
@@ -122,7 +122,7 @@ def rollout(
         One result per target return.
     """
     count = len(target_returns) * episodes
-    environments = [gymnasium.make(environment_id, disable_env_checker=True) for _ in range(count)]
+    environments = [make_environment(environment_id) for _ in range(count)]
     firsts = [env.reset(seed=seed + i % episodes)[0] for i, env in enumerate(environments)]
     observations = np.asarray(firsts, np.float32)[:, :seen]
     rewards = np.zeros(count, np.float32)

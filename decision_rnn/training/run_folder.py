@@ -1,8 +1,11 @@
 """A run's folder: who may write it, its configuration, and its metrics. Its checkpoints are checkpoint.py's."""
 
+import contextlib
 import json
 import math
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -10,7 +13,34 @@ from torch.utils.tensorboard import SummaryWriter
 
 from decision_rnn.config import RunConfig, from_dict, read_yaml, to_dict
 from decision_rnn.errors import InputError
-from decision_rnn.files import check_folder, write_atomically
+from decision_rnn.files import check_folder, lock_file, locked, write_atomically
+
+
+@contextlib.contextmanager
+def alone_in(run: Path) -> Iterator[None]:
+    """Be the only process that trains in a run's folder; one in which no run was begun by the end is removed again.
+
+    Raises:
+        InputError: At once, where another process is training there, or the folder cannot be made.
+    """
+    made = [folder for folder in (run, *run.parents) if not folder.exists()]
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(run / "training", wait=False))
+        except TimeoutError:
+            raise InputError(
+                f"another process is training in {run}: wait until it has ended, or choose another --output"
+            ) from None
+        except OSError as error:
+            raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            if not (run / "config.yaml").exists():
+                with contextlib.suppress(OSError):  # others write there
+                    lock_file(run / "training").unlink()
+                    for folder in made:
+                        folder.rmdir()
 
 
 def check_new_run(run: Path) -> None:
@@ -56,15 +86,20 @@ def begin_run_folder(config: RunConfig, run: Path) -> None:
 
 
 class MetricsLog:
-    """The run's metrics, as lines of JSON and as TensorBoard events."""
+    """The run's metrics, as lines of JSON and as TensorBoard events.
+
+    Raises InputError where they cannot be written, for a full disk for one.
+    """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
-        path = run / "metrics.jsonl"
-        # A killed run may have written past its last checkpoint, and half a line.
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        write_atomically(path, "".join(line for line in lines if _step_of(line) <= step).encode())
-        self.lines = path.open("a")
-        self.events = SummaryWriter(str(run), purge_step=step + 1 if step else None)
+        self.path = run / "metrics.jsonl"
+        with self._writing():
+            # A killed run may have written past its last checkpoint, and half a line.
+            resumed = self.path.exists()
+            lines = self.path.read_bytes().splitlines() if resumed else []
+            write_atomically(self.path, b"".join(line + b"\n" for line in lines if _step_of(line) <= step))
+            self.lines = self.path.open("a")
+            self.events = SummaryWriter(str(run), purge_step=step + 1 if resumed else None)
         self.begun = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
 
@@ -77,21 +112,43 @@ class MetricsLog:
         seconds = self.elapsed()
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
-        self.lines.write(json.dumps({"step": step, "seconds": round(seconds, 3), **metrics}) + "\n")
-        self.lines.flush()
-        for name, value in metrics.items():
-            self.events.add_scalar(f"training/{name}", value, step)
+        with self._writing():
+            self.lines.write(json.dumps({"step": step, "seconds": round(seconds, 3), **metrics}) + "\n")
+            self.lines.flush()
+            for name, value in metrics.items():
+                self.events.add_scalar(f"training/{name}", value, step)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
+                "make room and run the same command with --resume"
+            ) from None
+
+    def _report(self, failed: threading.ExceptHookArgs) -> None:
+        """TensorBoard writes in a thread; what ends it, `add_scalar` raises too, and need not be printed before."""
+        if not type(failed.thread).__module__.startswith("tensorboard."):
+            self.report(failed)
 
     def __enter__(self) -> "MetricsLog":
+        self.report, threading.excepthook = threading.excepthook, self._report
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.lines.close()
-        self.events.close()
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        try:
+            for file in (self.lines, self.events):
+                # What could not be written is tried once more here: the error on its way says why the run ends.
+                with self._writing() if kind is None else contextlib.suppress(OSError):
+                    file.close()
+        finally:
+            threading.excepthook = self.report
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> float:
     try:
         return json.loads(line)["step"]
-    except ValueError:
+    except (ValueError, KeyError, TypeError):
         return math.inf

@@ -15,7 +15,9 @@ from decision_rnn.backbones import State, count_parameters
 from decision_rnn.checkpoint import (
     Provenance,
     TrainedAgent,
+    has_checkpoint,
     last_checkpoint,
+    link_last,
     load_agent,
     load_training_state,
     save_checkpoint,
@@ -26,8 +28,14 @@ from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.machine import keep_freed_memory
-from decision_rnn.training.run_folder import MetricsLog, begin_run_folder, check_new_run, check_resumed_run
+from decision_rnn.machine import keep_freed_memory, warn_of_spinning
+from decision_rnn.training.run_folder import (
+    MetricsLog,
+    alone_in,
+    begin_run_folder,
+    check_new_run,
+    check_resumed_run,
+)
 
 LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
 
@@ -40,6 +48,7 @@ class Trainer:
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
             keep_freed_memory()
+            warn_of_spinning()
         seen = seen_numbers(config.observation.mask, store.environment_id)
         torch.manual_seed(config.seed)
         self.agent = DecisionAgent(
@@ -120,8 +129,14 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
         The agent of the last step.
 
     Raises:
-        InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
+        InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written; also where
+            another process is training in that folder.
     """
+    with alone_in(run):
+        return _train(config, run, resume)
+
+
+def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
     spec = lookup(config.dataset)
     # Before the data, which may take minutes to make.
     if resume:
@@ -185,8 +200,8 @@ def _check_actions(store: EpisodeStore) -> None:
 
 def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:
     """Bring the trainer to the run's last checkpoint; returns the seconds of training it took to get there."""
-    if not (run / "checkpoints").is_dir():
-        return 0.0  # killed before its first checkpoint
+    if not has_checkpoint(run):
+        return 0.0  # killed before it was whole
     folder = last_checkpoint(run)
     saved = load_agent(folder)
     if saved.provenance.fingerprint != store.fingerprint:
@@ -196,6 +211,7 @@ def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:
         )
     trainer.agent.load_state_dict(saved.agent.state_dict())
     trainer.load_state_dict(load_training_state(folder))
+    link_last(folder)  # killed before it was linked, or the newest one was damaged and has been deleted
     return saved.seconds
 
 

@@ -5,8 +5,6 @@ recipes.py says by which. Collecting a dataset again gives the same bits on the 
 
 import contextlib
 import multiprocessing
-import os
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,11 +12,11 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import count
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 from safetensors.numpy import load_file
 from tqdm import tqdm
 
+from decision_rnn.data.environments import make_environment
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
 from decision_rnn.data.store.episodes import Episode
 from decision_rnn.errors import InputError
@@ -65,7 +63,7 @@ class Collector:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.environment = gymnasium.make(recipe.environment_id, disable_env_checker=True)
+        self.environment = make_environment(recipe.environment_id)
         (actions,) = self.environment.action_space.shape or ()
         self.policies = [
             UniformPolicy(actions) if name == UNIFORM else Policy(weights_path(name), recipe.noise)
@@ -100,10 +98,9 @@ class Collector:
 _collector: Collector | None = None  # of a worker process
 
 
-def _start_worker(recipe: Recipe, folder: str) -> None:
+def _start_worker(recipe: Recipe) -> None:
     global _collector
     start_worker()
-    os.chdir(folder)  # MuJoCo writes its warnings to MUJOCO_LOG.TXT in the working directory
     _collector = Collector(recipe)
 
 
@@ -120,12 +117,11 @@ def collect(recipe: Recipe, progress: bool = True, processes: int | None = None)
     """
     processes = processes or available_cores()
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="decision_rnn-"))
         pool = ProcessPoolExecutor(
             processes,
             multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=(recipe, folder),
+            initargs=(recipe,),
         )
         stack.callback(pool.shutdown, cancel_futures=True)
         hidden = None if progress else True  # None: shown on a terminal only

@@ -1,0 +1,234 @@
+"""A run's folder: one process at a time, killed at its worst instants, on a disk that fills up."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from decision_rnn.checkpoint import last_checkpoint
+from decision_rnn.config import RunConfig, parse_run
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.errors import InputError
+from decision_rnn.training import trainer
+from decision_rnn.training.run_folder import MetricsLog, alone_in
+from decision_rnn.training.trainer import train
+
+ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
+ARGUMENTS += ["--training.checkpoint_every", "4"]
+
+TRAIN = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from decision_rnn.config import parse_run
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.training import trainer
+
+torch.set_num_threads(1)
+store = EpisodeStore.open(Path(sys.argv[1]))
+trainer.open_store = lambda name, **options: store
+{before}
+trainer.train(parse_run("test", sys.argv[3:])[0], Path(sys.argv[2]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "open_store", lambda name, **options: store)
+
+
+def configure(*arguments: str) -> RunConfig:
+    return parse_run("test", [*ARGUMENTS, *arguments])[0]
+
+
+def weights(run: Path) -> bytes:
+    return (last_checkpoint(run) / "weights.safetensors").read_bytes()
+
+
+def train_and_be_killed(store: EpisodeStore, run: Path, before: str) -> None:
+    command = [sys.executable, "-c", TRAIN.format(before=before), str(store.path), str(run), *ARGUMENTS]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == -signal.SIGKILL
+
+
+KILLED_AT_RENAME = """
+rename = Path.rename
+
+def dies(path, target):
+    if str(target).endswith({target!r}):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rename(path, target)
+
+Path.rename = dies
+"""
+KILLED_AT_LINK = """
+def dies(link, target):
+    if target == "12":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.symlink(target, link)
+
+Path.symlink_to = dies
+"""
+KILLED_AT_REMOVAL = """
+import shutil
+
+def dies(path, *arguments, **options):
+    for file in Path(path).rglob("config.json"):
+        file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    rmtree(path, *arguments, **options)
+
+rmtree, shutil.rmtree = shutil.rmtree, dies
+"""
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """The operating system refuses to let any file grow past `size` bytes, as a full disk would."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_run_killed_while_it_writes_its_first_checkpoint_is_resumed(store: EpisodeStore, tmp_path: Path) -> None:
+    train(configure(), tmp_path / "whole")
+    train_and_be_killed(store, tmp_path / "killed", KILLED_AT_RENAME.format(target="checkpoints/4"))
+    assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir() if path.name[0] != "."] == []
+    time.sleep(1)  # TensorBoard orders its files by the second
+    train(configure(), tmp_path / "killed", resume=True)
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+    assert sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()) == ["12", "8", "last"]
+    # TensorBoard shows the steps that were trained twice once.
+    events = EventAccumulator(str(tmp_path / "killed")).Reload().Scalars("training/loss")
+    assert [event.step for event in events] == [2, 4, 6, 8, 10, 12]
+
+
+def test_a_disk_that_is_full_at_the_first_checkpoint_is_resumed_from(tmp_path: Path) -> None:
+    with disk_of(10_000), pytest.raises(InputError, match=r"cannot write the checkpoint.*File too large.*--resume"):
+        train(configure(), tmp_path / "run")
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    train(configure(), tmp_path / "run", resume=True)
+    assert last_checkpoint(tmp_path / "run").name == "12"
+
+
+def test_a_run_killed_before_last_was_linked_has_it_linked_by_resume(store: EpisodeStore, tmp_path: Path) -> None:
+    train_and_be_killed(store, tmp_path / "run", KILLED_AT_LINK)
+    last = tmp_path / "run" / "checkpoints" / "last"
+    assert os.readlink(last) == "8"
+    train(configure(), tmp_path / "run", resume=True)
+    assert os.readlink(last) == "12"
+
+
+def test_last_dangles_no_longer_once_the_run_is_resumed(tmp_path: Path) -> None:
+    train(configure(), tmp_path / "run")
+    folder = tmp_path / "run" / "checkpoints"
+    for file in (folder / "12").iterdir():
+        file.unlink()
+    with pytest.raises(InputError, match="to go on from step 8"):
+        train(configure(), tmp_path / "run", resume=True)
+    (folder / "12").rmdir()  # as the error says
+    with pytest.raises(InputError, match="learning_rate"):
+        train(configure("--training.learning_rate", "1"), tmp_path / "run", resume=True)
+    train(configure(), tmp_path / "run", resume=True)
+    assert (folder / "last" / "config.json").is_file()
+
+
+def test_a_run_killed_while_an_old_checkpoint_is_removed_shows_no_half_of_it(
+    store: EpisodeStore, tmp_path: Path
+) -> None:
+    train_and_be_killed(store, tmp_path / "run", KILLED_AT_REMOVAL)
+    folders = [path for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()]
+    assert folders
+    assert all((folder / "config.json").is_file() for folder in folders)
+    train(configure(), tmp_path / "run", resume=True)
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8", "last"]
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from decision_rnn.training.run_folder import alone_in
+with alone_in(Path(sys.argv[1])):
+    print("training", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_lock_of_a_run_folder_keeps_a_second_process_out_until_the_first_is_dead(tmp_path: Path) -> None:
+    run = tmp_path / "deep" / "run"
+    command = [sys.executable, "-c", HOLDER, str(run)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "training\n"
+        for resume in (False, True):
+            with pytest.raises(InputError, match=rf"another process is training in {run}: wait"):
+                train(configure(), run, resume=resume)
+        holder.kill()
+    train(configure(), run)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "training\n"
+        with pytest.raises(InputError, match="another process is training"):
+            train(configure(), run, resume=True)
+        holder.kill()
+    train(configure(), run, resume=True)
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a run folder"):
+        train(configure(), tmp_path / "deep" / "run", resume=True)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InputError), alone_in(tmp_path / "mine"):
+        raise InputError
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_a_live_run_is_refused_to_a_second_command_in_one_sentence(
+    small_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "training\n"
+        done = small_cli("train", "hopper-medium", "--training.steps", "10", "--output", "run")
+        holder.kill()
+    assert done.returncode == 2
+    assert done.stderr.startswith("decision-rnn: another process is training in run: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_metrics_line_without_its_newline_is_mended(tmp_path: Path) -> None:
+    lines = ['{"step": 2, "loss": 1.0}', "{}", "2", '{"st', '{"step": 4, "loss": 0.5}']
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    with MetricsLog(tmp_path, 4, 0.0) as log:
+        log.write(6, loss=0.25)
+    assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
+
+
+@pytest.mark.parametrize("size", [2_000, 20_000])
+def test_a_disk_that_fills_up_while_metrics_are_written_ends_the_run_with_one_error(
+    tmp_path: Path, size: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of TensorBoard's file and ours, the larger one is refused first."""
+    log = MetricsLog(tmp_path, 0, 0.0)
+    many = {f"metric_{i}": 0.1 for i in range(10)}
+    with disk_of(size), pytest.raises(InputError, match=r"cannot write the metrics.*File too large.*--resume"), log:
+        for step in range(1, 10_000):
+            log.write(step, **(many if size == 20_000 else {"m" * 300: 1.0}))
+    assert capfd.readouterr().err == ""
+    with MetricsLog(tmp_path, 3, 0.0) as log:
+        log.write(4)
+    assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]
