@@ -94,7 +94,9 @@ class S4D(SequenceMixer):
 
     def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
         """s without D u, (batch, time, width), and the state after it."""
-        length = min(x.shape[1], CHUNK)
+        # Where episodes begin, each takes a row as long as the block.
+        chunk = CHUNK if reset is None else CHUNK // 2
+        length = min(x.shape[1], chunk)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
         # What the planes of a state of so many steps ago add to s, Re(readout * decay * state).
         read_real, read_imag = _product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
@@ -130,8 +132,8 @@ class S4D(SequenceMixer):
 
         real, imag = (part.transpose(0, 1).contiguous() for part in state)
         outputs = []
-        for i, piece in enumerate(x.split(CHUNK, dim=1)):
-            begins = None if reset is None else reset[:, i * CHUNK : (i + 1) * CHUNK]
+        for i, piece in enumerate(x.split(chunk, dim=1)):
+            begins = None if reset is None else reset[:, i * chunk : (i + 1) * chunk]
             s, (real, imag) = block(piece, (real, imag), begins)
             outputs.append(s)
         return torch.cat(outputs, dim=1), (real.transpose(0, 1), imag.transpose(0, 1))
