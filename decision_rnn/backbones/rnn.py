@@ -9,13 +9,14 @@ Linear Units" (2015): ReLU in place of tanh, U starts as the identity and b at z
 a sum of its inputs. It may grow without bound where tanh cannot.
 
 What differs: W keeps torch.nn.RNN's initialisation (Le et al. draw it with a standard deviation of 0.001); the
-kernel runs over the pieces of time between resets (segments.py), in float32 also under autocast.
+kernel knows no resets (segments.py), and runs in float32 also under autocast.
 """
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
@@ -52,7 +53,15 @@ class RNN(KernelMixer):
             nn.init.eye_(recurrent)
             for bias in biases:
                 nn.init.zeros_(bias)
+        self._activation = {"tanh": torch.tanh, "relu": torch.relu}[config.activation]
         self._cell_step = {"tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}[config.activation]
+
+    def _drive(self, x: Tensor) -> Tensor:
+        weight, _, bias, other = self.cell.all_weights[0]
+        return F.linear(x, weight, bias + other)
+
+    def _advance(self, driven: Tensor, state: State) -> State:
+        return (self._activation(torch.addmm(driven, state[0], self.cell.all_weights[0][1].T)),)
 
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h = self._cell_step(x, state[0], *self.cell.all_weights[0])

@@ -94,7 +94,9 @@ class S4D(SequenceMixer):
 
     def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
         """s without D u, (batch, time, width), and the state after it."""
-        length = min(x.shape[1], CHUNK)
+        # Where episodes begin, each takes a row as long as the block.
+        chunk = CHUNK if reset is None else CHUNK // 2
+        length = min(x.shape[1], chunk)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
         # What the planes of a state of so many steps ago add to s, Re(readout * decay * state).
         read_real, read_imag = _product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
@@ -108,18 +110,19 @@ class S4D(SequenceMixer):
             episodes = None if begins is None or not begins.any() else _Episodes(begins)
             if episodes:
                 x = episodes.part(x)
-                state = tuple(plane.index_fill(1, episodes.at_once, 0) for plane in state)
+                state = _forget(state, episodes.at_once)
             u = x.permute(2, 0, 1).contiguous()
             s = u @ toeplitz[:, :time, :time].transpose(1, 2)
             kept = _product(state, (decay[0][:, time, None], decay[1][:, time, None]))
-            carried = sum(
+            carried_real, carried_imag = (
                 plane @ read[:, 1 : time + 1].transpose(1, 2)
                 for plane, read in zip(state, (read_real, read_imag), strict=True)
             )
+            carried = carried_real + carried_imag
             if episodes:
                 s = s.index_add(1, episodes.first, carried)
                 u = u.index_select(1, episodes.last)
-                kept = tuple(plane.index_fill(1, episodes.over, 0) for plane in kept)
+                kept = _forget(kept, episodes.over)
             else:
                 s = s + carried
             real, imag = (plane + u @ weight[:, :time].flip(1) for plane, weight in zip(kept, decay, strict=True))
@@ -130,8 +133,8 @@ class S4D(SequenceMixer):
 
         real, imag = (part.transpose(0, 1).contiguous() for part in state)
         outputs = []
-        for i, piece in enumerate(x.split(CHUNK, dim=1)):
-            begins = None if reset is None else reset[:, i * CHUNK : (i + 1) * CHUNK]
+        for i, piece in enumerate(x.split(chunk, dim=1)):
+            begins = None if reset is None else reset[:, i * chunk : (i + 1) * chunk]
             s, (real, imag) = block(piece, (real, imag), begins)
             outputs.append(s)
         return torch.cat(outputs, dim=1), (real.transpose(0, 1), imag.transpose(0, 1))
@@ -171,6 +174,12 @@ class S4D(SequenceMixer):
 def _product(a: Planes, b: Planes) -> Planes:
     """Of complex numbers."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def _forget(state: Planes, rows: Tensor) -> Planes:
+    """The planes of a state, (width, batch, pairs), zero in those rows of the batch."""
+    real, imag = (plane.index_fill(1, rows, 0) for plane in state)
+    return real, imag
 
 
 class _Episodes:

@@ -136,8 +136,9 @@ def nothing_crosses_a_reset(subject: Subject) -> None:
 def infinities_stay_in_their_episode(subject: Subject) -> None:
     """What a reset cuts off is cut off also when it is infinite or NaN, in value and in gradient.
 
-    1e200 is finite, but not its square. The loss is taken over the other episode alone. Gradients of parameters are sums over all steps, in which a step
-    that is NaN weighs 0 * NaN: they are held to this where no step is, only the state that is reset at once.
+    1e200 is finite, but not its square. The loss is taken over the other episode alone. Gradients of parameters are
+    sums over all steps, in which a step that is NaN weighs 0 * NaN: they are held to this where no step is, only the
+    state that is reset at once.
     """
     module, tolerance = subject.build(), TIGHT[torch.float64]
     state = carried_state(module)

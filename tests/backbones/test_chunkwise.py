@@ -46,6 +46,17 @@ def test_retention_forgets_at_the_papers_rates():
     torch.testing.assert_close(sizes[0] / sizes[1], torch.tensor([31 / 32, 63 / 64, 127 / 128, 255 / 256]).double())
 
 
+def test_retentions_first_steps_keep_float32():
+    """Their norm magnifies the rounding of q.k; every step is a first one."""
+    subject, reset = Subject("retention", {"heads": 2}), torch.ones(1000, 30, dtype=torch.bool)
+    x = noise(*reset.shape, 8, dtype=torch.float32)
+    with torch.no_grad():
+        for given in (reset, torch.zeros_like(reset)[:, :1]):
+            y, _ = subject.build(torch.float32)(x[:, : given.shape[1]], None, given)
+            right, _ = subject.build()(x[:, : given.shape[1]].double(), None, given)
+            assert_near(y, right, 1e-6, "first steps")
+
+
 @pytest.mark.parametrize("options", [{"heads": 3}, {"heads": 0}, {"heads": 2, "expansion": 1.01}])
 def test_retention_refuses_widths_that_its_heads_do_not_divide(options):
     with pytest.raises(ValueError, match=r"backbone\.width 8 .*backbone\.heads"):

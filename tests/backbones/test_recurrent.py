@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from subjects import assert_near, assert_same, gradients, noise, steps
+from law import all_modes_agree, gradients_agree, infinities_stay_in_their_episode, nothing_crosses_a_reset
+from subjects import assert_near, assert_same, gradients, noise, steps, subjects
 from torch import nn
 
 from decision_rnn.backbones import registered
+from decision_rnn.backbones.ops import segments
 
 WIDTH, BATCH, TIME = 6, 4, 9
 MIXERS = [
@@ -67,12 +69,25 @@ def test_the_same_as_torch_with_copied_weights(name, options, module, cell, kind
 def test_resets_cost_only_where_they_are(name, monkeypatch):
     mixer, calls, slice_of = make(name), [], type(make(name))._slice
     monkeypatch.setattr(type(mixer), "_slice", lambda *a: calls.append(a[1].shape[1]) or slice_of(*a))
-    reset, x = torch.zeros(BATCH, TIME, dtype=torch.bool), noise(BATCH, TIME, WIDTH)
+    time = 2 * segments.CUT_STEPS
+    reset, x = torch.zeros(BATCH, time, dtype=torch.bool), noise(BATCH, time, WIDTH)
     mixer(x)
     mixer(x, None, reset)
     reset[0, 3] = reset[2, 3] = reset[1, 7] = True
     mixer(x, None, reset)
-    assert calls == [TIME, TIME, 3, 4, 2]
+    assert calls == [time, time, 3, 4, time - 7]
+    reset[3, 9] = True
+    mixer(x, None, reset)
+    assert calls == [time, time, 3, 4, time - 7], "the kernel is called for many short pieces"
+
+
+@pytest.mark.parametrize("cut_steps", [0, 10**6], ids=["pieces", "equations"])
+@pytest.mark.parametrize("subject", [s for name in ("gru", "lstm", "rnn") for s in subjects(name)], ids=str)
+def test_pieces_and_equations_are_the_same_layer(subject, cut_steps, monkeypatch):
+    """Wherever episodes begin: neither way is left to the density of the law's resets."""
+    monkeypatch.setattr(segments, "CUT_STEPS", cut_steps)
+    for law in (all_modes_agree, gradients_agree, nothing_crosses_a_reset, infinities_stay_in_their_episode):
+        law(subject)
 
 
 def test_the_forget_gate_begins_open():

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import State
-from decision_rnn.backbones.ops.segments import fill_steps, run_segments
+from decision_rnn.backbones.ops.segments import fill_steps, run_segments, starting_rows
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
@@ -129,7 +129,7 @@ class _LinearRecurrence(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
         h = torch.empty_like(b, memory_format=torch.contiguous_format)
         previous = initial
-        starts = _starting_rows(reset, b)
+        starts = starting_rows(reset, b.shape[1])
         for a_t, b_t, h_t, rows in zip(_over_time(a, b), b.unbind(1), h.unbind(1), starts, strict=True):
             if rows is not None:
                 previous = previous.index_fill(0, rows, 0)
@@ -158,7 +158,7 @@ def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: T
     """
     h = torch.empty_like(candidate, memory_format=torch.contiguous_format)
     previous = initial
-    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), _starting_rows(reset, h), strict=True)
+    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), starting_rows(reset, h.shape[1]), strict=True)
     for gate_t, candidate_t, h_t, rows in steps:
         if rows is not None:
             previous = previous.index_fill(0, rows, 0)
@@ -181,7 +181,9 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, 
         d, (batch, time, width), and the gradient of the initial state, (batch, width).
     """
     d = torch.empty_like(grad, memory_format=torch.contiguous_format)
-    steps = list(zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), _starting_rows(reset, grad), strict=True))
+    steps = list(
+        zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), starting_rows(reset, grad.shape[1]), strict=True)
+    )
     a_next = d_next = torch.zeros_like(grad[:, 0])  # of the step after the current one; nothing comes after the last
     starting = None
     for a_t, grad_t, d_t, rows in reversed(steps):
@@ -202,18 +204,3 @@ def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:
     """a_t for every step; a constant decay is the same tensor each time."""
     return (a,) * like.shape[1] if a.dim() == 1 else a.unbind(1)
-
-
-def _starting_rows(reset: Tensor | None, like: Tensor) -> list[Tensor | None]:
-    """For every step the rows that begin an episode there, (rows,), or None where none does.
-
-    Resets are rare, so most steps pay nothing. Rows are filled by their places, not multiplied by zero, which would
-    leave NaN of what is infinite.
-    """
-    starting: list[Tensor | None] = [None] * like.shape[1]
-    if reset is not None:
-        steps, rows = reset.T.nonzero(as_tuple=True)
-        at, counts = steps.unique_consecutive(return_counts=True)
-        for t, some in zip(at.tolist(), rows.split(counts.tolist()), strict=True):
-            starting[t] = some
-    return starting

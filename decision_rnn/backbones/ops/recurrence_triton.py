@@ -100,7 +100,7 @@ def _states(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, form: _
         if plan.chunks > 1:
             decay, last = h.new_empty(2, batch, plan.chunks, width)
             launch(initial, last, decay, True)
-            initial = _before_chunks(decay, last, initial, plan.begun(reset), form)
+            initial = _before_chunks(decay, last, initial, None if reset is None else plan.begun(reset), form)
         launch(initial, h, h, False)
     return h
 
@@ -129,8 +129,8 @@ def _adjoint(
             decay, last = h.new_empty(2, batch, plan.chunks, width)
             launch(later, last, decay, True)
             # The gradient goes back over step t + 1 into t; the latest chunk is worked on first.
-            ahead = None if reset is None else plan.begun(F.pad(reset[:, 1:], (0, 1))).flip(1)
-            later = _before_chunks(decay, last, later, ahead, form)
+            begun = None if reset is None else plan.begun(F.pad(reset[:, 1:], (0, 1))).flip(1)
+            later = _before_chunks(decay, last, later, begun, form)
         launch(later, grad_b, h, False)
     return grad_a.sum((0, 1)).to(a.dtype) if constant else grad_a, grad_initial
 
@@ -167,10 +167,8 @@ class _Plan(NamedTuple):
         dtype = tl.float64 if h.dtype == torch.float64 else tl.float32
         return cls(dtype, block_t, block_w, length, chunks, (strips * chunks,))
 
-    def begun(self, reset: Tensor | None) -> Tensor | None:
+    def begun(self, reset: Tensor) -> Tensor:
         """Whether an episode begins in each chunk, (batch, chunks)."""
-        if reset is None:
-            return None
         whole = F.pad(reset, (0, self.chunks * self.length - reset.shape[1]))
         return whole.unflatten(1, (self.chunks, self.length)).any(2)
 

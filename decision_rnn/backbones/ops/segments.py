@@ -2,15 +2,24 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
 
+CUT_STEPS = 6
+"""A call more of torch's kernels costs about what so many steps of the equations cost more than the kernel's own
+(forward and backward, width 128, one CPU core: 10 for GRU, 5 for LSTM, whose kernel gains the most, less for RNN)."""
+
 
 class KernelMixer(SequenceMixer):
-    """A mixer that is one of torch's recurrent layers. State: h, (batch, width), unless a subclass says otherwise."""
+    """A mixer that is one of torch's recurrent layers. State: h, (batch, width), unless a subclass says otherwise.
+
+    Where few episodes begin, the kernel runs over the pieces of time between them; where many do, a call for each
+    piece costs more than the layer's equations written out, which reset rows as they go.
+    """
 
     def __init__(self, cell: nn.RNNBase) -> None:
         super().__init__()
@@ -20,7 +29,10 @@ class KernelMixer(SequenceMixer):
         return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return run_segments(self._slice, x, state, self.initial_state(len(x)), reset)
+        initial = self.initial_state(len(x))
+        if reset is None or CUT_STEPS * len(_cuts(reset)) <= x.shape[1]:
+            return run_segments(self._slice, x, state, initial, reset)
+        return full_precision(partial(self._loop, reset=reset), x, initial if state is None else state)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         return full_precision(self._step, x, state)
@@ -29,6 +41,25 @@ class KernelMixer(SequenceMixer):
         """The layer over a piece of time without resets."""
         y, h = self.cell(x, state[0].unsqueeze(0).contiguous())
         return y, (h.squeeze(0),)
+
+    def _loop(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
+        """The layer's equations, one step after the other, under autograd."""
+        outputs = []
+        driven, starts = self._drive(x.transpose(0, 1)), starting_rows(reset, x.shape[1])
+        for driven_t, rows in zip(driven.unbind(0), starts, strict=True):
+            if rows is not None:
+                state = tuple(part.index_fill(0, rows, 0) for part in state)
+            state = self._advance(driven_t, state)
+            outputs.append(state[0])
+        return torch.stack(outputs, dim=1), state
+
+    @abstractmethod
+    def _drive(self, x: Tensor) -> Tensor:
+        """What x adds to the gates, (..., gates * width)."""
+
+    @abstractmethod
+    def _advance(self, driven: Tensor, state: State) -> State:
+        """The state one step later, h first, from `_drive` of that step."""
 
     @abstractmethod
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -57,7 +88,7 @@ def run_segments(
     def pieces(x: Tensor, state: State) -> tuple[Tensor, State]:
         if reset is None:
             return kernel(x, state)
-        starts = sorted({0, *reset.any(0).nonzero().flatten().tolist()})
+        starts = sorted({0, *_cuts(reset)})
         lengths = [end - start for start, end in zip(starts, [*starts[1:], x.shape[1]], strict=True)]
         outputs = []
         for start, piece in zip(starts, x.split(lengths, dim=1), strict=True):
@@ -98,6 +129,27 @@ def keep_apart(
 def may_hold(flags: Tensor) -> bool:
     """Whether any flag is true; on CUDA yes, unasked: the host would wait for the device to answer."""
     return flags.is_cuda or bool(flags.any())
+
+
+def starting_rows(reset: Tensor | None, time: int) -> list[Tensor | None]:
+    """For each of `time` steps the rows that begin an episode there, (rows,), or None where none does.
+
+    Resets are rare, so that most steps pay nothing. Rows are to be filled by these places, not multiplied by zero,
+    which would leave NaN of what is infinite.
+    """
+    starting: list[Tensor | None] = [None] * time
+    if reset is None:
+        return starting
+    steps, rows = reset.T.nonzero(as_tuple=True)
+    at, counts = steps.unique_consecutive(return_counts=True)
+    for t, some in zip(at.tolist(), rows.split(counts.tolist()), strict=True):
+        starting[t] = some
+    return starting
+
+
+def _cuts(reset: Tensor) -> list[int]:
+    """The steps at which an episode begins in any row."""
+    return reset.any(0).nonzero().flatten().tolist()
 
 
 def fill_steps(x: Tensor, where: Tensor, value: float) -> Tensor:

@@ -117,7 +117,10 @@ def test_infinities_stay_in_their_episode(time, dtype, bad, chunked):
             h = recurrence_triton.linear_recurrence(*parts, reset)
             return torch.where(others[:, None], h, 0)  # noqa: B023
 
-        right, found = values_and_gradients(run, (a, b, initial)), values_and_gradients(run, (spoilt_a, spoilt_b, begin))
+        right, found = (
+            values_and_gradients(run, (a, b, initial)),
+            values_and_gradients(run, (spoilt_a, spoilt_b, begin)),
+        )
         for part, twin in zip(found[:3], right[:3], strict=True):
             assert torch.equal(part[:, others], twin[:, others])
         if begin is initial:
