@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import (
     Provenance,
     TrainedAgent,
@@ -17,7 +18,7 @@ from decision_rnn.config import parse_run
 from decision_rnn.data.spec import BODIES
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
-from decision_rnn.training.trainer import Trainer
+from decision_rnn.training.loop import prepare
 
 
 @pytest.fixture
@@ -26,25 +27,25 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(store: EpisodeStore, *steps: int, run: Path) -> Trainer:
-    """A trainer, saved after each of those steps."""
+def make(store: EpisodeStore, *steps: int, run: Path) -> DecisionAgent:
+    """An agent, saved after each of those steps."""
     config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.tokens", "interleaved"])
-    trainer = Trainer(config, store, 500.0)
+    agent, trainer, stream = prepare(config, store, 500.0)
     spec = BODIES["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
     provenance = Provenance(spec, store.fingerprint, 1.5, 0.5)
     for step in steps:
-        while trainer.step < step:
-            trainer.train_step()
-        save_checkpoint(run, TrainedAgent(trainer.agent, config, provenance, step, 2.5), trainer.state_dict())
-    return trainer
+        while trainer.steps < step:
+            trainer.step(stream.sample())
+        save_checkpoint(run, TrainedAgent(agent, config, provenance, step, 2.5), trainer.state_dict())
+    return agent
 
 
 def test_an_agent_comes_back_whole(store: EpisodeStore, run: Path) -> None:
-    trainer = make(store, 3, run=run)
+    agent = make(store, 3, run=run)
     loaded = load_agent(last_checkpoint(run))
     assert (loaded.step, loaded.seconds, loaded.provenance.return_mean) == (3, 2.5, 1.5)
     assert loaded.config.agent.tokens == "interleaved"
-    saved, back = trainer.agent.state_dict(), loaded.agent.state_dict()
+    saved, back = agent.state_dict(), loaded.agent.state_dict()
     assert saved.keys() == back.keys()
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.return_scale == 500

@@ -11,15 +11,17 @@ import torch
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import RunConfig, TrainingConfig, parse_run
 from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.data.stream import Batch, StepStream
+from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.training import trainer as training
-from decision_rnn.training.trainer import Trainer, learning_rate_factor, train
+from decision_rnn.training import loop
+from decision_rnn.training.loop import prepare, train
+from decision_rnn.training.optimizer import learning_rate_factor
+from decision_rnn.training.trainer import Trainer, pick_device
 
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
 
 
 def configure(*arguments: str) -> RunConfig:
@@ -48,8 +50,8 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
     """The store's actions follow from observation and previous action: most of their variance can be learnt."""
     short = ["--training.steps", "200", "--training.warmup_steps", "20", "--training.learning_rate", "1e-2"]
     small = ["--training.batch_size", "16", "--training.context", "10", "--backbone.layers", "2"]
-    trainer = Trainer(configure(*short, *small, *extra), store, 1.0)
-    losses = [trainer.train_step()[0].item() for _ in range(200)]
+    _, trainer, stream = prepare(configure(*short, *small, *extra), store, 1.0)
+    losses = [trainer.step(stream.sample())[0].item() for _ in range(200)]
     variance = store.table[:, store.columns["action"]].var()
     assert losses[0] > 0.8 * variance
     assert sum(losses[-20:]) / 20 < 0.2 * variance
@@ -59,13 +61,12 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
 def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backbone: str) -> None:
     """Three slices trained on one after the other are seen as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
-    trainer = Trainer(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
-    stream = StepStream(store, 8, 64, 0, carry=5)
+    agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
     batches = [stream.sample() for _ in range(3)]
     whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
     action = whole.pop("action")
-    predicted, _ = trainer.agent(**whole)
-    losses = [trainer.train_step()[0] for _ in range(3)]
+    predicted, _ = agent.predict(**whole)
+    losses = [trainer.step(batch)[0] for batch in batches]
     expected = [((predicted - action)[:, 8 * i : 8 * i + 8] ** 2).mean() for i in range(3)]
     torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
 
@@ -80,16 +81,16 @@ def test_a_resumed_run_ends_at_the_same_bits(
     class StopError(Exception):
         pass
 
-    step, calls = Trainer.train_step, []
+    step, calls = Trainer.step, []
 
-    def stop_after_seven(trainer: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
+    def stop_after_seven(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         calls.append(1)
         if len(calls) > 7:
             raise StopError
-        return step(trainer)
+        return step(trainer, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train_step", stop_after_seven)
+        patch.setattr(Trainer, "step", stop_after_seven)
         with pytest.raises(StopError):
             train(config, tmp_path / "broken")
     assert last_checkpoint(tmp_path / "broken").name == "4"
@@ -138,7 +139,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
 def test_no_cuda_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=r"training\.device is cuda"):
-        training.pick_device("cuda")
+        pick_device("cuda")
 
 
 def test_actions_that_the_agent_cannot_take_are_refused(
@@ -146,7 +147,7 @@ def test_actions_that_the_agent_cannot_take_are_refused(
 ) -> None:
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
     large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
-    monkeypatch.setattr(training, "open_store", lambda name, **options: large)
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: large)
     with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
