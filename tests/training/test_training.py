@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.training import loop
 from decision_rnn.training.loop import prepare, train
 from decision_rnn.training.optimizer import learning_rate_factor
+from decision_rnn.training.run_folder import begin_run_folder
 from decision_rnn.training.trainer import Trainer, pick_device
 
 
@@ -41,6 +43,40 @@ def test_the_learning_rate_rises_then_falls_along_a_cosine() -> None:
     assert factor(10 + 30) == pytest.approx((1 + math.cos(math.pi / 3)) / 2)
     constant = learning_rate_factor(TrainingConfig(steps=100, warmup_steps=0, schedule="constant"))
     assert constant(0) == constant(99) == 1
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(10_000, 500), (1_000, 500), (300, 150), (1, 0)])
+def test_a_short_run_has_a_short_warmup(steps: int, warmup: int) -> None:
+    settings = TrainingConfig(steps=steps)
+    assert settings.warmup_steps == warmup
+    assert max(map(learning_rate_factor(settings), range(steps))) == pytest.approx(1)
+
+
+def test_the_warmup_is_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(configure(), tmp_path / "run")
+    assert "10 training steps; the learning rate warms up over the first 5\n" in capsys.readouterr().out
+    assert "warmup_steps: 5\n" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+def test_a_warmup_longer_than_the_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"warmup_steps 11 is more than training\.steps 10: .*leave it out for 5"):
+        train(configure("--training.warmup_steps", "11"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(configure("--training.warmup_steps", "10"), tmp_path / "run")
+
+
+def test_a_run_begun_with_the_warmup_of_version_0_1_goes_on_with_it(tmp_path: Path) -> None:
+    """There it was 500 steps however short the run: the command that began it resumes it, to the same bits."""
+    longer = replace(configure(), training=replace(configure().training, warmup_steps=500))
+    begin_run_folder(longer, tmp_path / "whole")
+    whole = train(longer, tmp_path / "whole", resume=True)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut", symlinks=True)
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "10")
+    resumed = train(configure(), tmp_path / "cut", resume=True)
+    assert resumed.config.training.warmup_steps == whole.config.training.warmup_steps == 500
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    with pytest.raises(InputError, match=r"training\.warmup_steps 500, not 3"):
+        train(configure("--training.warmup_steps", "3"), tmp_path / "cut", resume=True)
 
 
 @pytest.mark.parametrize(
