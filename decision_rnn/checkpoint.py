@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import safetensors.torch
 import torch
@@ -76,18 +76,27 @@ class Provenance:
         )
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Provenance":
-        """What `dataclasses.asdict` wrote into a checkpoint; TypeError or KeyError where it is not that.
+    def from_dict(cls, data: dict[str, Any], partial: Literal["keep", "drop"] = "keep") -> "Provenance":
+        """What `dataclasses.asdict` wrote into a checkpoint.
 
-        Checkpoints of version 0.1 hold the dataset's name alone: then it is resolved here and now.
+        Args:
+            data: As it was read.
+            partial: What became of partial episodes. Checkpoints of version 0.1 hold the dataset's name alone: then it
+                is resolved here and now.
+
+        Raises:
+            InputError: If the dataset that a checkpoint of version 0.1 needs is not here, or has other contents.
+            TypeError: If it is not what was written.
+            KeyError: Likewise.
         """
         if "spec" in data:
             known = {**data["spec"], "target_returns": tuple(data["spec"]["target_returns"])}
             return cls(**{**data, "spec": DatasetSpec(**known), "notes": tuple(data["notes"])})
         name = data["dataset"]
         try:
-            spec = replace(resolve(name).spec, environment_id=data["environment_id"])
-            if spec.contents not in (None, data["fingerprint"]):
+            dataset = resolve(name, partial=partial)
+            spec = replace(dataset.spec, environment_id=data["environment_id"])
+            if spec.contents is not None and dataset.open().fingerprint != data["fingerprint"]:
                 raise InputError(f"{name} has other contents than those the agent was trained on")
         except InputError as error:
             raise InputError(
@@ -171,7 +180,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = json.loads(path.read_text())
         check_plugins(description["config"].get("plugins", ()), str(path))
         config = from_dict(description["config"], str(path))
-        provenance = Provenance.from_dict(description["provenance"])
+        provenance = Provenance.from_dict(description["provenance"], config.partial)
         step, seconds = description["step"], description["seconds"]
         dims = description["observation_dim"], description["action_dim"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
