@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of its data: it is evaluated where they are gone, and by what they were when it was trained."""
+"""What a checkpoint keeps of its data: it is evaluated where they are gone, and by what they were in training."""
 
 import json
 import shutil
