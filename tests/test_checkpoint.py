@@ -96,7 +96,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_version_0_1_gives_its_actions() -> None:
-    """fixtures/checkpoint-0.1: a minGRU of width 16 after 20 steps on hopper-random, and what version 0.1's `act` did in
+    """fixtures/checkpoint-0.1: minGRU of width 16, 20 steps on hopper-random; what `act` of that version did in
     twelve steps of two environments."""
     agent = load_agent(OLD).agent
     recorded = safetensors.torch.load_file(OLD / "actions.safetensors")
