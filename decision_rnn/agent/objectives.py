@@ -107,7 +107,7 @@ def registered_objectives() -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SquaredErrorConfig(ObjectiveConfig):
-    """Squared error has no options."""
+    """Squared error of tanh actions."""
 
     name: str = "mse"
 

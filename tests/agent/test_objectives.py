@@ -36,7 +36,7 @@ from decision_rnn import Objective, ObjectiveConfig, register_objective
 
 @dataclass(frozen=True, kw_only=True)
 class HuberConfig(ObjectiveConfig):
-    """Options of the Huber loss.
+    """The Huber loss of tanh actions.
 
     Attributes:
         delta: The error at which it goes over from a square to a straight line.
