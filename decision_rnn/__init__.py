@@ -8,6 +8,9 @@ from decision_rnn.machine import limit_spinning
 if TYPE_CHECKING:
     from decision_rnn.agent import AgentConfig as AgentConfig
     from decision_rnn.agent import DecisionAgent as DecisionAgent
+    from decision_rnn.agent import Objective as Objective
+    from decision_rnn.agent import ObjectiveConfig as ObjectiveConfig
+    from decision_rnn.agent import register_objective as register_objective
     from decision_rnn.backbones import Backbone as Backbone
     from decision_rnn.backbones import BackboneConfig as BackboneConfig
     from decision_rnn.backbones import SequenceMixer as SequenceMixer
@@ -26,7 +29,7 @@ __version__ = "0.1.0"
 limit_spinning()  # before torch is loaded, by the modules below for one
 
 _ROOMS = {
-    "decision_rnn.agent": ("AgentConfig", "DecisionAgent"),
+    "decision_rnn.agent": ("AgentConfig", "DecisionAgent", "Objective", "ObjectiveConfig", "register_objective"),
     "decision_rnn.backbones": ("Backbone", "BackboneConfig", "SequenceMixer", "register"),
     "decision_rnn.checkpoint": ("last_checkpoint", "load_agent"),
     "decision_rnn.data.catalog": ("open_store",),

@@ -10,24 +10,30 @@ Every folder is written under a temporary name, fsynced and renamed, so that it 
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig, from_dict, to_dict
 from decision_rnn.data.catalog import resolve
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
+from decision_rnn.plugins import check_plugins, import_plugins
 
 KEPT = 2
 """How many of the newest checkpoints stay: should the last one be damaged, the one before it serves."""
+
+INDEX = "observation_index"
+"""The agent's buffer of what it sees."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +74,27 @@ class Provenance:
         )
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Provenance":
-        """What `dataclasses.asdict` wrote into a checkpoint; TypeError or KeyError where it is not that.
+    def from_dict(cls, data: dict[str, Any], partial: Literal["keep", "drop"] = "keep") -> "Provenance":
+        """What `dataclasses.asdict` wrote into a checkpoint.
 
-        Checkpoints of version 0.1 hold the dataset's name alone: then it is resolved here and now.
+        Args:
+            data: As it was read.
+            partial: What became of partial episodes. Checkpoints of version 0.1 hold the dataset's name alone: then it
+                is resolved here and now.
+
+        Raises:
+            InputError: If the dataset that a checkpoint of version 0.1 needs is not here, or has other contents.
+            TypeError: If it is not what was written.
+            KeyError: Likewise.
         """
         if "spec" in data:
             known = {**data["spec"], "target_returns": tuple(data["spec"]["target_returns"])}
             return cls(**{**data, "spec": DatasetSpec(**known), "notes": tuple(data["notes"])})
         name = data["dataset"]
         try:
-            spec = replace(resolve(name).spec, environment_id=data["environment_id"])
-            if spec.contents not in (None, data["fingerprint"]):
+            dataset = resolve(name, partial=partial)
+            spec = replace(dataset.spec, environment_id=data["environment_id"])
+            if spec.contents is not None and dataset.open().fingerprint != data["fingerprint"]:
                 raise InputError(f"{name} has other contents than those the agent was trained on")
         except InputError as error:
             raise InputError(
@@ -154,28 +169,49 @@ def last_checkpoint(run: Path) -> Path:
     return saved[-1]
 
 
-def load_agent(folder: Path) -> TrainedAgent:
+def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     """The agent of a checkpoint folder, in evaluation mode on the CPU.
 
+    No code of the checkpoint's choosing is run: where its backbone, objective or environment lies in a module of
+    somebody's own, that module has to be named here, or to have been imported before.
+
+    Args:
+        folder: Of the checkpoint, such as `last_checkpoint` finds.
+        plugins: Modules to import first.
+
     Raises:
-        InputError: Naming the file that is missing, damaged or does not fit.
+        InputError: Naming the file that is missing, damaged or does not fit, or the module that it needs.
     """
+    import_plugins(plugins)
     path = folder / "config.json"
     try:
         description = json.loads(path.read_text())
+        check_plugins(description["config"].get("plugins", ()), str(path))
         config = from_dict(description["config"], str(path))
-        provenance = Provenance.from_dict(description["provenance"])
+        provenance = Provenance.from_dict(description["provenance"], config.partial)
         step, seconds = description["step"], description["seconds"]
         dims = description["observation_dim"], description["action_dim"]
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, error) from None
-    statistics = torch.zeros(dims[0]), torch.ones(dims[0])
-    agent = DecisionAgent(config.agent, config.backbone, *statistics, action_dim=dims[1], return_scale=1.0)
     path = folder / "weights.safetensors"
     try:
-        agent.load_state_dict(safetensors.torch.load(path.read_bytes()))
+        weights = _renamed(safetensors.torch.load(path.read_bytes()))
+        if config.observation.mask != "none" and INDEX not in weights:  # of version 0.1
+            index = observation_index(config.observation.mask, provenance.spec.environment_id)
+            weights[INDEX] = torch.from_numpy(index)
+        agent = DecisionAgent(
+            config.agent,
+            config.backbone,
+            torch.zeros(dims[0]),
+            torch.ones(dims[0]),
+            action_dim=dims[1],
+            return_scale=1.0,
+            objective=config.objective,
+            observation_index=weights.get(INDEX),
+        )
+        agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
     return TrainedAgent(agent.eval(), config, provenance, step, seconds)
@@ -188,6 +224,11 @@ def load_training_state(folder: Path) -> dict[str, Any]:
         return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged archive surfaces as any of half a dozen types
         raise _damaged(path, error) from None
+
+
+def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights by the names of today: in version 0.1 the squared error's head was the agent's own."""
+    return {f"objective.{name}" if name.startswith("head.") else name: value for name, value in weights.items()}
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -14,9 +14,19 @@ from typing import Any, Literal
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from decision_rnn.agent import AgentConfig
+from decision_rnn.agent import (
+    AgentConfig,
+    ObjectiveConfig,
+    SquaredErrorConfig,
+    registered_objective,
+    registered_objectives,
+)
 from decision_rnn.backbones import BackboneConfig, match_parameters, registered, registered_names
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.plugins import import_plugins
+
+WARMUP_STEPS = 500
+"""Of the learning rate in a run of 1,000 steps or more, where none are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +57,9 @@ class TrainingConfig:
         recurrent_rate: Rate of a recurrence's own parameters over `learning_rate`; if left out, that of the backbone:
             lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
         weight_decay: AdamW's decay of weight matrices.
-        warmup_steps: Steps over which the rate rises from zero.
+        warmup_steps: Steps over which the rate rises from zero; if left out, 500, or half of `steps` if fewer.
         schedule: What the rate does after the warm-up: `cosine` to zero at the last step, or `constant`.
-        gradient_clip: Largest global norm of the gradient.
+        gradient_clip: Largest global norm of the gradient; 0 for no bound.
         precision: Of matrix products: `bf16`, `fp32`, or `auto`, bf16 where the processor multiplies it natively.
         device: `cpu`, `cuda`, or `auto`, cuda where there is one.
         checkpoint_every: Steps between checkpoints.
@@ -63,7 +73,7 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     recurrent_rate: float | None = None
     weight_decay: float = 1e-4
-    warmup_steps: int = 500
+    warmup_steps: int | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
     gradient_clip: float = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -73,6 +83,8 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "steps", "batch_size", "context", "carry", "checkpoint_every", "log_every")
+        if self.warmup_steps is None:
+            object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 2))
         _at_least(self, 0, "learning_rate", "recurrent_rate", "weight_decay", "warmup_steps", "gradient_clip")
 
 
@@ -113,11 +125,13 @@ class RunConfig:
             D4RL's files.
         actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` them to that, as an
             environment does whose own box it is.
-        plugins: Modules to import first: those that register backbones, sources of datasets or environments.
+        plugins: Modules to import first: those that register backbones, objectives, sources of datasets or
+            environments.
         seed: Of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
         agent: How histories become tokens.
+        objective: What is trained for; `--objective NAME` picks it, `--objective.KEY` sets its options.
         training: How the agent is trained.
         evaluation: How it is evaluated.
     """
@@ -131,11 +145,13 @@ class RunConfig:
     backbone: BackboneConfig
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
+    objective: ObjectiveConfig = field(default_factory=SquaredErrorConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
 
 DEFAULT_BACKBONE = "mingru"
+DEFAULT_OBJECTIVE = SquaredErrorConfig().name
 PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 _WIDTH, _MATCH = "backbone.width", "backbone.match_parameters"
 _SECTIONS = {
@@ -165,11 +181,17 @@ def parse_run(
     Raises:
         InputError: Naming the file or key that cannot be used.
     """
-    chosen, file, rest = _split_backbone(arguments)
+    chosen, rest = _split_choices(arguments)
+    import_plugins(_plugin_names(chosen.plugins))
+    file = chosen.config
     data = read_yaml(file) if file else {}
-    if backbone or chosen:
-        data["backbone"] = {**_section(data.get("backbone")), "name": backbone or chosen}
-    parser = _run_parser(program, backbone_of(data))
+    if backbone or chosen.backbone:
+        data["backbone"] = {**_section(data.get("backbone")), "name": backbone or chosen.backbone}
+    if chosen.objective:
+        data["objective"] = {**_section(data.get("objective")), "name": chosen.objective}
+    if chosen.plugins is not None:
+        data["plugins"] = chosen.plugins
+    parser = _run_parser(program, backbone_of(data), objective_of(data))
     parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
     add_options(parser)
     base = _apply(parser, data, str(file or "command line"))
@@ -193,7 +215,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], base: Namespace | No
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
     """The run configuration that `to_dict` wrote; InputError names `source` and the key."""
-    parser = _run_parser("decision-rnn", backbone_of(data))
+    parser = _run_parser("decision-rnn", backbone_of(data), objective_of(data))
     return _instantiate(parser, _apply(parser, data, source))
 
 
@@ -233,6 +255,25 @@ def backbone_of(data: Mapping[str, Any]) -> str:
     return name
 
 
+def objective_of(data: Mapping[str, Any]) -> str:
+    """The name of the objective that a configuration dictionary asks for: `objective: mse` or its `name` key."""
+    section = data.get("objective", DEFAULT_OBJECTIVE)
+    name = str(section.get("name", DEFAULT_OBJECTIVE) if isinstance(section, Mapping) else section)
+    try:
+        registered_objective(name)
+    except KeyError as error:
+        hint = did_you_mean(name, registered_objectives())
+        raise InputError(f"{error.args[0]}; {hint}".rstrip("; ")) from None
+    return name
+
+
+def _plugin_names(written: Any) -> tuple[str, ...]:
+    """The modules of `--plugins a,b`."""
+    if not isinstance(written, str):
+        return tuple(written or ())
+    return tuple(name.strip() for name in written.split(",") if name.strip())
+
+
 def _parameter_count(written: int | str) -> int:
     """600000, `600k` or `0.6M` as a number; ValueError where it is none."""
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", str(written).replace("_", ""), re.IGNORECASE)
@@ -262,8 +303,8 @@ def _at_least(section: Any, least: float, *names: str) -> None:
             raise InputError(f"{kind}.{name} is {value}: it must be at least {least}")
 
 
-def _run_parser(program: str, backbone: str) -> ArgumentParser:
-    """A parser of every key of a run with that backbone."""
+def _run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
+    """A parser of every key of a run with that backbone and objective."""
     parser = ArgumentParser(
         prog=program,
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
@@ -288,26 +329,31 @@ def _run_parser(program: str, backbone: str) -> ArgumentParser:
         metavar="NUMBER",
         help="in place of a width: find that which gives the backbone about so many parameters, such as 600k",
     )
+    parser.add_class_arguments(registered_objective(objective).config, "objective")
     for name, section in _SECTIONS.items():
         parser.add_class_arguments(section, name)
     for action in parser._actions:
         if action.dest == "backbone":
             action.metavar, action.help = "NAME", f"which one: {', '.join(registered_names())}"
+        elif action.dest == "objective":
+            action.metavar, action.help = "NAME", f"which one: {', '.join(registered_objectives())}"
         elif action.dest in _SECTIONS:
             action.help = argparse.SUPPRESS
     return parser
 
 
-def _split_backbone(arguments: Sequence[str]) -> tuple[str | None, Path | None, list[str]]:
-    """Take `--backbone NAME` and `--config FILE` out of a command line: they decide what the rest may say."""
+def _split_choices(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Take `--backbone`, `--objective`, `--config` and `--plugins` out of a command line, which decide what the rest
+    may say."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     first.add_argument("--backbone", "--backbone.name")
+    first.add_argument("--objective", "--objective.name")
     first.add_argument("--config", type=Path)
+    first.add_argument("--plugins")
     try:
-        options, rest = first.parse_known_args(list(arguments))
+        return first.parse_known_args(list(arguments))
     except argparse.ArgumentError as error:
         raise InputError(f"command line: {error}") from None
-    return options.backbone, options.config, rest
 
 
 def _apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
@@ -317,6 +363,7 @@ def _apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Name
     if "width" in backbone and backbone.get("match_parameters") is not None:
         raise _two_widths(source)
     nested["backbone"] = backbone
+    nested["objective"] = {**_section(nested.get("objective")), "name": objective_of(data)}
     for name in _SECTIONS:
         if name in nested and not isinstance(nested[name], dict):
             raise InputError(f"{source}: {name} must hold keys and values, not {nested[name]!r}")
@@ -338,8 +385,7 @@ def _instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
         raise InputError(str(error)) from None
     if values.dataset is None:
         raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
-    if isinstance(values.plugins, str):
-        values.plugins = tuple(name.strip() for name in values.plugins.split(",") if name.strip())
+    values.plugins = _plugin_names(values.plugins)
     return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig)})
 
 

@@ -110,7 +110,7 @@ def open_again(steps: int) -> dict[str, Any]:
 def train(steps: int) -> dict[str, Any]:
     """`decision-rnn train own/large`, but for the episodes that it plays in the end."""
     from decision_rnn.config import parse_run
-    from decision_rnn.training.trainer import train
+    from decision_rnn.training.loop import train
 
     config = parse_run("large_store", [LARGE, "--training.steps", str(TRAINING_STEPS)])[0]
     peaks = Peaks()
@@ -136,17 +136,17 @@ def step(steps: int) -> dict[str, Any]:
     """One training step, and one batch, on either store: in turn, medians of wall time."""
     from decision_rnn import open_store
     from decision_rnn.config import parse_run
-    from decision_rnn.training.trainer import Trainer
+    from decision_rnn.training.loop import prepare
 
     names = (SMALL, LARGE)
-    trainers = {name: Trainer(parse_run("large_store", [name])[0], open_store(name), 1000.0) for name in names}
+    prepared = {name: prepare(parse_run("large_store", [name])[0], open_store(name), 1000.0) for name in names}
     taken: dict[str, list[float]] = {f"{kind} {name}": [] for kind in ("step", "batch") for name in names}
     for _ in range(10 + ROUNDS):
-        for name, trainer in trainers.items():
-            taken[f"step {name}"].append(seconds_of(trainer.train_step))
+        for name, (_, trainer, stream) in prepared.items():
+            taken[f"step {name}"].append(seconds_of(lambda t=trainer, s=stream: t.step(s.sample())))
             begun = time.perf_counter()
             for _ in range(50):
-                trainer.stream.sample()
+                stream.sample()
             taken[f"batch {name}"].append((time.perf_counter() - begun) / 50)
     return {name: float(np.median(seconds[10:])) for name, seconds in taken.items()}
 

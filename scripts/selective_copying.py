@@ -26,12 +26,11 @@ import torch.nn.functional as F
 from matplotlib import pyplot as plt
 from torch import Tensor, nn
 
-from decision_rnn.agent import optimizer_groups
-from decision_rnn.backbones import Backbone, BackboneConfig, registered, registered_names
+from decision_rnn.backbones import Backbone, BackboneConfig, State, registered, registered_names
 from decision_rnn.config import TrainingConfig
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
-from decision_rnn.training.trainer import learning_rate_factor
+from decision_rnn.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[1]
 EVALUATE_EVERY = 100
@@ -75,7 +74,7 @@ class Protocol:
 
 
 class Copier(nn.Module):
-    """Embedding, backbone, and the logits of the tokens where the markers stand."""
+    """Embedding, backbone, and the logits of the tokens where the markers stand; `Trainer` takes it."""
 
     def __init__(self, config: BackboneConfig, protocol: Protocol) -> None:
         super().__init__()
@@ -84,7 +83,12 @@ class Copier(nn.Module):
         self.backbone = Backbone(config)
         self.head = nn.Linear(config.width, protocol.vocabulary)
 
-    def forward(self, symbols: Tensor) -> Tensor:
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
+        """The cross-entropy on problems and solutions, as of `sequences`; no state is carried between batches."""
+        symbols, tokens = batch
+        return F.cross_entropy(self.predict(symbols).flatten(0, 1), tokens.flatten()), ()
+
+    def predict(self, symbols: Tensor) -> Tensor:
         """(batch, length + tokens) of integers -> (batch, tokens, vocabulary)."""
         y, _ = self.backbone(self.embedding(symbols))
         return self.head(y[:, -self.tokens :])
@@ -109,7 +113,7 @@ def accuracy(model: Copier, protocol: Protocol, count: int, generator: torch.Gen
     right = 0
     for _ in range(count // 256):
         symbols, tokens = sequences(protocol, 256, generator)
-        right += int((model(symbols).argmax(-1) == tokens).sum())
+        right += int((model.predict(symbols).argmax(-1) == tokens).sum())
     return right / (count // 256 * 256 * protocol.tokens)
 
 
@@ -133,19 +137,18 @@ def train_row(form: str, layers: int, protocol: Protocol) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(protocol.seed)
     config = backbone_config(form, layers, protocol)
     model = Copier(config, protocol)
-    settings = TrainingConfig(steps=protocol.steps, warmup_steps=100, learning_rate=protocol.learning_rate)
-    groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
-    optimizer = torch.optim.AdamW(groups, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, learning_rate_factor(settings))
+    settings = TrainingConfig(
+        steps=protocol.steps,
+        warmup_steps=100,
+        learning_rate=protocol.learning_rate,
+        gradient_clip=1.0,
+        precision="fp32",
+        device="cpu",
+    )
+    trainer = Trainer(model, settings)
     curve, begun = [], time.process_time()
     for step in range(1, protocol.steps + 1):
-        symbols, tokens = sequences(protocol, protocol.batch_size, generator)
-        loss = F.cross_entropy(model(symbols).flatten(0, 1), tokens.flatten())
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+        trainer.step(sequences(protocol, protocol.batch_size, generator))
         if step % EVALUATE_EVERY == 0 or step == protocol.steps:
             curve.append([step, accuracy(model, protocol, 256, generator)])
             if curve[-1][1] >= SOLVED:

@@ -1,10 +1,15 @@
 """Checkpoints come back as they were, or not at all."""
 
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import (
     Provenance,
     TrainedAgent,
@@ -17,7 +22,9 @@ from decision_rnn.config import parse_run
 from decision_rnn.data.spec import BODIES
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
-from decision_rnn.training.trainer import Trainer
+from decision_rnn.training.loop import prepare
+
+OLD = Path(__file__).parent / "fixtures" / "checkpoint-0.1"
 
 
 @pytest.fixture
@@ -26,25 +33,25 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(store: EpisodeStore, *steps: int, run: Path) -> Trainer:
-    """A trainer, saved after each of those steps."""
+def make(store: EpisodeStore, *steps: int, run: Path) -> DecisionAgent:
+    """An agent, saved after each of those steps."""
     config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.tokens", "interleaved"])
-    trainer = Trainer(config, store, 500.0)
+    agent, trainer, stream = prepare(config, store, 500.0)
     spec = BODIES["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
     provenance = Provenance(spec, store.fingerprint, 1.5, 0.5)
     for step in steps:
-        while trainer.step < step:
-            trainer.train_step()
-        save_checkpoint(run, TrainedAgent(trainer.agent, config, provenance, step, 2.5), trainer.state_dict())
-    return trainer
+        while trainer.steps < step:
+            trainer.step(stream.sample())
+        save_checkpoint(run, TrainedAgent(agent, config, provenance, step, 2.5), trainer.state_dict())
+    return agent
 
 
 def test_an_agent_comes_back_whole(store: EpisodeStore, run: Path) -> None:
-    trainer = make(store, 3, run=run)
+    agent = make(store, 3, run=run)
     loaded = load_agent(last_checkpoint(run))
     assert (loaded.step, loaded.seconds, loaded.provenance.return_mean) == (3, 2.5, 1.5)
     assert loaded.config.agent.tokens == "interleaved"
-    saved, back = trainer.agent.state_dict(), loaded.agent.state_dict()
+    saved, back = agent.state_dict(), loaded.agent.state_dict()
     assert saved.keys() == back.keys()
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.return_scale == 500
@@ -86,3 +93,79 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(InputError, match="no checkpoint yet"):
         last_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_of_version_0_1_gives_its_actions() -> None:
+    """fixtures/checkpoint-0.1: minGRU of width 16, 20 steps on hopper-random; what `act` of that version did in
+    twelve steps of two environments."""
+    agent = load_agent(OLD).agent
+    recorded = safetensors.torch.load_file(OLD / "actions.safetensors")
+    target, observation, reward = (recorded[key] for key in ("target_return", "observation", "reward"))
+    state, acted = agent.initial_state(target), []
+    with torch.no_grad():
+        for t in range(observation.shape[1]):
+            action, state = agent.act(observation[:, t], reward[:, t - 1], None, state)
+            acted.append(action)
+        earned = torch.cat([torch.zeros(2, 1), reward[:, :-1].cumsum(1)], dim=1)
+        previous = torch.cat([torch.zeros(2, 1, 3), recorded["action"][:, :-1]], dim=1)
+        timestep = torch.arange(observation.shape[1]).expand(2, -1)
+        predicted, _ = agent.predict(
+            (target[:, None] - earned)[..., None], observation, previous, timestep, timestep == 0
+        )
+    torch.testing.assert_close(torch.stack(acted, dim=1), recorded["action"], rtol=0, atol=1e-6)
+    torch.testing.assert_close(predicted, recorded["action"], rtol=0, atol=1e-6)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """hostile.py in the working folder, which writes a file when it is imported."""
+    folder = tmp_path / "working"
+    folder.mkdir()
+    (folder / "hostile.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    yield folder / "imported"
+    sys.modules.pop("hostile", None)
+
+
+def describe(folder: Path, **keys: object) -> None:
+    """Change keys of a checkpoint's configuration."""
+    path = folder / "config.json"
+    description = json.loads(path.read_text())
+    description["config"].update(keys)
+    path.write_text(json.dumps(description))
+
+
+def test_a_plugin_named_by_a_checkpoint_is_imported_by_the_users_word_alone(
+    store: EpisodeStore, run: Path, hostile: Path
+) -> None:
+    make(store, 1, run=run)
+    folder = last_checkpoint(run)
+    describe(folder, plugins=["hostile"])
+    with pytest.raises(InputError, match=r"config\.json was made with --plugins hostile, code that is not run unasked"):
+        load_agent(folder)
+    assert not hostile.exists()
+    assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)
+    assert hostile.exists()
+
+
+@pytest.mark.parametrize("objective", ["hostile.Loss", {"name": "hostile.Loss"}, {"name": "hostile"}])
+def test_an_objective_named_by_a_checkpoint_imports_nothing(
+    store: EpisodeStore, run: Path, hostile: Path, objective: object
+) -> None:
+    make(store, 1, run=run)
+    describe(last_checkpoint(run), objective=objective)
+    with pytest.raises(InputError, match="unknown objective 'hostile"):
+        load_agent(last_checkpoint(run))
+    assert not hostile.exists()
+
+
+@pytest.mark.parametrize("plugins", [5, [5], {"a": 1}, "hostile"])
+def test_plugins_that_are_no_list_of_names_import_nothing(
+    store: EpisodeStore, run: Path, hostile: Path, plugins: object
+) -> None:
+    make(store, 1, run=run)
+    describe(last_checkpoint(run), plugins=plugins)
+    with pytest.raises(InputError):
+        load_agent(last_checkpoint(run))
+    assert not hostile.exists()

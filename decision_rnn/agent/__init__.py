@@ -1,5 +1,22 @@
-"""The return-conditioned agent."""
+"""The return-conditioned agent, and the objectives it is trained for."""
 
-from decision_rnn.agent.agent import AgentConfig, DecisionAgent, optimizer_groups
+from decision_rnn.agent.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent.objectives import (
+    Objective,
+    ObjectiveConfig,
+    SquaredErrorConfig,
+    register_objective,
+    registered_objective,
+    registered_objectives,
+)
 
-__all__ = ["AgentConfig", "DecisionAgent", "optimizer_groups"]
+__all__ = [
+    "AgentConfig",
+    "DecisionAgent",
+    "Objective",
+    "ObjectiveConfig",
+    "SquaredErrorConfig",
+    "register_objective",
+    "registered_objective",
+    "registered_objectives",
+]

@@ -1,17 +1,21 @@
 """The return-conditioned agent: (return-to-go, observation, previous action) -> action.
 
 After Chen et al., "Decision Transformer" (2021), with any sequence backbone. It is trained on slices of many
-episodes in parallel over time (`forward`, `loss`) and acts one step at a time in constant memory (`act`).
+episodes in parallel over time (`forward`) and acts one step at a time in constant memory (`act`). What it is trained
+for, and how its hidden states become actions, is its objective's.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones import Backbone, BackboneConfig, SequenceMixer, State, reset_rows
+from decision_rnn.agent.objectives import ObjectiveConfig, SquaredErrorConfig, registered_objective
+from decision_rnn.backbones import Backbone, BackboneConfig, State, reset_rows
+from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
 
 MAX_TIMESTEP = 1000
 LEAST_STD = 1e-3
@@ -38,17 +42,24 @@ class AgentConfig:
 class DecisionAgent(nn.Module):
     """Predicts actions in [-1, 1] from returns-to-go, observations and previous actions.
 
-    Normalisation statistics and the return scale are buffers: they travel with the weights.
+    Observations are given to it whole. Which of their entries it sees, the normalisation statistics and the return
+    scale are buffers: they travel with the weights.
 
     Args:
         config: How histories become tokens.
         backbone: The sequence backbone.
-        observation_mean: (observation_dim,).
-        observation_std: (observation_dim,).
+        observation_mean: (entries seen,), the mean of each entry of an observation that it sees.
+        observation_std: (entries seen,), their standard deviations.
         action_dim: Number of action components.
         return_scale: Returns-to-go are divided by it.
+        objective: What it is trained for; the squared error of its actions if left out.
+        observation_index: (entries seen,) int64, the places of the entries that it sees; all of them if left out.
+
+    Raises:
+        InputError: If the objective asks for a column that batches do not hold.
     """
 
+    observation_index: Tensor | None
     observation_mean: Tensor
     observation_std: Tensor
     return_scale: Tensor
@@ -61,11 +72,14 @@ class DecisionAgent(nn.Module):
         observation_std: Tensor,
         action_dim: int,
         return_scale: float,
+        objective: ObjectiveConfig | None = None,
+        observation_index: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.config = config
         self.action_dim = action_dim
         width = backbone.width
+        self.register_buffer("observation_index", observation_index)
         self.register_buffer("observation_mean", observation_mean.float())
         self.register_buffer("observation_std", observation_std.float().clamp_min(LEAST_STD))
         self.register_buffer("return_scale", torch.tensor(float(return_scale)))
@@ -75,9 +89,34 @@ class DecisionAgent(nn.Module):
         self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
-        self.head = nn.Linear(width, action_dim)
+        objective = objective or SquaredErrorConfig()
+        self.objective = registered_objective(objective.name).objective(objective, width, action_dim)
+        unknown = sorted(set(self.objective.columns) - set(Batch._fields))
+        if unknown:
+            raise InputError(
+                f"the objective {objective.name} asks for the columns {', '.join(unknown)}, which batches lack: choose "
+                f"from {', '.join(Batch._fields)}"
+            )
 
-    def forward(
+    @property
+    def observation_dim(self) -> int:
+        """The least number of entries that an observation must have."""
+        return len(self.observation_mean) if self.observation_index is None else int(self.observation_index.max()) + 1
+
+    def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
+        """The objective's loss on a batch of slices, and the backbone's state after them.
+
+        Args:
+            batch: Slices of the stream.
+            state: The backbone's state before the slices; the initial state if left out.
+        """
+        hidden, state = self._hidden(
+            batch.return_to_go, batch.observation, batch.previous_action, batch.timestep, batch.reset, state
+        )
+        columns = {name: getattr(batch, name) for name in self.objective.columns}
+        return self.objective.loss(hidden, columns), state
+
+    def predict(
         self,
         return_to_go: Tensor,
         observation: Tensor,
@@ -90,7 +129,7 @@ class DecisionAgent(nn.Module):
 
         Args:
             return_to_go: (batch, time, 1), in the environment's units.
-            observation: (batch, time, observation_dim).
+            observation: (batch, time, entries), whole.
             previous_action: (batch, time, action_dim); zero at an episode's first step.
             timestep: (batch, time), int64.
             reset: (batch, time), bool: true at an episode's first step.
@@ -99,32 +138,8 @@ class DecisionAgent(nn.Module):
         Returns:
             Actions, (batch, time, action_dim), and the backbone's state after the slice.
         """
-        tokens = self._embed(return_to_go, observation, previous_action, timestep)
-        if len(tokens) == 1:
-            hidden, state = self.backbone(self.embedding_norm(tokens[0]), state, reset)
-        else:
-            # The episode begins after the previous action's token: that token belongs to the episode before.
-            begins = torch.zeros_like(reset)
-            resets = torch.stack([reset if i == 1 else begins for i in range(len(tokens))], dim=2)
-            interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
-            hidden, state = self.backbone(interleaved, state, resets.flatten(1, 2))
-            hidden = hidden[:, len(tokens) - 1 :: len(tokens)]
-        return torch.tanh(self.head(hidden)), state
-
-    def loss(
-        self,
-        return_to_go: Tensor,
-        observation: Tensor,
-        previous_action: Tensor,
-        action: Tensor,
-        timestep: Tensor,
-        reset: Tensor,
-        state: State | None = None,
-    ) -> tuple[Tensor, State]:
-        """Mean squared error of the predicted actions, and the state after the slice; arguments as for `forward`,
-        action like previous_action."""
-        predicted, state = self(return_to_go, observation, previous_action, timestep, reset, state)
-        return F.mse_loss(predicted.float(), action), state
+        hidden, state = self._hidden(return_to_go, observation, previous_action, timestep, reset, state)
+        return self.objective.action(hidden), state
 
     def initial_state(self, target_return: Tensor) -> State:
         """What `act` carries before an episode's first step.
@@ -145,7 +160,7 @@ class DecisionAgent(nn.Module):
         """Take one step in every environment of a batch.
 
         Args:
-            observation: (batch, observation_dim).
+            observation: (batch, entries), whole.
             reward: (batch,), what the previous action earned; ignored where an episode begins.
             reset: (batch,) bool, true where a new episode begins, asked for the same target; None for nowhere.
             state: From `initial_state` or the previous call.
@@ -164,13 +179,35 @@ class DecisionAgent(nn.Module):
             if i == 1:
                 memory = reset_rows(memory, self.backbone.initial_state(len(first)), first)
             hidden, memory = self.backbone.step(self.embedding_norm(token), memory)
-        action = torch.tanh(self.head(hidden))
+        action = self.objective.action(hidden)
         return action, (target, return_to_go, action, timestep + 1, *memory)
+
+    def _hidden(
+        self,
+        return_to_go: Tensor,
+        observation: Tensor,
+        previous_action: Tensor,
+        timestep: Tensor,
+        reset: Tensor,
+        state: State | None,
+    ) -> tuple[Tensor, State]:
+        """The hidden state after each step's last token, (batch, time, width); arguments as for `predict`."""
+        tokens = self._embed(return_to_go, observation, previous_action, timestep)
+        if len(tokens) == 1:
+            return self.backbone(self.embedding_norm(tokens[0]), state, reset)
+        # The episode begins after the previous action's token: that token belongs to the episode before.
+        begins = torch.zeros_like(reset)
+        resets = torch.stack([reset if i == 1 else begins for i in range(len(tokens))], dim=2)
+        interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
+        hidden, state = self.backbone(interleaved, state, resets.flatten(1, 2))
+        return hidden[:, len(tokens) - 1 :: len(tokens)], state
 
     def _embed(
         self, return_to_go: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
     ) -> list[Tensor]:
         """The tokens of each step, each (..., width): one, or previous action, return-to-go, observation."""
+        if self.observation_index is not None:
+            observation = observation.index_select(-1, self.observation_index)
         parts = [(self.embed_action, previous_action)]
         if self.embed_return is not None:
             parts.append((self.embed_return, return_to_go / self.return_scale))
@@ -186,34 +223,3 @@ class DecisionAgent(nn.Module):
             when = self.embed_timestep(timestep.clamp_max(MAX_TIMESTEP - 1))
             tokens = [token + when for token in tokens]
         return tokens
-
-
-def optimizer_groups(
-    model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
-) -> list[dict[str, Any]]:
-    """AdamW's parameter groups: matrices decay; biases, norms and the recurrences' own parameters do not.
-
-    Args:
-        model: A module that holds any number of sequence mixers.
-        learning_rate: Of all but the recurrences' own parameters.
-        weight_decay: Of matrices.
-        recurrent_rate: Rate of the recurrences' own parameters over `learning_rate`; if left out, the one that each
-            mixer asks for.
-    """
-    rates: dict[nn.Parameter, float] = {}
-    for mixer in model.modules():
-        if isinstance(mixer, SequenceMixer):
-            own = mixer.recurrent_learning_rate(learning_rate)
-            rate = own if recurrent_rate is None else learning_rate * recurrent_rate
-            # A stack lists its mixers' parameters too and comes before them: the mixer has the last word.
-            rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
-    others = [p for p in model.parameters() if p not in rates]
-    # A saved training state finds its parameters by their place in the groups.
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
-        {"params": [p for p in others if p.dim() < 2], "lr": learning_rate, "weight_decay": 0.0},
-    ]
-    for rate in dict.fromkeys(rates.values()):
-        recurrent = [p for p, own in rates.items() if own == rate]
-        groups.append({"params": recurrent, "lr": rate, "weight_decay": 0.0})
-    return [group for group in groups if group["params"]]

@@ -18,7 +18,7 @@ from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
 from decision_rnn.data.environments import make_environment
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import Actor, Episodes, WindowActor, one_thread, rollout
-from decision_rnn.training.trainer import Trainer
+from decision_rnn.training.loop import prepare
 
 DATASET = "hopper-medium"
 EPISODES = 100
@@ -176,12 +176,11 @@ def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
     spec = lookup(DATASET)
     training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
     backbone = registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE)
-    trainer = Trainer(
-        RunConfig(dataset=DATASET, backbone=backbone, training=training), open_store(DATASET), spec.return_scale
-    )
+    config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
+    agent, trainer, stream = prepare(config, open_store(DATASET), spec.return_scale)
     for _ in tqdm(range(TRAINING_STEPS), desc="training an agent to time", unit="step", disable=None):
-        trainer.train_step()
-    return trainer.agent.eval(), spec
+        trainer.step(stream.sample())
+    return agent.eval(), spec
 
 
 def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:

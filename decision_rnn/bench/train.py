@@ -1,20 +1,22 @@
 """What one training step costs, for every backbone, beside the published Decision Transformer."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import State, registered, registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.measure import Row, compare, interleaved, timed
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.data.stream import StepStream
+from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.training.loop import prepare
 from decision_rnn.training.trainer import Trainer
 
 DATASET = "hopper-medium"
@@ -23,55 +25,46 @@ PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 BASELINE = "train/decision-transformer/fp32"
 
 
-class DecisionTransformerTrainer:
-    """The published training step: AdamW with a weight decay of 1e-4 on everything, gradients clipped at 0.25.
+class DecisionTransformerTask(nn.Module):
+    """The Decision Transformer as `Trainer` takes it: from a batch of the stream to the published loss.
 
-    Its batches are ours: full slices of the stream, no padding, made in microseconds (the published sampler's
-    cost is `decision-rnn bench data`'s subject). Slices that run over an episode's end would mislead an agent,
-    but cost what any others do.
+    The batches are full slices of the stream with no padding. Slices that run over an episode's end would mislead an
+    agent, but cost what any others do.
     """
 
-    def __init__(
-        self, store: EpisodeStore, return_scale: float, bf16: bool, dropout: float, device: torch.device | str
-    ) -> None:
-        self.model = DecisionTransformer(store.observation_dim, store.action_dim, WIDTH, LAYERS, dropout=dropout).to(
-            device
-        )
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=1e-4)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: min((step + 1) / 10_000, 1))
-        self.stream = StepStream(store, CONTEXT, BATCH, 0, device)
-        self.mean = torch.tensor(store.observation_mean, dtype=torch.float32, device=device)
-        self.std = torch.tensor(store.observation_std, dtype=torch.float32, device=device) + 1e-6
-        self.return_scale = return_scale
-        self.mask = torch.ones(BATCH, CONTEXT, device=device)
-        self.precision = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
+    mean: Tensor
+    std: Tensor
 
-    def train_step(self) -> Tensor:
-        """One optimiser step; returns the loss."""
-        batch = self.stream.sample()
-        with self.precision:
-            loss = self.model.loss(
-                (batch.observation - self.mean) / self.std,
-                batch.action,
-                batch.return_to_go / self.return_scale,
-                batch.timestep,
-                self.mask,
-            )
-        self.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.25)
-        self.optimizer.step()
-        self.schedule.step()
-        return loss.detach()
+    def __init__(self, store: EpisodeStore, return_scale: float, dropout: float) -> None:
+        super().__init__()
+        self.model = DecisionTransformer(store.observation_dim, store.action_dim, WIDTH, LAYERS, dropout=dropout)
+        self.register_buffer("mean", torch.from_numpy(store.observation_mean).float())
+        self.register_buffer("std", torch.from_numpy(store.observation_std).float() + 1e-6)
+        self.return_scale = return_scale
+
+    def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
+        """The loss, a scalar; nothing is carried from batch to batch."""
+        loss = self.model.loss(
+            (batch.observation - self.mean) / self.std,
+            batch.action,
+            batch.return_to_go / self.return_scale,
+            batch.timestep,
+            torch.ones(batch.timestep.shape, device=batch.timestep.device),
+        )
+        return loss, ()
 
 
 def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
     """Time one training step of every registered backbone, in fp32 and bf16, one token per environment step.
 
     Batch 64, context 20, 3 layers of width 128, Hopper's sizes, sampling and optimiser included, on one thread;
-    the backbones through training.Trainer with its defaults, dropout 0 among them. The baseline is our
-    re-creation of the Decision Transformer (Chen et al. 2021) in its published form: three tokens per step,
-    dropout 0.1, fp32. Beside it, what bf16 alone and what leaving out its dropout alone would give it.
+    the backbones with training's defaults, dropout 0 among them. The baseline is our re-creation of the Decision
+    Transformer (Chen et al. 2021): three tokens per step, dropout 0.1, fp32. Beside it, what bf16 alone and what
+    leaving out its dropout alone would give it.
+
+    All of them take the same step, `training.Trainer.step`, so that the architectures are compared alone. The
+    published training differs from the baseline's in that its AdamW is not fused and
+    decays biases and norms too, and in its sampler, which makes padded batches in Python (`bench data` times those).
 
     Args:
         rounds: How often each is timed.
@@ -87,15 +80,25 @@ def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> lis
         for precision in PRECISIONS:
             training = TrainingConfig(batch_size=BATCH, context=CONTEXT, precision=precision, device=device)
             config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
-            steps[f"train/{name}/{precision}"] = Trainer(config, store, spec.return_scale).train_step
-    for name, bf16, dropout in (
-        (BASELINE, False, 0.1),
-        ("train/decision-transformer/bf16", True, 0.1),
-        ("train/decision-transformer-no-dropout/fp32", False, 0.0),
-    ):
-        trainer = DecisionTransformerTrainer(store, spec.return_scale, bf16, dropout, device)
-        steps[name] = trainer.train_step
+            _, trainer, stream = prepare(config, store, spec.return_scale)
+            steps[f"train/{name}/{precision}"] = partial(_step, trainer, stream)
+    published = TrainingConfig(
+        steps=100_000, warmup_steps=10_000, schedule="constant", learning_rate=1e-4, weight_decay=1e-4, device=device
+    )
+    baselines: tuple[tuple[str, Literal["fp32", "bf16"], float], ...] = (
+        (BASELINE, "fp32", 0.1),
+        ("train/decision-transformer/bf16", "bf16", 0.1),
+        ("train/decision-transformer-no-dropout/fp32", "fp32", 0.0),
+    )
+    for name, precision, dropout in baselines:
+        task = DecisionTransformerTask(store, spec.return_scale, dropout)
+        trainer = Trainer(task, replace(published, precision=precision))
+        steps[name] = partial(_step, trainer, StepStream(store, CONTEXT, BATCH, 0, trainer.device))
     with one_thread():
         timings = {name: timed(step, device=device) for name, step in steps.items()}
         seconds = interleaved(timings, rounds, warmup=3, description="timing training steps")
     return compare({name: 1e3 * value for name, value in seconds.items()}, BASELINE, "ms")
+
+
+def _step(trainer: Trainer, stream: StepStream) -> None:
+    trainer.step(stream.sample())

@@ -63,7 +63,7 @@ def _train(arguments: list[str]) -> None:
     from decision_rnn.config import parse_run
     from decision_rnn.data.catalog import lookup
     from decision_rnn.evaluation.results import evaluate, format_result, write_result
-    from decision_rnn.training.trainer import train
+    from decision_rnn.training.loop import train
 
     def options(parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -25,7 +25,7 @@ from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import hardware, versions
-from decision_rnn.training.trainer import train
+from decision_rnn.training.loop import train
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
 
@@ -109,7 +109,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
 
 def action_latency(agent: DecisionAgent, actions: int = 300) -> float:
     """Median microseconds of one `act` in one environment, on one thread."""
-    observation, reward = torch.zeros(1, len(agent.observation_mean)), torch.zeros(1)
+    observation, reward = torch.zeros(1, agent.observation_dim), torch.zeros(1)
     times = []
     with one_thread(), torch.inference_mode():
         state = agent.initial_state(torch.ones(1))

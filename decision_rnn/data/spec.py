@@ -99,6 +99,15 @@ def seen_numbers(mask: str, environment_id: str) -> int | None:
     return body.positions
 
 
+def observation_index(mask: str, environment_id: str) -> np.ndarray | None:
+    """The places (entries seen,) of the entries of an observation that a mask leaves to be seen; None for all.
+
+    Raises InputError for an environment whose velocities we cannot tell.
+    """
+    seen = seen_numbers(mask, environment_id)
+    return None if seen is None else np.arange(seen)
+
+
 def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     """The spec of a dataset that no table knows.
 

@@ -77,7 +77,6 @@ class StepStream:
 
     With `carry` above 1 every row of a batch goes on where it ended in the batch before, for `carry` slices on average:
     at each it begins anew, at a random place, with a probability of 1 / `carry`, and where the stream ends.
-    `seen` is how many of an observation's first numbers the batches hold; None for all.
     The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block. Memory does
     not grow with the table beyond `LARGE`.
     Raises InputError when the store has fewer steps than one slice.
@@ -90,16 +89,12 @@ class StepStream:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
-        seen: int | None = None,
         carry: int = 1,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than context {context}: lower it")
         self.context, self.batch_size, self.carry = context, batch_size, carry
-        self.columns = dict(store.columns)
-        if seen is not None:
-            first = self.columns["observation"].start
-            self.columns["observation"] = slice(first, first + seen)
+        self.columns = store.columns
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
         windows = MappedWindows if store.table.nbytes <= LARGE else FileWindows

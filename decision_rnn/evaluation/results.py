@@ -9,7 +9,6 @@ from typing import Any
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, to_dict
-from decision_rnn.data.spec import seen_numbers
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import Episodes, WindowActor, rollout
 from decision_rnn.files import write_atomically
@@ -37,8 +36,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
     targets = settings.target_returns or spec.target_returns
     begun = time.perf_counter()
     environment_id, mask = spec.environment_id, trained.config.observation.mask
-    seen = seen_numbers(mask, environment_id)
-    results = rollout(actor, environment_id, targets, settings.episodes, settings.seed, device, seen=seen)
+    results = rollout(actor, environment_id, targets, settings.episodes, settings.seed, device)
     seconds = time.perf_counter() - begun
 
     def summary(episodes: Episodes) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class WindowActor:
 
     def initial_state(self, target_return: Tensor) -> State:
         batch = len(target_return)
-        empty = [target_return.new_zeros(batch, 0, n) for n in (1, len(self.agent.observation_mean))]
+        empty = [target_return.new_zeros(batch, 0, n) for n in (1, self.agent.observation_dim)]
         actions = target_return.new_zeros(batch, 0, self.agent.action_dim)
         timesteps = torch.zeros(batch, 0, dtype=torch.int64, device=target_return.device)
         return target_return, *empty, actions, timesteps, target_return.new_zeros(batch, self.agent.action_dim)
@@ -55,9 +55,12 @@ class WindowActor:
             action[:, None],
             timesteps.new_zeros(len(target), 1) if fresh else timesteps[:, -1:] + 1,
         )
-        window = [torch.cat((old, new), dim=1)[:, -self.window :] for old, new in zip(window, newest, strict=True)]
-        first = window[3] == 0
-        actions, _ = self.agent(*window, first)
+        if fresh:
+            window = list(newest)
+        else:
+            window = [torch.cat((old, new), dim=1)[:, -self.window :] for old, new in zip(window, newest, strict=True)]
+        returns_to_go, observations, previous_actions, timesteps = window
+        actions, _ = self.agent.predict(returns_to_go, observations, previous_actions, timesteps, timesteps == 0)
         return actions[:, -1], (target, *window, actions[:, -1])
 
 
@@ -101,7 +104,6 @@ def rollout(
     seed: int,
     device: torch.device | str = "cpu",
     on_step: Callable[[Sequence[int], np.ndarray], None] | None = None,
-    seen: int | None = None,
 ) -> list[Episodes]:
     """Play `episodes` episodes for each target return, all at once.
 
@@ -116,7 +118,6 @@ def rollout(
         seed: Of the first environment.
         device: Of the actor.
         on_step: Called before each step with the numbers of the environments still running and their actions.
-        seen: How many of an observation's first numbers the actor is given; None for all.
 
     Returns:
         One result per target return.
@@ -124,7 +125,7 @@ def rollout(
     count = len(target_returns) * episodes
     environments = [make_environment(environment_id) for _ in range(count)]
     firsts = [env.reset(seed=seed + i % episodes)[0] for i, env in enumerate(environments)]
-    observations = np.asarray(firsts, np.float32)[:, :seen]
+    observations = np.asarray(firsts, np.float32)
     rewards = np.zeros(count, np.float32)
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
     running = list(range(count))
@@ -141,7 +142,7 @@ def rollout(
             going = []
             for row, i in enumerate(running):
                 observation, reward, terminated, truncated, _ = environments[i].step(actions[row])
-                observations[row], rewards[row] = observation[:seen], reward
+                observations[row], rewards[row] = observation, reward
                 returns[i] += reward
                 lengths[i] += 1
                 if not (terminated or truncated):

@@ -1,99 +1,68 @@
-"""Training: the loop, its precision and schedule, and how a killed run goes on."""
+"""One training step: gradient, clipping, optimiser, schedule and precision, of any module that returns its loss."""
 
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from tqdm import tqdm
+from torch import Tensor, nn
 
-from decision_rnn.agent import DecisionAgent, optimizer_groups
-from decision_rnn.backbones import State, count_parameters
-from decision_rnn.checkpoint import (
-    Provenance,
-    TrainedAgent,
-    has_checkpoint,
-    last_checkpoint,
-    link_last,
-    load_agent,
-    load_training_state,
-    save_checkpoint,
-)
-from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.catalog import lookup, open_store
-from decision_rnn.data.spec import seen_numbers
-from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.data.stream import StepStream
+from decision_rnn.backbones import State
+from decision_rnn.config import TrainingConfig
 from decision_rnn.errors import InputError
 from decision_rnn.machine import keep_freed_memory, warn_of_spinning
-from decision_rnn.training.run_folder import (
-    MetricsLog,
-    alone_in,
-    begin_run_folder,
-    check_new_run,
-    check_resumed_run,
-)
-
-LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
+from decision_rnn.training.optimizer import learning_rate_factor, optimizer_groups
 
 
 class Trainer:
-    """An agent, its optimiser and its data: everything that changes from step to step."""
+    """A module with its optimiser and its schedule: everything that a step changes.
 
-    def __init__(self, config: RunConfig, store: EpisodeStore, return_scale: float) -> None:
-        settings = config.training
+    Args:
+        model: `model(batch, state)` returns a batch's loss, a scalar, and the state after it; `state` is None, or what
+            it returned for the batch before where `settings.carry` is above 1. It is moved to the device.
+        settings: The optimiser's, and which device and precision. How many steps to take and on which batches is the
+            caller's to decide.
+    """
+
+    def __init__(self, model: nn.Module, settings: TrainingConfig) -> None:
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
             keep_freed_memory()
             warn_of_spinning()
-        seen = seen_numbers(config.observation.mask, store.environment_id)
-        torch.manual_seed(config.seed)
-        self.agent = DecisionAgent(
-            config.agent,
-            config.backbone,
-            torch.from_numpy(store.observation_mean[:seen]),
-            torch.from_numpy(store.observation_std[:seen]),
-            store.action_dim,
-            return_scale,
-        ).to(self.device)
-        self.parameters = [p for p in self.agent.parameters() if p.requires_grad]
-        groups = optimizer_groups(self.agent, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
+        self.model = model.to(self.device)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
-        self.stream = StepStream(
-            store, settings.context, settings.batch_size, config.seed, self.device, seen, settings.carry
-        )
+        self.carry = settings.carry > 1
         self.carried: State | None = None
-        self.gradient_clip = settings.gradient_clip
+        # Without a bound the norm is measured all the same, for the log.
+        self.largest_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
-        self.step = 0
+        self.steps = 0
 
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        """One optimiser step; returns the loss and the gradient's norm before clipping."""
-        batch = self.stream.sample()
+    def step(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """One optimiser step on a batch that lies on `device`; returns its loss and the gradient's norm before
+        clipping, both without waiting for them."""
         with self._precision():
-            loss, state = self.agent.loss(**batch._asdict(), state=self.carried)
-        if self.stream.carry > 1:
+            loss, state = self.model(batch, self.carried)
+        if self.carry:
             self.carried = tuple(part.detach() for part in state)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.largest_norm)
         self.optimizer.step()
         self.schedule.step()
-        self.step += 1
+        self.steps += 1
         return loss.detach(), norm
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a resumed run needs beside the weights, in tensors and plain types."""
+        """All that resumed training needs beside the weights and the batches, in tensors and plain types."""
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "stream": self.stream.state_dict(),
             "random": torch.get_rng_state(),
-            "step": self.step,
+            "step": self.steps,
         }
         if self.carried is not None:
             state["carried"] = self.carried
@@ -105,128 +74,15 @@ class Trainer:
         """Go on where `state_dict` was taken; the weights come from the checkpoint's own file."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
-        self.stream.load_state_dict(state["stream"])
         if "carried" in state:
             self.carried = tuple(part.to(self.device) for part in state["carried"])
         torch.set_rng_state(state["random"])
         if self.device.type == "cuda" and "random_cuda" in state:  # it may have begun where there was no GPU
             torch.cuda.set_rng_state(state["random_cuda"])
-        self.step = state["step"]
+        self.steps = state["step"]
 
     def _precision(self) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
-
-
-def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
-    """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
-
-    Args:
-        config: What to train.
-        run: The run's folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
-        resume: Go on with the run in that folder, to the same bits as if it had never stopped.
-
-    Returns:
-        The agent of the last step.
-
-    Raises:
-        InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written; also where
-            another process is training in that folder.
-    """
-    with alone_in(run):
-        return _train(config, run, resume)
-
-
-def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
-    spec = lookup(config.dataset)
-    # Before the data, which may take minutes to make.
-    if resume:
-        check_resumed_run(config, run)
-    else:
-        check_new_run(run)
-    store = open_store(config.dataset, path=config.path, partial=config.partial)
-    _check_actions(store)
-    if not resume:
-        begin_run_folder(config, run)
-    provenance = Provenance.of(spec, store)
-    trainer = Trainer(config, store, spec.return_scale)
-    seconds = _resume(trainer, run, store) if resume else 0.0
-    log = MetricsLog(run, trainer.step, seconds)
-    print(_describe(trainer.agent, config), flush=True)  # before hours of training, not after them
-    settings = config.training
-    bar = tqdm(
-        total=settings.steps, initial=trainer.step, desc=f"training {config.backbone.name}", unit="step", disable=None
-    )
-    losses = []
-    with bar, log:
-        while trainer.step < settings.steps:
-            loss, norm = trainer.train_step()
-            losses.append(loss)
-            bar.update()
-            last = trainer.step == settings.steps
-            if last or trainer.step % settings.log_every == 0:
-                mean = torch.stack(losses).mean().item()
-                losses.clear()
-                if not math.isfinite(mean):
-                    raise InputError(
-                        f"the loss is {mean} at step {trainer.step} of {run}: lower training.learning_rate or train "
-                        "with training.precision fp32"
-                    )
-                rate = float(trainer.schedule.get_last_lr()[0])
-                log.write(trainer.step, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
-                bar.set_postfix(loss=f"{mean:.4f}")
-            if last or trainer.step % settings.checkpoint_every == 0:
-                current = TrainedAgent(trainer.agent, config, provenance, trainer.step, log.elapsed())
-                save_checkpoint(run, current, trainer.state_dict())
-    return TrainedAgent(trainer.agent.eval(), config, provenance, trainer.step, log.elapsed())
-
-
-def _describe(agent: DecisionAgent, config: RunConfig) -> str:
-    """The agent's size in one line."""
-    backbone = config.backbone
-    return (
-        f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
-        f"{count_parameters(agent.backbone):,} of them in the backbone"
-    )
-
-
-def _check_actions(store: EpisodeStore) -> None:
-    """The agent's actions lie in [-1, 1]: InputError where the data's do not."""
-    if store.largest_action > LARGEST_ACTION:
-        raise InputError(
-            f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1: "
-            "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
-        )
-
-
-def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:
-    """Bring the trainer to the run's last checkpoint; returns the seconds of training it took to get there."""
-    if not has_checkpoint(run):
-        return 0.0  # killed before it was whole
-    folder = last_checkpoint(run)
-    saved = load_agent(folder)
-    if saved.provenance.fingerprint != store.fingerprint:
-        raise InputError(
-            f"{run} was trained on other contents of {saved.provenance.spec.name} (fingerprint "
-            f"{saved.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): train it anew elsewhere"
-        )
-    trainer.agent.load_state_dict(saved.agent.state_dict())
-    trainer.load_state_dict(load_training_state(folder))
-    link_last(folder)  # killed before it was linked, or the newest one was damaged and has been deleted
-    return saved.seconds
-
-
-def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
-    """The schedule: a linear rise over the warm-up, then cosine to zero or constant, as a factor of the rate."""
-
-    def factor(step: int) -> float:
-        if step < settings.warmup_steps:
-            return (step + 1) / settings.warmup_steps
-        if settings.schedule == "constant":
-            return 1.0
-        progress = (step - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-
-    return factor
 
 
 def pick_device(name: str) -> torch.device:

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from decision_rnn.agent import AgentConfig, DecisionAgent, optimizer_groups
+from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import registered, registered_names
+from decision_rnn.data.stream import Batch
+from decision_rnn.training.optimizer import optimizer_groups
 
 OBSERVATIONS, ACTIONS = 5, 2
 LAYOUTS = [
@@ -69,7 +71,7 @@ def test_acting_repeats_the_parallel_predictions(backbone: str, config: AgentCon
                 returns_to_go[row, t] = returns_to_go[row, t - 1] - rewards[row, t - 1]
                 previous[row, t] = acted[row, t - 1]
                 timestep[row, t] = timestep[row, t - 1] + 1
-    predicted, _ = agent(returns_to_go, observations, previous, timestep, reset)
+    predicted, _ = agent.predict(returns_to_go, observations, previous, timestep, reset)
     torch.testing.assert_close(predicted, acted, rtol=0, atol=1e-12)
 
 
@@ -79,7 +81,7 @@ def test_a_prediction_reads_its_own_step_and_the_past_only(tokens: str) -> None:
     inputs = make_slice(2, 8)
     for key in ("return_to_go", "observation", "previous_action"):
         inputs[key].requires_grad_()
-    predicted, _ = agent(**inputs)
+    predicted, _ = agent.predict(**inputs)
     predicted[:, 4].sum().backward()
     for key in ("return_to_go", "observation", "previous_action"):
         read = inputs[key].grad.abs().sum(dim=(0, 2)) > 0
@@ -91,8 +93,8 @@ def test_without_return_conditioning_the_return_changes_nothing() -> None:
     inputs = make_slice(2, 6)
     richer = {**inputs, "return_to_go": inputs["return_to_go"] + 500}
     conditioned, cloning = make_agent(), make_agent(AgentConfig(return_conditioning=False))
-    assert not torch.allclose(conditioned(**inputs)[0], conditioned(**richer)[0])
-    assert torch.equal(cloning(**inputs)[0], cloning(**richer)[0])
+    assert not torch.allclose(conditioned.predict(**inputs)[0], conditioned.predict(**richer)[0])
+    assert torch.equal(cloning.predict(**inputs)[0], cloning.predict(**richer)[0])
 
 
 def test_observations_are_normalised_by_the_buffers_and_a_constant_dimension_stays_tame() -> None:
@@ -101,7 +103,7 @@ def test_observations_are_normalised_by_the_buffers_and_a_constant_dimension_sta
     shifted = make_agent()
     shifted.observation_mean += 10
     moved = {**inputs, "observation": inputs["observation"] + 10}
-    torch.testing.assert_close(raw(**inputs)[0], shifted(**moved)[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(raw.predict(**inputs)[0], shifted.predict(**moved)[0], rtol=0, atol=1e-5)
     constant = DecisionAgent(
         AgentConfig(), registered("mingru").config(), torch.zeros(OBSERVATIONS), torch.zeros(OBSERVATIONS), 2, 1.0
     )
@@ -114,10 +116,11 @@ def test_one_batch_can_be_learnt_by_heart(backbone: str) -> None:
     inputs = make_slice(4, 10)
     action = torch.rand(4, 10, ACTIONS) * 1.6 - 0.8
     optimizer = torch.optim.AdamW(optimizer_groups(agent, 5e-3, 0.0, 1.0))
-    before = agent.loss(**inputs, action=action)[0].item()
+    batch = Batch(**inputs, action=action)
+    before = agent(batch)[0].item()
     for _ in range(300):
         optimizer.zero_grad()
-        loss, _ = agent.loss(**inputs, action=action)
+        loss, _ = agent(batch)
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.01 * before
@@ -135,7 +138,7 @@ def test_the_optimiser_gets_every_parameter_once(backbone: str) -> None:
             assert rates[id(parameter)] == (0.5e-3, 0.0)
         elif name.endswith("bias"):
             assert rates[id(parameter)] == (1e-3, 0.0)
-    assert rates[id(agent.head.weight)] == (1e-3, 0.1)
+    assert rates[id(agent.objective.head.weight)] == (1e-3, 0.1)
 
 
 def rates_by_name(model: torch.nn.Module, *settings: float | None) -> dict[str, tuple[float, float]]:

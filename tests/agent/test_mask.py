@@ -5,19 +5,21 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones import State
+from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.backbones import registered
+from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig, parse_run
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import evaluate, format_result
-from decision_rnn.evaluation.rollout import rollout
-from decision_rnn.training import trainer as training
-from decision_rnn.training.trainer import train
+from decision_rnn.training import loop
+from decision_rnn.training.loop import train
 
 SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask", "velocity"]
 
@@ -47,42 +49,46 @@ def test_unknown_velocities_cannot_be_hidden() -> None:
         parse_run("test", ["hopper-medium", "--observation.mask", "speed"])
 
 
-def test_batches_hold_what_is_seen(store: EpisodeStore) -> None:
-    whole, masked = (StepStream(store, 4, 8, 0, seen=seen).sample() for seen in (None, 5))
-    assert torch.equal(masked.observation, whole.observation[..., :5])
-    assert torch.equal(masked.action, whole.action)
+def make_agent(seen: int, index: Tensor | None) -> DecisionAgent:
+    torch.manual_seed(0)
+    statistics = torch.linspace(-1, 1, 11)[:seen], torch.linspace(0.5, 2, 11)[:seen]
+    backbone = registered("mingru").config(width=16, layers=1)
+    return DecisionAgent(AgentConfig(), backbone, *statistics, 3, 100.0, observation_index=index)
 
 
-class Watcher:
-    """Stands still and remembers what it was shown."""
+def test_an_agent_selects_what_it_sees_of_whole_observations(store: EpisodeStore) -> None:
+    """It is a smaller agent that is given the visible entries alone."""
+    index = torch.tensor([0, 1, 2, 3, 4])
+    masked, smaller = make_agent(5, index), make_agent(5, None)
+    whole = StepStream(store, 6, 4, 0).sample()
+    visible = whole._replace(observation=whole.observation[..., index])
+    assert torch.equal(masked(whole)[0], smaller(visible)[0])
+    whole, visible = ({k: v for k, v in batch._asdict().items() if k != "action"} for batch in (whole, visible))
+    assert torch.equal(masked.predict(**whole)[0], smaller.predict(**visible)[0])
+    states = [agent.initial_state(torch.ones(4)) for agent in (masked, smaller)]
+    for t in range(3):
+        reward = torch.full((4,), float(t))
+        one, states[0] = masked.act(whole["observation"][:, t], reward, None, states[0])
+        other, states[1] = smaller.act(visible["observation"][:, t], reward, None, states[1])
+        assert torch.equal(one, other)
 
-    def __init__(self) -> None:
-        self.shown: list[Tensor] = []
 
-    def initial_state(self, target_return: Tensor) -> State:
-        return (target_return,)
-
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        self.shown.append(observation.clone())
-        return torch.zeros(len(observation), 3), state
-
-
-def test_the_environment_shows_what_is_seen() -> None:
-    watcher = Watcher()
-    rollout(watcher, "Hopper-v5", [100.0], episodes=1, seed=3, seen=5)
-    environment = gymnasium.make("Hopper-v5")
-    observation, _ = environment.reset(seed=3)
-    for shown in watcher.shown:
-        np.testing.assert_array_equal(shown[0], observation[:5].astype(np.float32))
-        observation = environment.step(np.zeros(3))[0]
-    assert len(watcher.shown) > 5
+def test_any_entries_can_be_seen() -> None:
+    index = torch.tensor([1, 9])
+    agent = make_agent(2, index)
+    assert (agent.observation_dim, make_agent(11, None).observation_dim) == (10, 11)
+    observation = torch.randn(3, 11, requires_grad=True)
+    action, _ = agent.act(observation, torch.zeros(3), None, agent.initial_state(torch.ones(3)))
+    action.sum().backward()
+    read = observation.grad.abs().sum(0) > 0
+    assert read.nonzero().flatten().tolist() == [1, 9]
 
 
 @pytest.mark.parametrize("state", ["carry", "window"])
 def test_an_agent_is_trained_and_evaluated_without_velocities(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5
@@ -90,3 +96,26 @@ def test_an_agent_is_trained_and_evaluated_without_velocities(
     result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), state=state, window=3))
     assert result["config"]["observation"] == {"mask": "velocity"}
     assert "sees no velocity" in format_result(result)
+
+
+def test_a_masked_agent_of_a_checkpoint_acts_on_whole_observations(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the README's lines of Python; the same for a checkpoint of version 0.1, which held no index."""
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
+    config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
+    run = tmp_path / "run"
+    trained = train(config, run)
+    observation = torch.from_numpy(gymnasium.make("Hopper-v5").reset(seed=3)[0].astype(np.float32))[None]
+
+    def first_action(agent: DecisionAgent) -> Tensor:
+        return agent.act(observation, torch.zeros(1), None, agent.initial_state(torch.tensor([3600.0])))[0]
+
+    agent = load_agent(last_checkpoint(run)).agent
+    assert agent.observation_index.tolist() == [0, 1, 2, 3, 4]
+    assert torch.equal(first_action(agent), first_action(trained.agent))
+    path = last_checkpoint(run) / "weights.safetensors"
+    weights = safetensors.torch.load_file(path)
+    del weights["observation_index"]
+    safetensors.torch.save_file({name.removeprefix("objective."): value for name, value in weights.items()}, path)
+    assert torch.equal(first_action(load_agent(last_checkpoint(run)).agent), first_action(trained.agent))

@@ -40,9 +40,18 @@ def test_names():
     assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones"]
 
 
-def test_train(small_store):
-    threads = torch.get_num_threads()
+def test_train(small_store, monkeypatch):
+    threads, optimizers = torch.get_num_threads(), []
+
+    class Recorder(torch.optim.AdamW):
+        def __init__(self, groups, **options):
+            optimizers.append(options)
+            super().__init__(groups, **options)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Recorder)
     rows = bench_train(rounds=1)
+    assert len(optimizers) == len(rows)
+    assert all(options == {"fused": True} for options in optimizers)  # the baseline's as ours
     check(rows)
     baseline = "train/decision-transformer/fp32"
     expected = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")}

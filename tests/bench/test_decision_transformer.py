@@ -5,6 +5,9 @@ import torch
 from torch import Tensor
 
 from decision_rnn.bench.decision_transformer import DecisionTransformer
+from decision_rnn.bench.train import DecisionTransformerTask
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.stream import StepStream
 
 BATCH, TIME, OBSERVATION, ACTION = 3, 7, 11, 3
 
@@ -91,3 +94,16 @@ def test_dropout_is_at_work_in_training(model):
     assert not torch.equal(model(**data)[1], model(**data)[1])
     without = DecisionTransformer(OBSERVATION, ACTION, dropout=0.0)
     assert torch.equal(without(**data)[1], without(**data)[1])
+
+
+@torch.no_grad()
+def test_the_task_is_the_published_loss_of_normalised_batches(store: EpisodeStore):
+    task = DecisionTransformerTask(store, 500.0, dropout=0.0)
+    batch = StepStream(store, TIME, BATCH, 0).sample()
+    mean, std = (torch.from_numpy(part).float() for part in (store.observation_mean, store.observation_std))
+    normalised = (batch.observation - mean) / (std + 1e-6)
+    mask = torch.ones(BATCH, TIME)
+    _, predicted, _ = task.model(normalised, batch.action, batch.return_to_go / 500, batch.timestep, mask)
+    loss, state = task(batch, None)
+    assert loss.item() == pytest.approx((predicted - batch.action).square().mean().item(), rel=1e-6)
+    assert state == ()

@@ -19,7 +19,7 @@ from decision_rnn import Episode, EpisodeStore, open_store, play_episodes, write
 from decision_rnn.config import parse_run
 from decision_rnn.data.catalog import is_ready, lookup, names
 from decision_rnn.errors import InputError
-from decision_rnn.training.trainer import train
+from decision_rnn.training.loop import train
 
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
 

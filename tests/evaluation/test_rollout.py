@@ -117,7 +117,7 @@ def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str) 
                 assert not torch.allclose(action, recurrent, rtol=0, atol=1e-6)
             actions.append(action)
             steps = range(max(0, t - window + 1), t + 1)
-            predicted, _ = agent(
+            predicted, _ = agent.predict(
                 torch.stack([targets - rewards[:s].sum(0) for s in steps], 1)[..., None],
                 torch.stack([observations[s] for s in steps], 1),
                 torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),

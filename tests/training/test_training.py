@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +12,18 @@ import torch
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import RunConfig, TrainingConfig, parse_run
 from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.data.stream import Batch, StepStream
+from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.training import trainer as training
-from decision_rnn.training.trainer import Trainer, learning_rate_factor, train
+from decision_rnn.training import loop
+from decision_rnn.training.loop import prepare, train
+from decision_rnn.training.optimizer import learning_rate_factor
+from decision_rnn.training.run_folder import begin_run_folder
+from decision_rnn.training.trainer import Trainer, pick_device
 
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
 
 
 def configure(*arguments: str) -> RunConfig:
@@ -41,6 +45,40 @@ def test_the_learning_rate_rises_then_falls_along_a_cosine() -> None:
     assert constant(0) == constant(99) == 1
 
 
+@pytest.mark.parametrize(("steps", "warmup"), [(10_000, 500), (1_000, 500), (300, 150), (1, 0)])
+def test_a_short_run_has_a_short_warmup(steps: int, warmup: int) -> None:
+    settings = TrainingConfig(steps=steps)
+    assert settings.warmup_steps == warmup
+    assert max(map(learning_rate_factor(settings), range(steps))) == pytest.approx(1)
+
+
+def test_the_warmup_is_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(configure(), tmp_path / "run")
+    assert "10 training steps; the learning rate warms up over the first 5\n" in capsys.readouterr().out
+    assert "warmup_steps: 5\n" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+def test_a_warmup_longer_than_the_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"warmup_steps 11 is more than training\.steps 10: .*leave it out for 5"):
+        train(configure("--training.warmup_steps", "11"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(configure("--training.warmup_steps", "10"), tmp_path / "run")
+
+
+def test_a_run_begun_with_the_warmup_of_version_0_1_goes_on_with_it(tmp_path: Path) -> None:
+    """There it was 500 steps however short the run: the command that began it resumes it, to the same bits."""
+    longer = replace(configure(), training=replace(configure().training, warmup_steps=500))
+    begin_run_folder(longer, tmp_path / "whole")
+    whole = train(longer, tmp_path / "whole", resume=True)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut", symlinks=True)
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "10")
+    resumed = train(configure(), tmp_path / "cut", resume=True)
+    assert resumed.config.training.warmup_steps == whole.config.training.warmup_steps == 500
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    with pytest.raises(InputError, match=r"training\.warmup_steps 500, not 3"):
+        train(configure("--training.warmup_steps", "3"), tmp_path / "cut", resume=True)
+
+
 @pytest.mark.parametrize(
     "extra", [[], ["--training.precision", "bf16"], ["--backbone", "lru", "--agent.tokens", "interleaved"]]
 )
@@ -48,8 +86,8 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
     """The store's actions follow from observation and previous action: most of their variance can be learnt."""
     short = ["--training.steps", "200", "--training.warmup_steps", "20", "--training.learning_rate", "1e-2"]
     small = ["--training.batch_size", "16", "--training.context", "10", "--backbone.layers", "2"]
-    trainer = Trainer(configure(*short, *small, *extra), store, 1.0)
-    losses = [trainer.train_step()[0].item() for _ in range(200)]
+    _, trainer, stream = prepare(configure(*short, *small, *extra), store, 1.0)
+    losses = [trainer.step(stream.sample())[0].item() for _ in range(200)]
     variance = store.table[:, store.columns["action"]].var()
     assert losses[0] > 0.8 * variance
     assert sum(losses[-20:]) / 20 < 0.2 * variance
@@ -59,13 +97,12 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
 def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backbone: str) -> None:
     """Three slices trained on one after the other are seen as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
-    trainer = Trainer(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
-    stream = StepStream(store, 8, 64, 0, carry=5)
+    agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
     batches = [stream.sample() for _ in range(3)]
     whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
     action = whole.pop("action")
-    predicted, _ = trainer.agent(**whole)
-    losses = [trainer.train_step()[0] for _ in range(3)]
+    predicted, _ = agent.predict(**whole)
+    losses = [trainer.step(batch)[0] for batch in batches]
     expected = [((predicted - action)[:, 8 * i : 8 * i + 8] ** 2).mean() for i in range(3)]
     torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
 
@@ -80,16 +117,16 @@ def test_a_resumed_run_ends_at_the_same_bits(
     class StopError(Exception):
         pass
 
-    step, calls = Trainer.train_step, []
+    step, calls = Trainer.step, []
 
-    def stop_after_seven(trainer: Trainer) -> tuple[torch.Tensor, torch.Tensor]:
+    def stop_after_seven(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         calls.append(1)
         if len(calls) > 7:
             raise StopError
-        return step(trainer)
+        return step(trainer, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train_step", stop_after_seven)
+        patch.setattr(Trainer, "step", stop_after_seven)
         with pytest.raises(StopError):
             train(config, tmp_path / "broken")
     assert last_checkpoint(tmp_path / "broken").name == "4"
@@ -150,7 +187,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
 def test_no_cuda_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=r"training\.device is cuda"):
-        training.pick_device("cuda")
+        pick_device("cuda")
 
 
 def test_actions_that_the_agent_cannot_take_are_refused(
@@ -158,7 +195,7 @@ def test_actions_that_the_agent_cannot_take_are_refused(
 ) -> None:
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
     large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
-    monkeypatch.setattr(training, "open_store", lambda name, **options: large)
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: large)
     with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()

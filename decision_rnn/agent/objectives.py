@@ -1,0 +1,127 @@
+"""What an agent is trained for: the head over its hidden states, the loss, and the action it takes.
+
+An objective lives here or in a file of the user's own, which `--plugins` imports.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """The part of an objective's configuration that all objectives share.
+
+    Attributes:
+        name: Which objective.
+    """
+
+    name: str
+
+
+class Objective(nn.Module, ABC):
+    """From the agent's hidden states to a loss in training and to actions in the environment.
+
+    It is made by `Objective(config, width, action_dim)`, where `config` is of the class it was registered with.
+
+    Attributes:
+        columns: The fields of data.stream.Batch that `loss` reads.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("action",)
+
+    @abstractmethod
+    def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
+        """What training minimises.
+
+        Args:
+            hidden: (batch, time, width). Linear layers make bfloat16 of it where training is in bfloat16.
+            columns: Those it asked for, each (batch, time, ...).
+
+        Returns:
+            A scalar in float32: the mean over batch and time.
+        """
+
+    @abstractmethod
+    def action(self, hidden: Tensor) -> Tensor:
+        """The actions that are taken, (..., action_dim) within [-1, 1], at hidden states (..., width)."""
+
+
+@dataclass(frozen=True)
+class ObjectiveRegistration:
+    """An objective and the configuration class it is made from."""
+
+    objective: Callable[..., Objective]
+    config: type[ObjectiveConfig]
+
+
+_REGISTRY: dict[str, ObjectiveRegistration] = {}
+
+ObjectiveClass = TypeVar("ObjectiveClass", bound=type[Objective])
+
+
+def register_objective(config: type[ObjectiveConfig]) -> Callable[[ObjectiveClass], ObjectiveClass]:
+    """Class decorator: make an objective known by the name that its configuration class bears.
+
+    Raises:
+        ValueError: If the configuration class gives `name` no default, or the name is taken.
+    """
+    name = next(field.default for field in fields(config) if field.name == "name")
+    if not isinstance(name, str):
+        raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the objective")
+
+    def decorate(objective: ObjectiveClass) -> ObjectiveClass:
+        if name in _REGISTRY:
+            raise ValueError(
+                f"the name {name!r} is taken by {_REGISTRY[name].objective!r}: give {config.__name__}.name another"
+            )
+        _REGISTRY[name] = ObjectiveRegistration(objective, config)
+        return objective
+
+    return decorate
+
+
+def registered_objective(name: str) -> ObjectiveRegistration:
+    """The objective of that name and its configuration class; nothing is imported.
+
+    Raises:
+        KeyError: If there is none; the message lists the known names.
+    """
+    if name not in _REGISTRY:
+        raise KeyError(
+            f"unknown objective {name!r}; known: {', '.join(registered_objectives())}; one in a file of your own is "
+            "imported by --plugins"
+        )
+    return _REGISTRY[name]
+
+
+def registered_objectives() -> list[str]:
+    """The names of all registered objectives, sorted."""
+    return sorted(_REGISTRY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaredErrorConfig(ObjectiveConfig):
+    """Squared error of tanh actions."""
+
+    name: str = "mse"
+
+
+@register_objective(SquaredErrorConfig)
+class SquaredError(Objective):
+    """The mean squared error of actions tanh(W h + b), as in Chen et al., "Decision Transformer" (2021)."""
+
+    def __init__(self, config: SquaredErrorConfig, width: int, action_dim: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(width, action_dim)
+
+    def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
+        return F.mse_loss(self.action(hidden).float(), columns["action"])
+
+    def action(self, hidden: Tensor) -> Tensor:
+        return torch.tanh(self.head(hidden))

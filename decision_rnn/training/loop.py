@@ -1,0 +1,184 @@
+"""Training: from a run's configuration to its last checkpoint, and how a killed run goes on."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import count_parameters
+from decision_rnn.checkpoint import (
+    Provenance,
+    TrainedAgent,
+    has_checkpoint,
+    last_checkpoint,
+    link_last,
+    load_agent,
+    load_training_state,
+    save_checkpoint,
+)
+from decision_rnn.config import WARMUP_STEPS, RunConfig, TrainingConfig, from_dict, read_yaml
+from decision_rnn.data.catalog import lookup, open_store
+from decision_rnn.data.spec import observation_index
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.stream import StepStream
+from decision_rnn.errors import InputError
+from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
+from decision_rnn.training.trainer import Trainer
+
+LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
+
+
+def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tuple[DecisionAgent, Trainer, StepStream]:
+    """A new agent, the trainer of its steps and the stream of its batches, from the run's seed.
+
+    Args:
+        config: What to train.
+        store: The data.
+        return_scale: Returns-to-go are divided by it.
+    """
+    index = observation_index(config.observation.mask, store.environment_id)
+    seen = slice(None) if index is None else index
+    torch.manual_seed(config.seed)
+    agent = DecisionAgent(
+        config.agent,
+        config.backbone,
+        torch.from_numpy(store.observation_mean[seen]),
+        torch.from_numpy(store.observation_std[seen]),
+        store.action_dim,
+        return_scale,
+        config.objective,
+        None if index is None else torch.from_numpy(index),
+    )
+    settings = config.training
+    trainer = Trainer(agent, settings)
+    stream = StepStream(store, settings.context, settings.batch_size, config.seed, trainer.device, carry=settings.carry)
+    return agent, trainer, stream
+
+
+def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
+    """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
+
+    Args:
+        config: What to train.
+        run: The run's folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
+        resume: Go on with the run in that folder, to the same bits as if it had never stopped.
+
+    Returns:
+        The agent of the last step.
+
+    Raises:
+        InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written; also where
+            another process is training in that folder.
+    """
+    with alone_in(run):
+        return _train(config, run, resume)
+
+
+def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
+    spec = lookup(config.dataset)
+    # Before the data, which may take minutes to make.
+    if resume:
+        config = _as_begun(config, run)
+        check_resumed_run(config, run)
+    else:
+        _check_warmup(config.training)
+        check_new_run(run)
+    store = open_store(config.dataset, path=config.path, partial=config.partial)
+    _check_actions(store)
+    if not resume:
+        begin_run_folder(config, run)
+    provenance = Provenance.of(spec, store)
+    agent, trainer, stream = prepare(config, store, spec.return_scale)
+    seconds = _resume(agent, trainer, stream, run, store) if resume else 0.0
+    log = MetricsLog(run, trainer.steps, seconds)
+    print(_describe(agent, config), flush=True)  # before hours of training, not after them
+    settings = config.training
+    bar = tqdm(
+        total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step", disable=None
+    )
+    losses = []
+    with bar, log:
+        while trainer.steps < settings.steps:
+            loss, norm = trainer.step(stream.sample())
+            losses.append(loss)
+            bar.update()
+            last = trainer.steps == settings.steps
+            if last or trainer.steps % settings.log_every == 0:
+                mean = torch.stack(losses).mean().item()
+                losses.clear()
+                if not math.isfinite(mean):
+                    raise InputError(
+                        f"the loss is {mean} at step {trainer.steps} of {run}: lower training.learning_rate or train "
+                        "with training.precision fp32"
+                    )
+                rate = float(trainer.schedule.get_last_lr()[0])
+                log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
+                bar.set_postfix(loss=f"{mean:.4f}")
+            if last or trainer.steps % settings.checkpoint_every == 0:
+                current = TrainedAgent(agent, config, provenance, trainer.steps, log.elapsed())
+                save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
+    return TrainedAgent(agent.eval(), config, provenance, trainer.steps, log.elapsed())
+
+
+def _describe(agent: DecisionAgent, config: RunConfig) -> str:
+    """The agent's size in one line, and in another how its rate begins."""
+    backbone, training = config.backbone, config.training
+    return (
+        f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
+        f"{count_parameters(agent.backbone):,} of them in the backbone\n"
+        f"{training.steps:,} training steps; the learning rate warms up over the first {training.warmup_steps:,}"
+    )
+
+
+def _check_warmup(settings: TrainingConfig) -> None:
+    """A rate that never comes to its peak is hardly what was meant: InputError."""
+    if settings.warmup_steps is not None and settings.warmup_steps > settings.steps:
+        raise InputError(
+            f"training.warmup_steps {settings.warmup_steps} is more than training.steps {settings.steps}: "
+            f"give fewer, or leave it out for {TrainingConfig(steps=settings.steps).warmup_steps}"
+        )
+
+
+def _as_begun(config: RunConfig, run: Path) -> RunConfig:
+    """The configuration with the warm-up of the run there, where none was asked for.
+
+    In version 0.1 a run that was given no warm-up had one of `WARMUP_STEPS`, however short it was.
+    """
+    path, settings = run / "config.yaml", config.training
+    if not path.is_file() or settings.warmup_steps != TrainingConfig(steps=settings.steps).warmup_steps:
+        return config
+    begun = from_dict(read_yaml(path), str(path)).training
+    if begun.warmup_steps != WARMUP_STEPS:
+        return config
+    return replace(config, training=replace(settings, warmup_steps=WARMUP_STEPS))
+
+
+def _check_actions(store: EpisodeStore) -> None:
+    """The agent's actions lie in [-1, 1]: InputError where the data's do not."""
+    if store.largest_action > LARGEST_ACTION:
+        raise InputError(
+            f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1: "
+            "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
+        )
+
+
+def _resume(agent: DecisionAgent, trainer: Trainer, stream: StepStream, run: Path, store: EpisodeStore) -> float:
+    """Bring them to the run's last checkpoint; returns the seconds of training it took to get there."""
+    if not has_checkpoint(run):
+        return 0.0  # killed before it was whole
+    folder = last_checkpoint(run)
+    saved = load_agent(folder)
+    if saved.provenance.fingerprint != store.fingerprint:
+        raise InputError(
+            f"{run} was trained on other contents of {saved.provenance.spec.name} (fingerprint "
+            f"{saved.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): train it anew elsewhere"
+        )
+    agent.load_state_dict(saved.agent.state_dict())
+    state = load_training_state(folder)
+    trainer.load_state_dict(state)
+    stream.load_state_dict(state["stream"])
+    link_last(folder)  # killed before it was linked, or the newest one was damaged and has been deleted
+    return saved.seconds

@@ -1,0 +1,57 @@
+"""What the optimiser does with each parameter, and at which rate."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from decision_rnn.backbones import SequenceMixer
+from decision_rnn.config import TrainingConfig
+
+
+def optimizer_groups(
+    model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
+) -> list[dict[str, Any]]:
+    """AdamW's parameter groups: matrices decay; biases, norms and the recurrences' own parameters do not.
+
+    Args:
+        model: A module that holds any number of sequence mixers.
+        learning_rate: Of all but the recurrences' own parameters.
+        weight_decay: Of matrices.
+        recurrent_rate: Rate of the recurrences' own parameters over `learning_rate`; if left out, the one that each
+            mixer asks for.
+    """
+    rates: dict[nn.Parameter, float] = {}
+    for mixer in model.modules():
+        if isinstance(mixer, SequenceMixer):
+            own = mixer.recurrent_learning_rate(learning_rate)
+            rate = own if recurrent_rate is None else learning_rate * recurrent_rate
+            # A stack lists its mixers' parameters too and comes before them: the mixer has the last word.
+            rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
+    others = [p for p in model.parameters() if p not in rates]
+    # A saved training state finds its parameters by their place in the groups.
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
+        {"params": [p for p in others if p.dim() < 2], "lr": learning_rate, "weight_decay": 0.0},
+    ]
+    for rate in dict.fromkeys(rates.values()):
+        recurrent = [p for p, own in rates.items() if own == rate]
+        groups.append({"params": recurrent, "lr": rate, "weight_decay": 0.0})
+    return [group for group in groups if group["params"]]
+
+
+def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
+    """The schedule: a linear rise over the warm-up, then cosine to zero or constant, as a factor of the rate."""
+    warmup, steps = settings.warmup_steps, settings.steps
+    assert warmup is not None  # TrainingConfig puts a number there
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        if settings.schedule == "constant":
+            return 1.0
+        progress = (step - warmup) / max(1, steps - warmup)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+    return factor

@@ -1,0 +1,203 @@
+"""Objectives: the loss and the actions are theirs, by name, shipped or from a file of the user's own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
+from decision_rnn.agent import objectives, registered_objective, registered_objectives
+from decision_rnn.backbones import registered
+from decision_rnn.checkpoint import last_checkpoint
+from decision_rnn.config import from_dict, parse_run, to_dict
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.stream import Batch, StepStream
+from decision_rnn.errors import InputError
+from decision_rnn.training import loop
+from decision_rnn.training.loop import train
+
+HUBER = '''
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from decision_rnn import Objective, ObjectiveConfig, register_objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuberConfig(ObjectiveConfig):
+    """The Huber loss of tanh actions.
+
+    Attributes:
+        delta: The error at which it goes over from a square to a straight line.
+    """
+
+    name: str = "huber"
+    delta: float = 0.5
+
+
+@register_objective(HuberConfig)
+class Huber(Objective):
+    """The Huber loss of actions tanh(W h + b): large errors count less than in their square."""
+
+    def __init__(self, config, width, action_dim):
+        super().__init__()
+        self.delta = config.delta
+        self.head = nn.Linear(width, action_dim)
+
+    def loss(self, hidden, columns):
+        return F.huber_loss(self.action(hidden).float(), columns["action"], delta=self.delta)
+
+    def action(self, hidden):
+        return torch.tanh(self.head(hidden))
+'''
+"""As CONTRIBUTING.md has it."""
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+
+
+@pytest.fixture
+def huber(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """myobjective.py in the folder one works in."""
+    (tmp_path / "myobjective.py").write_text(HUBER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "myobjective"
+    sys.modules.pop("myobjective", None)
+
+
+def make_agent(objective: ObjectiveConfig | None = None) -> DecisionAgent:
+    torch.manual_seed(0)
+    backbone = registered("mingru").config(width=16, layers=1)
+    return DecisionAgent(AgentConfig(), backbone, torch.zeros(11), torch.ones(11), 3, 100.0, objective)
+
+
+def predictions(agent: DecisionAgent, batch: Batch) -> np.ndarray:
+    inputs = {name: value for name, value in batch._asdict().items() if name != "action"}
+    return agent.predict(**inputs)[0].detach().double().numpy()
+
+
+def test_the_squared_error_is_that_of_the_predicted_actions(store: EpisodeStore) -> None:
+    agent, batch = make_agent(), StepStream(store, 8, 4, 0).sample()
+    expected = np.mean((predictions(agent, batch) - batch.action.double().numpy()) ** 2)
+    assert agent(batch)[0].item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_own_objective_is_trained_and_loaded_by_the_users_word(
+    store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
+    with pytest.raises(InputError, match=r"unknown objective 'huber'; known: mse; .*--plugins"):
+        parse_run("test", [*words, "--objective", "huber"])
+    words += ["--plugins", huber, "--objective", "huber", "--objective.delta", "0.25"]
+    config, _ = parse_run("test", words)
+    assert (config.objective.name, config.objective.delta, config.plugins) == ("huber", 0.25, (huber,))
+    assert from_dict(json.loads(json.dumps(to_dict(config))), "here") == config
+    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
+    trained = train(config, tmp_path / "run")
+
+    batch = StepStream(store, 8, 4, 0).sample()
+    error = np.abs(predictions(trained.agent, batch) - batch.action.double().numpy())
+    expected = np.where(error < 0.25, error**2 / 2, 0.25 * (error - 0.125)).mean()
+    assert trained.agent(batch)[0].item() == pytest.approx(expected, rel=1e-6)
+
+    folder = last_checkpoint(tmp_path / "run")
+    code = f"from decision_rnn import load_agent; from pathlib import Path; load_agent(Path({str(folder)!r}){{}})"
+    done = subprocess.run([sys.executable, "-c", code.format("")], capture_output=True, text=True)
+    assert "add --plugins myobjective" in done.stderr
+    done = subprocess.run([sys.executable, "-c", code.format(", ['myobjective']")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(predictions(load_agent(folder).agent, batch), predictions(trained.agent, batch))
+
+
+def test_an_own_objective_on_the_command_line(
+    small_cli: Callable[..., "subprocess.CompletedProcess[str]"], huber: str, tmp_path: Path
+) -> None:
+    small = ["--backbone.width", "16", "--evaluation.episodes", "1", "--training.steps", "2", "--output", "run"]
+    done = small_cli("train", "hopper-medium", "--plugins", huber, "--objective", "huber", *small)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["config"]["objective"] == {
+        "name": "huber",
+        "delta": 0.5,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnConfig(ObjectiveConfig):
+    name: str = "return"
+
+
+class Return(Objective):
+    """Regresses the return-to-go; acts by a constant."""
+
+    columns: ClassVar[tuple[str, ...]] = ("return_to_go", "timestep")
+
+    def __init__(self, config: ReturnConfig, width: int, action_dim: int) -> None:
+        super().__init__()
+        self.given: Mapping[str, Tensor] = {}
+        self.head = torch.nn.Linear(width, action_dim)
+
+    def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
+        self.given = columns
+        return (self.head(hidden).mean(-1, keepdim=True) - columns["return_to_go"]).square().mean()
+
+    def action(self, hidden: Tensor) -> Tensor:
+        return torch.full_like(self.head(hidden), 0.25)
+
+
+def test_an_objective_is_given_the_columns_it_names_and_its_actions_are_taken(store: EpisodeStore) -> None:
+    register_objective(ReturnConfig)(Return)
+    agent, batch = make_agent(ReturnConfig()), StepStream(store, 8, 4, 0).sample()
+    agent(batch)
+    assert list(agent.objective.given) == ["return_to_go", "timestep"]
+    assert torch.equal(agent.objective.given["return_to_go"], batch.return_to_go)
+    assert (predictions(agent, batch) == 0.25).all()
+    action, state = agent.act(torch.zeros(2, 11), torch.zeros(2), None, agent.initial_state(torch.ones(2)))
+    assert (action == 0.25).all()
+    assert torch.equal(state[2], action)  # the previous action of the next step
+
+
+def test_a_column_that_batches_lack_is_named() -> None:
+    register_objective(ReturnConfig)(type("Greedy", (Return,), {"columns": ("action", "advantage")}))
+    with pytest.raises(InputError, match=r"return asks for the columns advantage.*return_to_go, observation"):
+        make_agent(ReturnConfig())
+
+
+def test_objectives_by_name() -> None:
+    assert registered_objectives() == ["mse"]
+    with pytest.raises(ValueError, match="'mse' is taken"):
+        register_objective(objectives.SquaredErrorConfig)(Return)
+    with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):
+        register_objective(ObjectiveConfig)
+    register_objective(ReturnConfig)(Return)
+    assert registered_objective("return").objective is Return
+    with pytest.raises(KeyError, match="known: mse, return"):
+        registered_objective("os.path")
+
+
+def test_the_objective_of_a_run(tmp_path: Path) -> None:
+    config, _ = parse_run("test", ["hopper-medium"])
+    assert config.objective == objectives.SquaredErrorConfig()
+    assert parse_run("test", ["hopper-medium", "--objective", "mse"])[0] == config
+    assert from_dict({**to_dict(config), "objective": "mse"}, "here") == config
+    older = {key: value for key, value in to_dict(config).items() if key != "objective"}
+    assert from_dict(older, "here") == config
+    with pytest.raises(InputError, match="did you mean mse"):
+        parse_run("test", ["hopper-medium", "--objective", "mes"])
+    with pytest.raises(InputError, match="delta"):
+        parse_run("test", ["hopper-medium", "--objective.delta", "3"])
+    assert replace(config, objective=ReturnConfig()) != config

@@ -1,0 +1,127 @@
+"""What a checkpoint keeps of its data: it is evaluated where they are gone, and by what they were in training."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from decision_rnn import Episode, write_store
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.config import parse_run
+from decision_rnn.data.sources import own
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.results import evaluate
+from decision_rnn.training.loop import train
+
+NAME, ENVIRONMENT = "own/mine", "ShortSwimmer-v0"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An environment of five steps, and no datasets but this test's."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    gymnasium.register(ENVIRONMENT, "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv", max_episode_steps=5)
+    yield
+    del gymnasium.registry[ENVIRONMENT]
+
+
+def write(scale: float) -> None:
+    """Ten episodes whose returns are 5 * scale * (0, ..., 9); of the last one the end is missing."""
+    generator = np.random.default_rng(0)
+    write_store(
+        NAME,
+        [
+            Episode(
+                generator.normal(size=(6, 8)),
+                generator.uniform(-1, 1, (5, 2)),
+                np.full(5, scale * i),
+                terminated=False,
+                truncated=i < 9,
+            )
+            for i in range(10)
+        ],
+        environment_id=ENVIRONMENT,
+    )
+
+
+def train_briefly(tmp_path: Path, *arguments: str) -> Path:
+    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4", "--evaluation.episodes", "1"]
+    train(parse_run("test", [NAME, *small, *arguments])[0], tmp_path / "run")
+    return last_checkpoint(tmp_path / "run")
+
+
+def scores(folder: Path) -> dict[str, Any]:
+    trained = load_agent(folder)
+    result = evaluate(trained, trained.config.evaluation)
+    return {"dataset": result["dataset"], "targets": result["targets"]}
+
+
+def make_old(folder: Path) -> None:
+    """The checkpoint's description as version 0.1 wrote it: of the data, the name and what the scores show of them."""
+    path = folder / "config.json"
+    description = json.loads(path.read_text())
+    provenance = description["provenance"]
+    description["provenance"] = {
+        "dataset": provenance["spec"]["name"],
+        "fingerprint": provenance["fingerprint"],
+        "environment_id": provenance["spec"]["environment_id"],
+        "return_mean": provenance["return_mean"],
+        "return_sd": provenance["return_sd"],
+    }
+    path.write_text(json.dumps(description))
+
+
+def test_an_agent_is_evaluated_where_its_dataset_is_gone(tmp_path: Path) -> None:
+    write(1.0)
+    folder = train_briefly(tmp_path)
+    there = scores(folder)
+    shutil.rmtree(own.folder(NAME))
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    assert scores(folder) == there
+    assert (there["dataset"]["reference_min"], there["dataset"]["reference_max"]) == (0, 45)
+    assert [target["target_return"] for target in there["targets"]] == [45, 22.5]
+
+
+def test_an_agent_is_evaluated_by_the_dataset_as_it_was_trained_on(tmp_path: Path) -> None:
+    write(1.0)
+    folder = train_briefly(tmp_path)
+    before = scores(folder)
+    shutil.rmtree(own.folder(NAME))
+    write(100.0)
+    assert scores(folder) == before
+
+
+@pytest.mark.parametrize("partial", ["keep", "drop"])
+def test_a_checkpoint_of_version_0_1_is_scored_by_its_dataset(tmp_path: Path, partial: str) -> None:
+    write(1.0)
+    folder = train_briefly(tmp_path, "--partial", partial)
+    before = scores(folder)
+    make_old(folder)
+    assert scores(folder) == before
+
+
+def test_a_checkpoint_of_version_0_1_needs_its_dataset(tmp_path: Path) -> None:
+    write(1.0)
+    folder = train_briefly(tmp_path)
+    make_old(folder)
+    shutil.rmtree(own.folder(NAME))
+    with pytest.raises(InputError, match=r"there is no dataset own/mine .* version 0\.1, .* put that dataset back"):
+        load_agent(folder)
+    write(100.0)
+    with pytest.raises(InputError, match=r"own/mine has other contents than .* version 0\.1, .* put that dataset back"):
+        load_agent(folder)
+
+
+@pytest.mark.parametrize("fault", [{}, {"spec": 5}, {"spec": {"name": "x"}}, 5])
+def test_a_damaged_provenance_is_named(tmp_path: Path, fault: object) -> None:
+    write(1.0)
+    path = train_briefly(tmp_path) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "provenance": fault}))
+    with pytest.raises(InputError, match=r"config\.json is missing or damaged"):
+        load_agent(path.parent)

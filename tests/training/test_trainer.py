@@ -1,0 +1,103 @@
+"""One training step, of any module that returns its loss and a state."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+
+from decision_rnn.backbones import State
+from decision_rnn.config import RunConfig, TrainingConfig, parse_run
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.training.loop import prepare
+from decision_rnn.training.trainer import Trainer
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Detected call of .lr_scheduler.step"
+)  # of an optimiser put in its place
+
+
+class Line(nn.Module):
+    """Least squares of y = w x, w from 0; what is carried is a count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(1, 1))
+        self.states: list[State | None] = []
+
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
+        self.states.append(state)
+        x, y = batch
+        count = torch.zeros(()) if state is None else state[0]
+        return (x @ self.w - y).square().mean(), (count + self.w.sum() * 0 + 1,)
+
+
+def settings(**options: object) -> TrainingConfig:
+    return TrainingConfig(**{"steps": 100, "warmup_steps": 0, "precision": "fp32", "device": "cpu", **options})
+
+
+def data() -> tuple[Tensor, Tensor]:
+    x = torch.linspace(-1, 1, 32)[:, None]
+    return x, 3 * x
+
+
+def test_any_module_that_returns_its_loss_is_trained() -> None:
+    model = Line()
+    trainer = Trainer(model, settings(learning_rate=0.1, weight_decay=0.0, schedule="constant", gradient_clip=1e6))
+    losses = [trainer.step(data())[0].item() for _ in range(100)]
+    assert losses[0] == pytest.approx(9 * data()[0].square().mean().item())
+    assert model.w.item() == pytest.approx(3, abs=0.1)
+    assert trainer.steps == 100
+    assert model.states == [None] * 100
+
+
+def test_a_state_is_carried_without_its_gradient() -> None:
+    model = Line()
+    trainer = Trainer(model, settings(carry=2))
+    for _ in range(3):
+        trainer.step(data())
+    assert model.states[0] is None
+    assert [state[0].item() for state in model.states[1:]] == [1, 2]
+    assert not any(state[0].requires_grad for state in model.states[1:])
+
+
+@pytest.mark.parametrize("clip", [0.0, 1e9])
+def test_gradient_clip_of_zero_is_no_bound_and_the_norm_is_still_measured(clip: float) -> None:
+    """Adam's first step is as long whatever the gradient is scaled by, so plain descent takes the step."""
+    model = Line()
+    trainer = Trainer(model, settings(gradient_clip=clip))
+    trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data()
+    gradient = -2 * (x * y).mean().item()
+    _, norm = trainer.step((x, y))
+    assert norm.item() == pytest.approx(abs(gradient))
+    assert model.w.item() == pytest.approx(-0.1 * gradient)
+
+
+def test_a_gradient_above_the_bound_is_clipped() -> None:
+    model = Line()
+    trainer = Trainer(model, settings(gradient_clip=0.25))
+    trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer.step(data())
+    assert model.w.item() == pytest.approx(0.1 * 0.25, rel=1e-4)
+
+
+def configure(*arguments: str) -> RunConfig:
+    small = ["--backbone.width", "16", "--training.context", "8", "--training.batch_size", "4"]
+    return parse_run("test", ["hopper-medium", *small, *arguments])[0]
+
+
+def test_distributed_data_parallel_wraps_the_forward(store: EpisodeStore, tmp_path: Path) -> None:
+    """With one process it takes the very steps of the bare agent."""
+    agent, trainer, stream = prepare(configure(), store, 100.0)
+    twin, _, _ = prepare(configure(), store, 100.0)
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)
+    try:
+        wrapped = Trainer(nn.parallel.DistributedDataParallel(twin), configure().training)
+        for _ in range(3):
+            batch = stream.sample()
+            assert trainer.step(batch)[0] == wrapped.step(batch)[0]
+    finally:
+        distributed.destroy_process_group()
+    for one, other in zip(agent.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, other)
