@@ -20,7 +20,7 @@ from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.training import trainer
 from decision_rnn.training.run_folder import MetricsLog, alone_in
-from decision_rnn.training.trainer import train
+from decision_rnn.training.loop import train
 
 ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
 ARGUMENTS += ["--training.checkpoint_every", "4"]
