@@ -170,8 +170,9 @@ def measure_resets(layers: dict[str, Layer], rounds: int, device: Any) -> list[R
     """The rows of a pass over short episodes, of every layer that knows resets, against one over endless ones."""
     batch, length, episode = RESETS
     x, gradient = _input(batch, length, WIDTH, WIDTH, device)
-    # Row after row of one long stream of episodes, as a stream of slices meets them.
-    short = (torch.arange(batch * length, device=device) % episode == 0).view(batch, length)
+    # Rows begin at every place of an episode, as random slices do.
+    row, t = torch.arange(batch, device=device)[:, None], torch.arange(length, device=device)
+    short = (row + t) % episode == 0
     rows = []
     for name, layer in layers.items():
         if isinstance(layer.module, SequenceMixer):
