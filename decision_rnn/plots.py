@@ -120,7 +120,7 @@ def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
     for row in rows:
         _, layer, point = row.name.split("/")
         kind, at = point.rsplit("-", 1)
-        if kind != "core":
+        if kind not in ("core", "episodes"):
             curves.setdefault(kind, {}).setdefault(layer, []).append((int(at), row.value))
         if kind == "time":
             curves.setdefault("speed", {}).setdefault(layer, []).append((int(at), row.ratio))

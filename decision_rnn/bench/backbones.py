@@ -8,6 +8,7 @@ episode, which a constant memory must keep constant.
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from decision_rnn.backbones import registered_names
+from decision_rnn.backbones import SequenceMixer, registered_names
 from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru_core, peer_mingru_core
 from decision_rnn.bench.measure import Row, check_destination, check_rounds, compare, interleaved, timed
 from decision_rnn.bench.memory import peak_memory
@@ -32,6 +33,8 @@ SECONDS, BYTES = 10.0, 4 * 2**30
 TIMING_SECONDS = 0.05
 """Work much shorter than this is repeated until it fills it."""
 STEP_CALLS = 200
+RESETS = (64, 20, 22)
+"""Batch, length, and the steps of an episode, as in D4RL's hopper-random."""
 
 
 def bench_backbones(
@@ -62,7 +65,9 @@ def bench_backbones(
 
     Returns:
         Rows `backbones/<name>/time-<length>` in ms and `backbones/<name>/memory-<length>` in MB, ratio: torch.nn.GRU's
-        over theirs; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over theirs. With
+        over theirs; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over theirs; of our
+        mixers `backbones/<name>/episodes-22` in ms, a pass over 64 rows of 20 steps in which an episode begins every 22
+        steps, ratio: the time of the same pass without resets, `episodes-endless`, over theirs. With
         minGRU-pytorch installed also `backbones/<name>/core-<batch>x<length>` in ms for minGRU's gates, g and
         recurrence alone, from pre-activations, ratio: minGRU-pytorch's over theirs.
 
@@ -79,6 +84,7 @@ def bench_backbones(
         layers = {name: make_layer(name, WIDTH, device) for name in names}
         rows = measure_passes(layers, sizes, rounds, device)
         rows += measure_steps(layers, stops, rounds, device)
+        rows += measure_resets(layers, rounds, device)
         if set(CORES) <= set(names):
             rows += measure_cores(rounds, device)
     if plot:
@@ -160,6 +166,32 @@ def measure_steps(layers: dict[str, Layer], stops: Sequence[int], rounds: int, d
     return rows
 
 
+def measure_resets(layers: dict[str, Layer], rounds: int, device: Any) -> list[Row]:
+    """The rows of a pass over short episodes, of every layer that knows resets, against one over endless ones."""
+    batch, length, episode = RESETS
+    x, gradient = _input(batch, length, WIDTH, WIDTH, device)
+    # Rows begin at every place of an episode, as random slices do.
+    row, t = torch.arange(batch, device=device)[:, None], torch.arange(length, device=device)
+    short = (row + t) % episode == 0
+    rows = []
+    for name, layer in layers.items():
+        if isinstance(layer.module, SequenceMixer):
+            timings = {}
+            for kind, reset in (("endless", torch.zeros_like(short)), (episode, short)):
+                forward = partial(_forward, layer.module, reset)
+                work = _training_pass(forward, list(layer.module.parameters()), x, gradient)
+                calls = max(1, round(TIMING_SECONDS / timed(work, device=device)()))
+                timings[_name(name, "episodes", kind)] = timed(work, calls, device)
+            seconds = interleaved(timings, rounds, warmup=1, description=f"timing {name}'s resets")
+            milliseconds = {key: 1e3 * value for key, value in seconds.items()}
+            rows += compare(milliseconds, _name(name, "episodes", "endless"), "ms")
+    return rows
+
+
+def _forward(mixer: SequenceMixer, reset: Tensor, x: Tensor) -> Tensor:
+    return mixer(x, None, reset)[0]
+
+
 def measure_cores(rounds: int, device: Any) -> list[Row]:
     """The rows of minGRU's core, ours and minGRU-pytorch's."""
     rows = []
@@ -200,7 +232,7 @@ def _step(layer: Layer, x: Tensor, state: Any) -> Callable[[], None]:
     return work
 
 
-def _name(layer: str, kind: str, at: int) -> str:
+def _name(layer: str, kind: str, at: int | str) -> str:
     return f"backbones/{layer}/{kind}-{at}"
 
 

@@ -66,12 +66,14 @@ def test_rows(tmp_path):
     names = ["mingru", "lru", BASELINE]
     expected = [f"backbones/{name}/{kind}" for kind in ("time-5", "time-9", "memory-5", "memory-9") for name in names]
     expected += [f"backbones/{name}/step-{elapsed}" for name in names for elapsed in (1, 10, 12)]
+    expected += [f"backbones/{name}/episodes-{kind}" for name in ("mingru", "lru") for kind in ("endless", 22)]
     assert list(rows) == expected
     for name, row in rows.items():
         _, layer, point = name.split("/")
         kind, at = point.split("-")
-        assert row.unit == {"time": "ms", "memory": "MB", "step": "µs"}[kind]
-        baseline = f"{layer}/step-1" if kind == "step" else f"{BASELINE}/{kind}-{at}"
+        assert row.unit == {"time": "ms", "memory": "MB", "step": "µs", "episodes": "ms"}[kind]
+        own = {"step": f"{layer}/step-1", "episodes": f"{layer}/episodes-endless"}
+        baseline = own.get(kind, f"{BASELINE}/{kind}-{at}")
         assert row.baseline.name == f"backbones/{baseline}"
     # At least the input's gradient is held: (8, length, 128) numbers of four bytes.
     assert all(row.value >= 8 * 9 * 128 * 4 / 1e6 for name, row in rows.items() if name.endswith("memory-9"))
@@ -90,6 +92,23 @@ def test_everything_that_is_installed_joins_in(monkeypatch):
     cores = [row for name, row in rows.items() if name.endswith("core-2x5")]
     assert len(cores) == (2 if "minGRU_pytorch.minGRU" in names else 0)
     assert {row.baseline.name for row in cores} <= {"backbones/minGRU_pytorch.minGRU/core-2x5"}
+
+
+def test_resets_are_measured_where_short_episodes_begin(monkeypatch):
+    """Once in 22 steps, at every place of 64 rows of 20, against none; of layers that know resets."""
+    seen = {}
+    monkeypatch.setattr(bench, "TIMING_SECONDS", 0.0)
+    layer = make_layer("mingru", bench.WIDTH)
+    forward = layer.module.forward
+    layer.module.forward = lambda x, state, reset: seen.update({int(reset.sum()): reset}) or forward(x, state, reset)
+    rows = by_name(bench.measure_resets({"mingru": layer, BASELINE: make_layer(BASELINE, bench.WIDTH)}, 1, "cpu"))
+    assert list(rows) == ["backbones/mingru/episodes-endless", "backbones/mingru/episodes-22"]
+    none, some = seen.values()
+    assert none.shape == some.shape == (64, 20)
+    assert not none.any()
+    assert some.any(0).all()
+    assert some.sum(1).max() == 1
+    assert some.float().mean().item() == pytest.approx(1 / 22, rel=0.05)
 
 
 def test_a_layer_is_left_out_where_it_would_take_too_much(monkeypatch, capsys):

@@ -109,7 +109,8 @@ def keep_apart(
     """Run a mixer that parts episodes by weights of zero, so that also what is infinite or NaN stays in its own.
 
     Zero times infinity is NaN, in the products of attention and in those of its gradient. Where the masked way leaves
-    such an output, which costs a sum to find out, the pieces of time between resets are run one after the other.
+    such an output, which costs a sum to find out (and on CUDA the host's waiting for it), the pieces of time between
+    resets are run one after the other.
 
     Args:
         masked: `SequenceMixer.forward`, right where all is finite.
