@@ -193,7 +193,10 @@ class Result:
                     f"{source} is a result of schema {schema}, of which this version knows {SCHEMA} and older: "
                     "use the newer decision-rnn that wrote it"
                 )
-            config = from_dict(data["config"], source)
+            try:
+                config = from_dict(data["config"], source)
+            except InputError as error:
+                raise InputError(f"the configuration in {source} cannot be used: {error}") from None
             current = {**(_of_version_01(data, config) if schema == 1 else data), "config": config}
             current.pop("schema", None)
             current["dataset"] = DataSummary(**{**current["dataset"], "notes": tuple(current["dataset"]["notes"])})
