@@ -96,8 +96,9 @@ def _gather(
     variants: Sequence[Variant], results: dict[tuple[str, int], Result], provenance: Provenance, output: Path
 ) -> dict[str, Any]:
     some = next(iter(results.values()))
-    # A result of version 0.1 does not know the range of the data, which are the same.
-    dataset = replace(some.dataset, return_min=provenance.return_min, return_max=provenance.return_max)
+    # Results of version 0.1 say less of the data, which are the same.
+    known = {name: getattr(provenance, name) for name in ("return_min", "return_max", "notes")}
+    dataset = replace(some.dataset, **known)
     entries = []
     for variant in variants:
         by_seed = {seed: result for (label, seed), result in results.items() if label == variant.label}

@@ -7,7 +7,8 @@ from decision_rnn.evaluation.report import describe_range, describe_target
 
 def format_comparison(comparison: dict[str, Any]) -> str:
     """The table of a comparison, and below it what its numbers are."""
-    data, asked = comparison["dataset"], comparison["protocol"]["target_returns"]
+    data, protocol = comparison["dataset"], comparison["protocol"]
+    asked, episodes = protocol["target_returns"], protocol["episodes"]
     ranges = {
         target["target_return"]: target["in_range"] for entry in comparison["variants"] for target in entry["targets"]
     }
@@ -21,7 +22,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
             [
                 entry["label"],
                 *(_score(targets[target]) if target in targets else "" for target in asked),
-                *(_return(targets[target]) if target in targets else "" for target in asked),
+                *(_return(targets[target], episodes) if target in targets else "" for target in asked),
                 f"{entry['parameters']:,}",
                 f"{entry['training_seconds']:.0f} s",
                 f"{entry['action_microseconds']:.0f} µs",
@@ -48,8 +49,9 @@ def _score(target: dict[str, Any]) -> str:
     return f"{text} [{target['low']:.1f}, {target['high']:.1f}]"
 
 
-def _return(target: dict[str, Any]) -> str:
-    return f"{target['return_mean']:.0f} ± {target['return_sd']:.0f}"
+def _return(target: dict[str, Any], episodes: int) -> str:
+    mean = f"{target['return_mean']:.0f}"
+    return mean if episodes == 1 else f"{mean} ± {target['return_sd']:.0f}"
 
 
 def _notes(comparison: dict[str, Any]) -> list[str]:

@@ -20,8 +20,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         text = f"{target:g} is beyond the data's {side} {bound:.0f}: what follows is extrapolation"
         if abs(target - bound) > FAR_BEYOND * (high - low):
             text += (
-                f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: no episode may be able "
-                "to earn it, so ask for returns near the data's own"
+                f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "
+                "an episode can earn, so ask for returns near the data's own"
             )
         yield text
     backbone = config.backbone.name

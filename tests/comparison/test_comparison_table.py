@@ -72,6 +72,12 @@ def test_obedience_and_extrapolation_are_never_one_column() -> None:
     assert "- 3600 is beyond the data's best 3092" in text
 
 
+def test_one_episode_has_no_spread() -> None:
+    protocol = {"episodes": 1, "target_returns": [3600.0, 1800.0], "state": "carry", "window": None, "seed": 0}
+    assert cells(format_comparison(comparison([1.0])), 2)[3:5] == ["2911 ± 189", "2911 ± 189"]
+    assert cells(format_comparison(comparison([1.0], protocol=protocol)), 2)[3:5] == ["2911", "2911"]
+
+
 def test_a_window_is_named() -> None:
     protocol = {"episodes": 5, "target_returns": [3600.0, 1800.0], "state": "window", "window": 20, "seed": 0}
     assert "5 episodes per target, window of 20." in format_comparison(comparison([1.0], protocol=protocol))
