@@ -44,7 +44,7 @@ def plot_comparison(comparison: dict[str, Any], path: Path) -> None:
                 if target["spread"] is None:
                     continue
                 if target["spread"] == "range":
-                    panel.plot([x, x], [target["low"], target["high"]], color=f"C{x}", linewidth=1, label="_range")
+                    panel.plot([x, x], [target["low"], target["high"]], color=f"C{x}", linewidth=1)
                     panel.plot([x], [target["score"]], "_", color=f"C{x}", markersize=12)
                 else:
                     spread = [[target["score"] - target["low"]], [target["high"] - target["score"]]]
