@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from decision_rnn import Episode, write_store
-from decision_rnn.config import RunConfig, parse_run
+from decision_rnn.config import RunConfig, from_dict
 
 
 @pytest.fixture
@@ -35,11 +36,17 @@ def mine(write: Callable[[int], Path]) -> Path:
 
 @pytest.fixture
 def small() -> Callable[..., RunConfig]:
-    """Makes configurations of four steps on own/mine, with the command line's words on top."""
+    """Makes configurations of four steps on own/mine, with other keys on top."""
 
-    def make(*arguments: str) -> RunConfig:
-        training = ["--training.steps", "4", "--training.checkpoint_every", "2", "--training.context", "4"]
-        size = ["--backbone.width", "16", "--backbone.layers", "1", "--evaluation.episodes", "1"]
-        return parse_run("test", ["own/mine", *training, *size, *arguments])[0]
+    def make(
+        width: int = 16, training: Any = None, evaluation: Any = None, agent: Any = None, **keys: Any
+    ) -> RunConfig:
+        sections = {
+            "backbone": {"name": "mingru", "width": width, "layers": 1},
+            "agent": agent or {},
+            "training": {"steps": 4, "checkpoint_every": 2, "context": 4, **(training or {})},
+            "evaluation": {"episodes": 1, **(evaluation or {})},
+        }
+        return from_dict({"dataset": "own/mine", **sections, **keys}, "test")
 
     return make

@@ -122,7 +122,7 @@ def test_a_damaged_result_is_made_again(
 
 
 def test_two_variants_of_one_backbone_have_folders_of_their_own(mine: Path, small: Make, tmp_path: Path) -> None:
-    variants = [Variant("narrow", small()), Variant("wide", small("--backbone.width", "32"))]
+    variants = [Variant("narrow", small()), Variant("wide", small(width=32))]
     comparison = compare(variants, [0, 1], tmp_path / "runs")
     assert sorted(path.parent.name for path in (tmp_path / "runs").glob("*/config.yaml")) == [
         *("narrow-seed0", "narrow-seed1", "wide-seed0", "wide-seed1"),
@@ -144,15 +144,15 @@ def test_two_variants_of_one_backbone_have_folders_of_their_own(mine: Path, smal
 
 
 def test_variants_that_differ_in_their_training_say_so(mine: Path, small: Make, tmp_path: Path) -> None:
-    variants = [Variant("short", small("--training.steps", "2")), Variant("long", small())]
+    variants = [Variant("short", small(training={"steps": 2})), Variant("long", small())]
     text = format_comparison(compare(variants, [0], tmp_path / "runs"))
     assert "2 (short); 4 (long) steps" in text
 
 
 def test_cloning_stands_in_a_column_of_its_own(mine: Path, small: Make, tmp_path: Path) -> None:
     variants = [
-        Variant("asked", small("--evaluation.target_returns", "[1,2]")),
-        Variant("clone", small("--evaluation.target_returns", "[1,2]", "--agent.return_conditioning", "false")),
+        Variant("asked", small(evaluation={"target_returns": [1.0, 2.0]})),
+        Variant("clone", small(evaluation={"target_returns": [1.0, 2.0]}, agent={"return_conditioning": False})),
     ]
     comparison = compare(variants, [0], tmp_path / "runs")
     head, _, asked, clone, _ = (
@@ -168,7 +168,7 @@ def test_cloning_stands_in_a_column_of_its_own(mine: Path, small: Make, tmp_path
 
 def test_labels_name_folders_and_are_unique(small: Make, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="two variants are called 'mingru'"):
-        compare([Variant("mingru", small()), Variant("mingru", small("--seed", "3"))], [0], tmp_path)
+        compare([Variant("mingru", small()), Variant("mingru", small(seed=3))], [0], tmp_path)
     for label in ("", "../up", "a/b", ".hidden", "-x", "a b", "a\n"):
         with pytest.raises(InputError, match="cannot name a folder"):
             Variant(label, small())
@@ -177,13 +177,13 @@ def test_labels_name_folders_and_are_unique(small: Make, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("options", "key"),
-    [(["--evaluation.episodes", "3"], "evaluation"), (["--partial", "drop"], "partial"), (["--path", "x"], "path")],
+    [({"evaluation": {"episodes": 3}}, "evaluation"), ({"partial": "drop"}, "partial"), ({"path": "x"}, "path")],
 )
 def test_what_is_compared_has_the_same_data_and_evaluation(
-    small: Make, tmp_path: Path, options: list[str], key: str
+    small: Make, tmp_path: Path, options: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(InputError, match=f"other has {key} .* must be alike"):
-        compare([Variant("one", small()), Variant("other", small(*options))], [0], tmp_path)
+        compare([Variant("one", small()), Variant("other", small(**options))], [0], tmp_path)
 
 
 def test_a_comparison_of_nothing_is_refused(small: Make, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_comparison_of_nothing_is_refused(small: Make, tmp_path: Path) -> None
         with pytest.raises(InputError, match="seeds"):
             compare([Variant("one", small())], seeds, tmp_path)
     with pytest.raises(InputError, match=r"evaluation\.episodes is 0"):
-        compare([Variant("one", small("--evaluation.episodes", "0"))], [0], tmp_path)
+        compare([Variant("one", small(evaluation={"episodes": 0}))], [0], tmp_path)
     with pytest.raises(InputError, match="add --plugins not_imported_yet"):
         compare([Variant("one", replace(small(), plugins=("not_imported_yet",)))], [0], tmp_path)
 
@@ -241,6 +241,6 @@ def test_a_folder_of_another_configuration_is_found_before_anything_is_trained(
     compare([Variant("last", small())], [0], tmp_path / "runs")
     with pytest.raises(InputError, match=r"training\.batch_size"):
         compare(
-            [Variant(label, small("--training.batch_size", "8")) for label in ("new", "last")], [0], tmp_path / "runs"
+            [Variant(label, small(training={"batch_size": 8})) for label in ("new", "last")], [0], tmp_path / "runs"
         )
     assert not (tmp_path / "runs" / "new-seed0").exists()

@@ -69,8 +69,7 @@ def test_of_an_old_checkpoint_nothing_is_said_of_the_datas_range(pendulum: Make,
 
 
 def test_cloning_is_evaluated_once_and_asked_for_nothing(pendulum: Make, played: list[list[float]]) -> None:
-    cloning = ("--agent.return_conditioning", "false")
-    result = evaluate(pendulum(*cloning), EvaluationConfig(episodes=2, target_returns=(1.0, 2.0, 3.0)))
+    result = evaluate(pendulum(cloning=True), EvaluationConfig(episodes=2, target_returns=(1.0, 2.0, 3.0)))
     assert [len(targets) for targets in played] == [1]
     assert [(target.target_return, target.in_range) for target in result.targets] == [(None, None)]
     assert result.protocol.target_returns == (None,)
@@ -83,7 +82,7 @@ def test_cloning_is_evaluated_once_and_asked_for_nothing(pendulum: Make, played:
 
 def test_clones_do_not_look_at_a_target(pendulum: Make) -> None:
     """In the environment, with the agent itself: what it is asked for makes no difference, so once is enough."""
-    agent = pendulum("--agent.return_conditioning", "false").agent
+    agent = pendulum(cloning=True).agent
     ones, others = (module.rollout(agent, "Pendulum-v1", [target], 2, 0)[0] for target in (0.0, -1000.0))
     assert ones.returns.tolist() == others.returns.tolist()
 
@@ -107,7 +106,7 @@ def test_layers_that_forget_slowly_are_those_measured_to() -> None:
 def test_a_layer_that_forgets_slowly_is_remarked_on(
     pendulum: Make, played: list[list[float]], backbone: str, state: str, carry: int, remarked: bool
 ) -> None:
-    trained = pendulum("--backbone", backbone, "--training.carry", str(carry))
+    trained = pendulum(backbone, carry)
     result = evaluate(trained, EvaluationConfig(episodes=1, state=state))
     named = [line for line in format_result(result).splitlines() if "--state window" in line]
     assert len(named) == remarked

@@ -11,7 +11,7 @@ import pytest
 
 from decision_rnn.agent import AgentConfig
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.config import EvaluationConfig, parse_run, to_dict
+from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
@@ -27,11 +27,14 @@ def result(pendulum: Make) -> Result:
 
 def old_form(cloning: bool = False) -> dict[str, Any]:
     """result.json as version 0.1 wrote it, of two episodes for each of two targets."""
-    options = ["--agent.return_conditioning", "false"] if cloning else []
-    config = to_dict(parse_run("test", ["hopper-medium", "--evaluation.episodes", "2", *options])[0])
-    for newer in ("plugins", "actions"):
-        del config[newer]
-    config["backbone"] = {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0}
+    config = {
+        "dataset": "hopper-medium",
+        "seed": 0,
+        "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
+        "agent": {"return_conditioning": not cloning},
+        "training": {"steps": 10_000, "learning_rate": 1e-3},
+        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
+    }
     target = {"return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2, "length_mean": 20.0}
     return {
         "dataset": {
