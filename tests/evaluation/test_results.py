@@ -177,3 +177,14 @@ def test_a_result_that_cannot_be_written_is_one_sentence(result: Result, tmp_pat
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(InputError, match="cannot write"):
         write_result(tmp_path, result)
+
+
+def test_a_windowed_result_of_version_01_is_found(tmp_path: Path) -> None:
+    carried, windowed = old_form(), spoilt(("protocol", "state"), "window")
+    for name, data in (("result.json", carried), ("result-window-20.json", windowed)):
+        (tmp_path / name).write_text(json.dumps(data))
+    for data, window in ((carried, None), (windowed, 20)):
+        result = Result.from_dict(data, "")
+        assert result.protocol.window == window
+        assert find_result(tmp_path, result.key) == result
+    assert find_result(tmp_path, replace(result.key, protocol=replace(result.protocol, window=5))) is None
