@@ -93,7 +93,7 @@ class EvaluationConfig:
     """How the agent is evaluated: all episodes of all target returns at once.
 
     Attributes:
-        episodes: Episodes per target return.
+        episodes: Episodes per target return; 0 for no evaluation after training.
         target_returns: Returns to ask for; the dataset's own if left out.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for
             every action, the Decision Transformer's protocol.
@@ -108,8 +108,8 @@ class EvaluationConfig:
     seed: int = 1_000_000
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "episodes", "window")
-        _at_least(self, 0, "seed")
+        _at_least(self, 1, "window")
+        _at_least(self, 0, "episodes", "seed")
         if self.target_returns is not None and not self.target_returns:
             raise InputError("evaluation.target_returns is empty: name at least one return, or leave it out")
 

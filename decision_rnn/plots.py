@@ -13,50 +13,66 @@ from matplotlib.ticker import LogLocator
 
 if TYPE_CHECKING:
     from decision_rnn.bench.measure import Row
+    from decision_rnn.evaluation.results import TargetResult
 
 
 def plot_comparison(comparison: dict[str, Any], path: Path) -> None:
-    """Draw a comparison (comparison.json): per backbone and target the seeds' scores, their mean and interval.
+    """Draw a comparison (comparison.json): per variant and target every seed's score, and what they come to.
+
+    Few seeds have a dot each beside a line over their range; from where there is an interval, it has caps.
 
     Args:
-        comparison: As `comparison.compare` returns it.
+        comparison: As `comparison.compare.compare` returns it.
         path: Of the PNG file.
     """
-    data, entries = comparison["dataset"], comparison["backbones"]
-    names, targets = [entry["backbone"] for entry in entries], comparison["protocol"]["target_returns"]
-    figure, panels = plt.subplots(1, len(targets), figsize=(4 * len(targets) + 1, 3.4), sharey=True, squeeze=False)
-    for i, panel in enumerate(panels[0]):
+    data, entries = comparison["dataset"], comparison["variants"]
+    names, asked = [entry["label"] for entry in entries], comparison["protocol"]["target_returns"]
+    figure, panels = plt.subplots(1, len(asked), figsize=(4 * len(asked) + 1, 3.4), sharey=True, squeeze=False)
+    shown, lowest = {"dots: seeds"}, 0.0
+    for target_return, panel in zip(asked, panels[0], strict=True):
         panel.axhline(data["score_mean"], color="0.5", linestyle="--", linewidth=1, label="the data's mean")
+        panel.set_title("cloning" if target_return is None else f"asked for {target_return:g}", fontsize=10)
         for x, entry in enumerate(entries):
-            target = entry["targets"][i]
-            spread = [[target["score_iqm"] - target["score_low"]], [target["score_high"] - target["score_iqm"]]]
-            panel.errorbar(x, target["score_iqm"], spread, fmt="o", color=f"C{x}", capsize=4)
-            panel.plot(
-                [x + 0.2] * len(target["score_per_seed"]), target["score_per_seed"], ".", color=f"C{x}", alpha=0.6
-            )
+            for target in entry["targets"]:
+                if target["target_return"] != target_return:
+                    continue
+                scores = target["score_per_seed"]
+                lowest = min(lowest, *scores)
+                if target["in_range"] is False:
+                    panel.set_title(f"asked for {target_return:g}, beyond the data", fontsize=10)
+                panel.plot([x + 0.2] * len(scores), scores, ".", color=f"C{x}", alpha=0.6)
+                if target["spread"] is None:
+                    continue
+                if target["spread"] == "range":
+                    panel.plot([x, x], [target["low"], target["high"]], color=f"C{x}", linewidth=1)
+                    panel.plot([x], [target["score"]], "_", color=f"C{x}", markersize=12)
+                else:
+                    spread = [[target["score"] - target["low"]], [target["high"] - target["score"]]]
+                    panel.errorbar(x, target["score"], spread, fmt="o", color=f"C{x}", capsize=4)
+                shown.add(f"{'line' if target['spread'] == 'range' else 'bar'}: {target['spread']}")
         panel.set_xticks(range(len(entries)), names, rotation=90 if len(names) > 6 else 0)
         panel.set_xlim(-0.5, len(entries) - 0.5)
-        panel.set_title(f"asked for {targets[i]:g}", fontsize=10)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("normalised score")
-    panels[0][0].set_ylim(bottom=0)
+    panels[0][0].set_ylim(bottom=1.05 * lowest)
     panels[0][-1].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.suptitle(f"{data['dataset']}, seeds {', '.join(map(str, comparison['seeds']))} (small dots)", fontsize=11)
+    seeds = ", ".join(map(str, comparison["seeds"]))
+    figure.suptitle(f"{data['name']}, seeds {seeds} ({', '.join(sorted(shown, reverse=True))})", fontsize=11)
     _save(figure, path)
 
 
-def plot_asked_against_achieved(curves: dict[str, Sequence[dict[str, Any]]], data_max: float, path: Path) -> None:
+def plot_asked_against_achieved(curves: dict[str, Sequence["TargetResult"]], data_max: float, path: Path) -> None:
     """Draw the return achieved over the return asked for: an agent that obeys lies on the diagonal.
 
     Args:
-        curves: Per backbone the targets of its evaluations (result.json's `targets`), of any number of seeds.
+        curves: Per variant the targets of its results, of any number of seeds.
         data_max: The best return in the data: to the right of it lies extrapolation.
         path: Of the PNG file.
     """
     figure, panel = plt.subplots(figsize=(5.6, 4.6))
     for i, (name, targets) in enumerate(curves.items()):
-        asked = sorted({target["target_return"] for target in targets})
-        returns = [np.concatenate([t["returns"] for t in targets if t["target_return"] == a]) for a in asked]
+        asked = sorted({target.target_return for target in targets if target.target_return is not None})
+        returns = [np.concatenate([t.returns for t in targets if t.target_return == a]) for a in asked]
         middle = [np.median(values) for values in returns]
         low, high = ([np.quantile(values, q) for values in returns] for q in (0.1, 0.9))
         line = "-" if i < 10 else ":"  # there are ten colours

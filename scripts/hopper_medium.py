@@ -13,29 +13,39 @@ import platform
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.catalog import open_store
-from decision_rnn.evaluation.results import evaluate
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.report import describe_target
+from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.plots import plot_asked_against_achieved, plot_comparison
 
 ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))
 COMMON = (1200, 2700)  # returns that the data have many of
-WINDOWED = EvaluationConfig(episodes=10, state="window")
 
 
-def distance(targets: list[dict[str, Any]]) -> float:
+WINDOW = EvaluationConfig(episodes=10, state="window")
+
+
+def windowed(target_returns: Sequence[float | None]) -> EvaluationConfig:
+    """How the same returns are asked for with a window; None stands for cloning, which is asked for nothing."""
+    asked = tuple(target for target in target_returns if target is not None)
+    return replace(WINDOW, target_returns=asked or None)
+
+
+def distance(targets: list[TargetResult]) -> float:
     """How far, in %, the median return is from what was asked for, on average over COMMON and the seeds."""
-    asked = [target for target in targets if COMMON[0] <= target["target_return"] <= COMMON[1]]
-    return 100 * mean(abs(median(target["returns"]) / target["target_return"] - 1) for target in asked)
+    asked = [(median(t.returns), t.target_return) for t in targets if COMMON[0] <= t.target_return <= COMMON[1]]
+    return 100 * mean(abs(achieved / target - 1) for achieved, target in asked)
 
 
-def describe_distances(curves: dict[str, list[dict[str, Any]]]) -> str:
+def describe_distances(curves: dict[str, list[TargetResult]]) -> str:
     """One sentence on every backbone's distance."""
     each = ", ".join(f"{name} {distance(targets):.1f}%" for name, targets in curves.items())
     return f"From {COMMON[0]} to {COMMON[1]} the median return is off what is asked by, on average: {each}."
@@ -62,21 +72,32 @@ def main() -> None:
     shutil.copy(runs / "comparison.json", results)
     comparison = json.loads((runs / "comparison.json").read_text())
     plot_comparison(comparison, results / "scores.png")
-    curves, windowed = {}, []
-    for entry in comparison["backbones"]:
-        name = entry["backbone"]
-        settings = EvaluationConfig(episodes=20, target_returns=SWEEP)
-        agents = [load_agent(last_checkpoint(runs / f"{name}-seed{seed}")) for seed in comparison["seeds"]]
-        curves[name] = [target for agent in agents for target in evaluate(agent, settings)["targets"]]
-        by_window = [evaluate(agent, WINDOWED)["targets"] for agent in agents]
+    asked = comparison["protocol"]["target_returns"]
+    if comparison["protocol"]["state"] != "carry":
+        raise SystemExit("the window's scores stand beside those of a carried state: leave out --evaluation.state")
+    cloning = asked == [None]
+    curves, rows = {}, []
+    for entry in comparison["variants"]:
+        name = entry["label"]
+        agents = [load_agent(last_checkpoint(runs / f"{name}-seed{seed}")) for seed in entry["seeds"]]
+        if not cloning:
+            sweep = EvaluationConfig(episodes=20, target_returns=SWEEP)
+            curves[name] = [target for agent in agents for target in evaluate(agent, sweep).targets]
+        by_window = [evaluate(agent, windowed(asked)).targets for agent in agents]
         cells = [name]
         for i, carried in enumerate(entry["targets"]):
-            scores = [targets[i]["score_mean"] for targets in by_window]
-            cells += [f"{carried['score_iqm']:.1f}", f"{mean(scores):.1f}"]
-        windowed.append(f"| {' | '.join(cells)} |")
-    (results / "sweep.json").write_text(json.dumps(curves) + "\n")
-    data_max = float(open_store("hopper-medium").episode_returns.max())
-    plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
+            cells += [f"{carried['score']:.1f}", f"{mean(targets[i].score_mean for targets in by_window):.1f}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    sweep_text = ""
+    if not cloning:
+        sweep_of = {name: [asdict(target) for target in targets] for name, targets in curves.items()}
+        (results / "sweep.json").write_text(json.dumps(sweep_of) + "\n")
+        data_max = comparison["dataset"]["return_max"]
+        plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
+        sweep_text = (
+            "Asked for more, or less, than the targets (20 episodes for each of the seeds and returns):\n\n"
+            f"![asked against achieved](asked-achieved.png)\n\n{describe_distances(curves)}\n\n"
+        )
 
     versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())
     arguments = ["--name", options.name, *rest]
@@ -85,17 +106,15 @@ def main() -> None:
         f"# {options.name}\n\n"
         + (runs / "comparison.md").read_text()
         + "\n![scores](scores.png)\n\n"
-        + "Asked for more, or less, than the two targets (20 episodes for each of the seeds and returns):\n\n"
-        + "![asked against achieved](asked-achieved.png)\n\n"
-        + f"{describe_distances(curves)}\n\n"
+        + sweep_text
         + "All this carries the state over the whole episode. The same agents when the last "
-        + f"{WINDOWED.window} steps are run again for every action ({WINDOWED.episodes} episodes for each of the seeds "
-        + "and returns):\n\n| backbone |"
-        + "".join(f" asked {asked:g}, carried | window |" for asked in comparison["protocol"]["target_returns"])
+        + f"{WINDOW.window} steps are run again for every action ({WINDOW.episodes} episodes for each of the seeds "
+        + "and returns):\n\n| variant |"
+        + "".join(f" {describe_target(target)}, carried | window |" for target in asked)
         + "\n| ---"
-        + " | --- | ---" * len(comparison["protocol"]["target_returns"])
+        + " | --- | ---" * len(asked)
         + " |\n"
-        + "\n".join(windowed)
+        + "\n".join(rows)
         + "\n\n"
         + f"Made by `python scripts/hopper_medium.py {shlex.join(arguments)}` at commit {commits}; "
         + f"seeds {comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "

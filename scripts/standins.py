@@ -45,9 +45,9 @@ def clone(name: str, options: list[str]) -> dict[str, Any]:
     output = RUNS / short
     subprocess.run([*command, *options, "--output", str(output)], cwd=ROOT, check=True)
     comparison = json.loads((output / "comparison.json").read_text())
-    (entry,) = comparison["backbones"]
+    (entry,) = comparison["variants"]
     return {
-        "score": entry["targets"][0]["score_iqm"],
+        "score": entry["targets"][0]["score"],
         "seeds": comparison["seeds"],
         "commits": comparison["commits"],
         "command": " ".join([*command, *options]),

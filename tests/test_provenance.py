@@ -15,7 +15,7 @@ from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import parse_run
 from decision_rnn.data.sources import own
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.results import evaluate
+from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.training.loop import train
 
 NAME, ENVIRONMENT = "own/mine", "ShortSwimmer-v0"

@@ -44,6 +44,8 @@ class Aaren(SequenceMixer):
     """State: the maximum m, (batch, heads), minus infinity before the first step; and a with c behind it,
     (batch, heads, head width + 1)."""
 
+    forgets_slowly = True
+
     def __init__(self, config: AarenConfig) -> None:
         super().__init__()
         self.heads = config.heads

@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,12 @@ class SequenceMixer(nn.Module, ABC):
 
     The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A
     mixer is made by `Mixer(config)`, where `config` is of the class it was registered with.
+
+    `forgets_slowly` says that what it remembers fades over hundreds of steps or never: trained on short slices that
+    begin from nothing, it then leaves what it knows when its state is carried over a whole episode.
     """
+
+    forgets_slowly: ClassVar[bool] = False
 
     @abstractmethod
     def initial_state(self, batch_size: int) -> State:

@@ -71,6 +71,8 @@ class LRUConfig(BackboneConfig):
 class LRU(SequenceMixer):
     """State: the real and the imaginary plane of h, each (batch, state_size)."""
 
+    forgets_slowly = True
+
     def __init__(self, config: LRUConfig) -> None:
         super().__init__()
         width = config.width

@@ -72,6 +72,8 @@ class Retention(SequenceMixer):
     """State: S, (batch, heads, key width, value width); of the keys' complex coordinates each even row holds the
     real part, the row after it minus the imaginary part, so that r = q S in real numbers."""
 
+    forgets_slowly = True
+
     gamma: Tensor
     cos: Tensor
     sin: Tensor

@@ -67,6 +67,8 @@ class S4DConfig(BackboneConfig):
 class S4D(SequenceMixer):
     """State: the real and the imaginary plane of x, each (batch, width, state_size / 2)."""
 
+    forgets_slowly = True
+
     def __init__(self, config: S4DConfig) -> None:
         super().__init__()
         width, pairs = config.width, config.state_size // 2

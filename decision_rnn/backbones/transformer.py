@@ -9,7 +9,7 @@ With `output_gate` the heads' outputs are gated before W_o by sigmoid(W_g x_t), 
 Large Language Models" (2025).
 
 The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py; over several
-layers a carried memory reaches back further than `window`, which re-running a window (rollout.py) does not.
+layers a carried memory reaches back further than `window`, which re-running a window (WindowActor) does not.
 
 What differs from the Decision Transformer, whose layers are GPT-2's:
 

@@ -17,7 +17,8 @@ from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
 from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
 from decision_rnn.data.environments import make_environment
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.rollout import Actor, Episodes, WindowActor, one_thread, rollout
+from decision_rnn.evaluation.actor import Actor, WindowActor
+from decision_rnn.evaluation.rollout import Episodes, one_thread, rollout
 from decision_rnn.training.loop import prepare
 
 DATASET = "hopper-medium"

@@ -62,7 +62,9 @@ def _train(arguments: list[str]) -> None:
 
     from decision_rnn.config import parse_run
     from decision_rnn.data.catalog import lookup
-    from decision_rnn.evaluation.results import evaluate, format_result, write_result
+    from decision_rnn.evaluation.evaluate import evaluate
+    from decision_rnn.evaluation.report import format_result
+    from decision_rnn.evaluation.results import write_result
     from decision_rnn.training.loop import train
 
     def options(parser: ArgumentParser) -> None:
@@ -74,7 +76,11 @@ def _train(arguments: list[str]) -> None:
     config, command = parse_run("decision-rnn train", arguments, options)
     dataset = lookup(config.dataset).name.replace("/", "-")
     run = command.output or Path("runs") / f"{dataset}-{config.backbone.name}-seed{config.seed}"
-    result = evaluate(train(config, run, command.resume), config.evaluation)
+    trained = train(config, run, command.resume)
+    if config.evaluation.episodes == 0:
+        print(f"no evaluation was asked for; `decision-rnn evaluate {run} --episodes 100` makes one")
+        return
+    result = evaluate(trained, config.evaluation)
     path = write_result(run, result)
     print(format_result(result))
     print(f"written to {path}")
@@ -87,7 +93,9 @@ def _evaluate(arguments: list[str]) -> None:
 
     from decision_rnn.checkpoint import last_checkpoint, load_agent
     from decision_rnn.config import EvaluationConfig, parse
-    from decision_rnn.evaluation.results import evaluate, format_result, write_result
+    from decision_rnn.evaluation.evaluate import evaluate
+    from decision_rnn.evaluation.report import format_result
+    from decision_rnn.evaluation.results import write_result
 
     parser = ArgumentParser(prog="decision-rnn evaluate", exit_on_error=False)
     parser.add_argument("run", type=Path, help="the run's folder")
@@ -105,7 +113,9 @@ def _evaluate(arguments: list[str]) -> None:
 def _compare(arguments: list[str]) -> None:
     from jsonargparse import ArgumentParser
 
-    from decision_rnn.comparison.cells import compare, format_comparison
+    from decision_rnn.comparison.compare import compare
+    from decision_rnn.comparison.table import format_comparison
+    from decision_rnn.comparison.variants import Variant
     from decision_rnn.config import parse_run
     from decision_rnn.data.catalog import lookup
 
@@ -119,11 +129,16 @@ def _compare(arguments: list[str]) -> None:
     if command.seeds < 1 or command.jobs < 1:
         raise InputError("command line: --seeds and --jobs must be at least 1")
     names = [name.strip() for name in command.backbones.split(",")]
-    configs = [parse_run("decision-rnn compare", arguments, options, backbone=name)[0] for name in names]
+    variants = [
+        Variant(name, parse_run("decision-rnn compare", arguments, options, backbone=name)[0]) for name in names
+    ]
     output = command.output or Path("runs") / f"compare-{lookup(first.dataset).name.replace('/', '-')}"
     seeds = range(first.seed, first.seed + command.seeds)
-    print(format_comparison(compare(configs, seeds, output, command.jobs)))
+    comparison = compare(variants, seeds, output, command.jobs)
+    print(format_comparison(comparison))
     print(f"written to {output / 'comparison.json'} and {output / 'comparison.md'}")
+    if comparison["failed"]:
+        raise InputError(f"{len(comparison['failed'])} of the runs failed, as said above: the same command tries again")
 
 
 def _bench(arguments: list[str]) -> None:

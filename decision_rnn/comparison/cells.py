@@ -1,187 +1,111 @@
-"""Backbones x seeds on one dataset: trains what is missing, evaluates, and makes one table."""
+"""The cells of a comparison, one run each: trained and evaluated as far as that is not done, several at a time."""
 
-import json
 import os
-import statistics
-import time
+import sys
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
 from tqdm import tqdm
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.config import RunConfig, from_dict, to_dict
-from decision_rnn.data.catalog import open_store
+from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.results import PACKAGES, describe_state, evaluate, write_result
-from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean
-from decision_rnn.files import write_atomically
-from decision_rnn.machine import hardware, versions
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.results import Key, Protocol, Result, find_result, write_result
+from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import train
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
 
-def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jobs: int = 1) -> dict[str, Any]:
-    """Train every configuration with every seed, as far as that is not done, and gather the comparison.
+@dataclass(frozen=True)
+class Cell:
+    """One run of a comparison.
 
-    Args:
-        configs: One per backbone.
-        seeds: Of the runs.
-        output: Folder of the runs, `<backbone>-seed<n>`, and of comparison.json and comparison.md.
-        jobs: Runs trained at the same time, each on its share of the cores.
-
-    Returns:
-        What comparison.json holds: per backbone its scores, parameters, training time and latency.
-
-    Raises:
-        InputError: If a run's folder holds a run of another configuration.
+    Attributes:
+        label: Of its variant.
+        config: Of the run, with its seed.
+        folder: Of the run.
+        fingerprint: Of the data.
+        protocol: How it is evaluated.
     """
-    first = configs[0]
-    store = open_store(first.dataset, path=first.path, partial=first.partial)  # made here, where progress can be seen
-    runs = [
-        (replace(config, seed=seed), output / f"{config.backbone.name}-seed{seed}")
-        for seed in seeds
-        for config in configs
-    ]
-    results = _train_all(runs, jobs, store.fingerprint)
-    grouped = [
-        [result for (run, _), result in zip(runs, results, strict=True) if run.backbone == config.backbone]
-        for config in configs
-    ]
-    folders = [output / f"{config.backbone.name}-seed{seeds[0]}" for config in configs]
-    comparison = {
-        "dataset": results[0]["dataset"],
-        "protocol": results[0]["protocol"],
-        "training": to_dict(configs[0])["training"],
-        "seeds": list(seeds),
-        "jobs": jobs,
-        "backbones": [_summary(group, folder) for group, folder in zip(grouped, folders, strict=True)],
-        "commits": sorted({str(result.get("commit")) for result in results}),
-        "versions": versions(PACKAGES),
-        "hardware": hardware(),
-    }
-    try:
-        write_atomically(output / "comparison.json", (json.dumps(comparison, indent=2) + "\n").encode())
-        write_atomically(output / "comparison.md", (format_comparison(comparison) + "\n").encode())
-    except OSError as error:
-        raise InputError(f"cannot write the comparison into {output}: {error.strerror}") from None
-    return comparison
+
+    label: str
+    config: RunConfig
+    folder: Path
+    fingerprint: str
+    protocol: Protocol
+
+    @property
+    def key(self) -> Key:
+        """Of the result that the cell is there for: that of its last step."""
+        return Key.of(self.config, self.fingerprint, self.config.training.steps, self.protocol)
 
 
-def format_comparison(comparison: dict[str, Any]) -> str:
-    """The comparison as a Markdown table."""
-    data, protocol, seeds = comparison["dataset"], comparison["protocol"], comparison["seeds"]
-    targets = protocol["target_returns"]
-    head = ["backbone", *(f"score, asked {target:g}" for target in targets)]
-    head += [*(f"return, asked {target:g}" for target in targets), "parameters", "training", "one action"]
-    rows = [head, ["---"] * len(head)]
-    for entry in comparison["backbones"]:
-        rows.append(
-            [
-                entry["backbone"],
-                *(f"{t['score_iqm']:.1f} [{t['score_low']:.1f}, {t['score_high']:.1f}]" for t in entry["targets"]),
-                *(f"{t['return_mean']:.0f} ± {t['return_sd']:.0f}" for t in entry["targets"]),
-                f"{entry['parameters']:,}",
-                f"{entry['training_seconds']:.0f} s",
-                f"{entry['action_microseconds']:.0f} µs",
-            ]
-        )
-    rows.append([f"(the data, {data['dataset']})", f"{data['score_mean']:.1f}", *[""] * (len(head) - 2)])
-    note = (
-        f"Last checkpoint after {comparison['training']['steps']:,} steps; seeds {', '.join(map(str, seeds))}; "
-        f"{protocol['episodes']} episodes per target, {describe_state(protocol)}. "
-        "Score: interquartile mean over seeds with a 95% bootstrap interval; return: mean ± sd over all "
-        "episodes; training: median wall time of a run"
-        + (f", {comparison['jobs']} runs at a time" if comparison["jobs"] > 1 else "")
-        + "; one action: median at batch 1 on one thread."
-        + (f" Comparability: {data['comparable']}." if "comparable" in data else "")  # older results do not say
-    )
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n\n" + note
-
-
-def action_latency(agent: DecisionAgent, actions: int = 300) -> float:
-    """Median microseconds of one `act` in one environment, on one thread."""
-    observation, reward = torch.zeros(1, agent.observation_dim), torch.zeros(1)
-    times = []
-    with one_thread(), torch.inference_mode():
-        state = agent.initial_state(torch.ones(1))
-        for _ in range(actions):
-            begun = time.perf_counter()
-            _, state = agent.act(observation, reward, None, state)
-            times.append(time.perf_counter() - begun)
-    return statistics.median(times) * 1e6
-
-
-def _train_all(runs: Sequence[tuple[RunConfig, Path]], jobs: int, fingerprint: str) -> list[dict[str, Any]]:
-    if jobs == 1:
-        return [_train_one(config, run, fingerprint) for config, run in runs]
-    results: dict[int, dict[str, Any]] = {}
-    with (
-        ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start_quietly) as pool,
-        tqdm(total=len(runs), desc="runs", unit="run", disable=None) as bar,
-    ):
-        with limited_threads(max(1, available_cores() // jobs)):
-            futures = {pool.submit(_train_one, config, run, fingerprint): i for i, (config, run) in enumerate(runs)}
-        try:
-            for future in as_completed(futures):
-                results[futures[future]] = future.result()
-                bar.update()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [results[i] for i in range(len(runs))]
-
-
-def _start_quietly() -> None:
-    """In a worker: no bars, which would write over each other."""
-    start_worker()
-    os.environ["TQDM_DISABLE"] = "1"
-
-
-def _train_one(config: RunConfig, run: Path, fingerprint: str) -> dict[str, Any]:
-    """The result of a run; trained, or trained on, and evaluated unless that was done before on the same data."""
-    path = run / "result.json"
-    if path.is_file():
-        result = json.loads(path.read_text())
-        same_data = result["dataset"]["fingerprint"] == fingerprint
-        if same_data and from_dict(result["config"], str(path)) == config:  # keys newer than the result have defaults
-            return result
-    result = evaluate(train(config, run, resume=(run / "config.yaml").is_file()), config.evaluation)
-    write_result(run, result)
+def run_cell(cell: Cell) -> Result:
+    """The cell's result: as found, or of the run, which is begun or gone on with first where it is not finished."""
+    result = find_result(cell.folder, cell.key)
+    if result is None:
+        trained = train(cell.config, cell.folder, resume=(cell.folder / "config.yaml").is_file())
+        result = evaluate(trained, cell.config.evaluation)
+        write_result(cell.folder, result)
     return result
 
 
-def _summary(results: Sequence[dict[str, Any]], run: Path) -> dict[str, Any]:
-    """One backbone's line: `results` are its seeds'; the latency is measured here, on an otherwise idle process."""
-    targets = []
-    for per_seed in zip(*(result["targets"] for result in results), strict=True):
-        scores = np.array([target["score_mean"] for target in per_seed])
-        returns = np.concatenate([target["returns"] for target in per_seed])
-        low, high = bootstrap_interval([scores])
-        targets.append(
-            {
-                "target_return": per_seed[0]["target_return"],
-                "score_per_seed": scores.tolist(),
-                "score_iqm": interquartile_mean(scores),
-                "score_low": low,
-                "score_high": high,
-                "return_mean": float(returns.mean()),
-                "return_sd": float(returns.std()),
-            }
-        )
-    return {
-        "backbone": results[0]["config"]["backbone"]["name"],
-        "config": results[0]["config"]["backbone"],
-        "targets": targets,
-        "parameters": results[0]["parameters"],
-        "training_seconds": statistics.median(result["training_seconds"] for result in results),
-        "action_microseconds": action_latency(load_agent(last_checkpoint(run)).agent),
-    }
+def run_cells(cells: Sequence[Cell], jobs: int) -> list[Result | Exception]:
+    """Every cell's result, or what it failed with: one that fails does not take the others with it.
+
+    Args:
+        cells: What to run.
+        jobs: How many at a time, each on its share of the cores.
+    """
+    outcomes: list[Result | Exception | None] = [None] * len(cells)
+    if jobs == 1:
+        for i, cell in enumerate(cells):
+            try:
+                outcomes[i] = run_cell(cell)
+            except Exception as error:
+                outcomes[i] = _failed(cell, error)
+    else:
+        plugins = tuple(dict.fromkeys(name for cell in cells for name in cell.config.plugins))
+        with (
+            ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start, initargs=(plugins,)) as pool,
+            tqdm(total=len(cells), desc="runs", unit="run", disable=None) as bar,
+        ):
+            with limited_threads(max(1, available_cores() // jobs)):
+                futures = {pool.submit(run_cell, cell): i for i, cell in enumerate(cells)}
+            try:
+                for future in as_completed(futures):
+                    i = futures[future]
+                    try:
+                        outcomes[i] = future.result()
+                    except Exception as error:
+                        outcomes[i] = _failed(cells[i], error)
+                    bar.update()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _failed(cell: Cell, error: Exception) -> Exception:
+    """Tell of a failure at once: the other cells may take hours yet."""
+    if not isinstance(error, InputError):
+        traceback.print_exception(error)
+    tqdm.write(f"{cell.folder.name} failed: {describe_failure(error)}", file=sys.stderr)
+    return error
+
+
+def describe_failure(error: Exception) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def _start(plugins: Sequence[str]) -> None:
+    """In a worker: no bars, which would write over each other, and what the parent has been told to import."""
+    start_worker()
+    os.environ["TQDM_DISABLE"] = "1"
+    import_plugins(plugins)

@@ -1,122 +1,283 @@
-"""From a trained agent to scores that can be believed: last checkpoint, every target, the data beside them."""
+"""Results: one record of one evaluation, and the file it has in a run's folder.
 
+    <run>/results/step-10000-carry-100-episodes-1a2b3c4d.json
+
+A result is keyed by what decides it: the configuration that was trained, the data's fingerprint, the checkpoint's step
+and the protocol. Results that differ in any of these have files of their own, the key's hash in the name.
+"""
+
+import hashlib
 import json
-import time
-from dataclasses import asdict
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.config import EvaluationConfig, to_dict
+from decision_rnn.agent import AgentConfig
+from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.rollout import Episodes, WindowActor, rollout
 from decision_rnn.files import write_atomically
-from decision_rnn.machine import commit, hardware, versions
 
+SCHEMA = 2
+"""Of the files. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json, which name none."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """What a score depends on."""
 
 
-def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any]:
-    """Play the episodes and gather the result: what result.json holds.
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """How an agent was evaluated.
 
-    Args:
-        trained: The agent, on any device.
-        settings: How many episodes, which targets, which protocol.
-
-    Returns:
-        Scores per target return, raw and normalised, with the data's mean, the run's configuration, versions,
-        hardware and wall time; plain JSON values.
+    Attributes:
+        state: `carry` the recurrent state over the episode, or re-run the last steps as a `window` for every action.
+        window: Steps in that window; None where the state is carried.
+        episodes: Per target return.
+        target_returns: What was asked for; None alone where the agent is asked for nothing, in behaviour cloning.
+        seed: Episode i of every target begins with the environment's reset(seed + i).
     """
-    spec = trained.provenance.spec
-    agent = trained.agent.eval()
-    device = agent.return_scale.device
-    actor = agent if settings.state == "carry" else WindowActor(agent, settings.window)
-    targets = settings.target_returns or spec.target_returns
-    begun = time.perf_counter()
-    environment_id, mask = spec.environment_id, trained.config.observation.mask
-    results = rollout(actor, environment_id, targets, settings.episodes, settings.seed, device)
-    seconds = time.perf_counter() - begun
 
-    def summary(episodes: Episodes) -> dict[str, Any]:
-        scores = spec.normalised(episodes.returns)
-        return {
-            "target_return": episodes.target_return,
-            "return_mean": float(episodes.returns.mean()),
-            "return_sd": float(episodes.returns.std()),
-            "score_mean": float(scores.mean()),
-            "score_sd": float(scores.std()),
-            "length_mean": float(episodes.lengths.mean()),
-            "returns": [round(float(value), 3) for value in episodes.returns],
-        }
+    state: Literal["carry", "window"]
+    window: int | None
+    episodes: int
+    target_returns: tuple[float | None, ...]
+    seed: int
 
-    comparable = spec.comparable
-    if mask != "none":
-        comparable = f"the agent sees no {mask}: compare only with agents that see none either"
-    if trained.config.partial == "drop":
-        comparable += "; partial episodes were dropped"
-    provenance = trained.provenance
-    return {
-        "dataset": {
-            "dataset": spec.name,
-            "fingerprint": provenance.fingerprint,
-            "environment_id": environment_id,
-            "return_mean": provenance.return_mean,
-            "return_sd": provenance.return_sd,
-            "score_mean": float(spec.normalised(provenance.return_mean)),
-            "reference_min": spec.reference_min,
-            "reference_max": spec.reference_max,
-            "comparable": comparable,
-        },
-        "targets": [summary(episodes) for episodes in results],
-        "protocol": {**asdict(settings), "target_returns": list(targets)},
-        "checkpoint": trained.step,
-        "training_seconds": round(trained.seconds, 1),
-        "parameters": count_parameters(agent),
-        "backbone_parameters": count_parameters(agent.backbone),
-        "config": to_dict(trained.config),
-        "environment_steps": int(sum(episodes.lengths.sum() for episodes in results)),
-        "evaluation_seconds": round(seconds, 2),
-        "commit": commit(),
-        "versions": versions(PACKAGES),
-        "hardware": hardware(),
-    }
-
-
-def write_result(run: Path, result: dict[str, Any]) -> Path:
-    """Write result.json, or result-window-K.json for the window protocol, into the run's folder."""
-    protocol = result["protocol"]
-    name = "result.json" if protocol["state"] == "carry" else f"result-window-{protocol['window']}.json"
-    try:
-        write_atomically(run / name, (json.dumps(result, indent=2) + "\n").encode())
-    except OSError as error:
-        raise InputError(f"cannot write {run / name}: {error.strerror}") from None
-    return run / name
-
-
-def describe_state(protocol: dict[str, Any]) -> str:
-    """How the agent remembered, from a result's `protocol`."""
-    return "carried state" if protocol["state"] == "carry" else f"window of {protocol['window']}"
-
-
-def format_result(result: dict[str, Any]) -> str:
-    """The result as a table for a terminal."""
-    data, protocol = result["dataset"], result["protocol"]
-    backbone = result["config"]["backbone"]["name"]
-    lines = [
-        f"{backbone} on {data['dataset']}, step {result['checkpoint']}, {protocol['episodes']} episodes per target, "
-        f"{describe_state(protocol)}, {data['environment_id']}",
-        f"{'asked for':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
-    ]
-    for target in result["targets"]:
-        lines.append(
-            f"{target['target_return']:>12g}  {target['return_mean']:>8.1f} ± {target['return_sd']:>6.1f}"
-            f"  {target['score_mean']:>8.1f} ± {target['score_sd']:>6.1f}  {target['length_mean']:>6.0f}"
+    @classmethod
+    def of(cls, settings: EvaluationConfig, spec: DatasetSpec, agent: AgentConfig) -> "Protocol":
+        """What those settings come to for an agent trained on that dataset."""
+        asked = tuple(float(target) for target in settings.target_returns or spec.target_returns)
+        return cls(
+            state=settings.state,
+            window=settings.window if settings.state == "window" else None,
+            episodes=settings.episodes,
+            target_returns=asked if agent.return_conditioning else (None,),
+            seed=settings.seed,
         )
-    lines.append(
-        f"{'(the data)':>12}  {data['return_mean']:>8.1f} ± {data['return_sd']:>6.1f}  {data['score_mean']:>8.1f}"
-    )
-    lines.append("± is one standard deviation over episodes; score 0 is a random policy, 100 an expert")
-    lines.append(data["comparable"])
-    return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "carried state" if self.state == "carry" else f"window of {self.window}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSummary:
+    """The data an agent was trained on, as far as its scores need them; returns are in the environment's units.
+
+    `return_min` and `return_max` are None where an old checkpoint does not say.
+    """
+
+    name: str
+    fingerprint: str
+    environment_id: str
+    return_mean: float
+    return_sd: float
+    return_min: float | None
+    return_max: float | None
+    score_mean: float
+    reference_min: float
+    reference_max: float
+    comparable: str
+    notes: tuple[str, ...] = ()
+
+    def holds(self, target_return: float | None) -> bool | None:
+        """Whether a return lies in the data's range; None where there is no return or the range is not known."""
+        if target_return is None or self.return_min is None or self.return_max is None:
+            return None
+        return self.return_min <= target_return <= self.return_max
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetResult:
+    """What the episodes of one target return came to.
+
+    Attributes:
+        target_return: What was asked for; None in behaviour cloning.
+        in_range: Whether it lies in the data's range; None where that is not known.
+        return_mean: Of the undiscounted returns.
+        return_sd: Standard deviation over episodes.
+        score_mean: Of the normalised scores.
+        score_sd: Standard deviation over episodes.
+        length_mean: Of the episodes, in steps.
+        returns: Every episode's, to three decimals.
+    """
+
+    target_return: float | None
+    in_range: bool | None
+    return_mean: float
+    return_sd: float
+    score_mean: float
+    score_sd: float
+    length_mean: float
+    returns: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What decides a result. `of` makes it: how and from where a run is evaluated is no part of its configuration."""
+
+    config: RunConfig
+    fingerprint: str
+    step: int
+    protocol: Protocol
+
+    @classmethod
+    def of(cls, config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> "Key":
+        return cls(replace(config, evaluation=EvaluationConfig(), path=None), fingerprint, step, protocol)
+
+    @property
+    def file_name(self) -> str:
+        """The protocol for a reader, the hash for all the rest."""
+        whole = json.dumps({**asdict(self), "config": to_dict(self.config)}, sort_keys=True)
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+        state = "carry" if self.protocol.state == "carry" else f"window-{self.protocol.window}"
+        return f"step-{self.step}-{state}-{self.protocol.episodes}-episodes-{digest}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One evaluation of one checkpoint.
+
+    Attributes:
+        config: Of the run.
+        dataset: What it was trained on.
+        step: Of the checkpoint.
+        protocol: How it was evaluated.
+        targets: Scores, one entry per target return.
+        remarks: What a reader has to know before believing them, in sentences.
+        training_seconds: Wall time of the training up to that step.
+        parameters: Of the agent.
+        backbone_parameters: Of its backbone alone; None where an old file does not say.
+        environment_steps: Of all episodes together.
+        evaluation_seconds: Wall time of the evaluation.
+        commit: Of the source tree that evaluated it; None for an installed package.
+        versions: Of Python and `PACKAGES`.
+        hardware: Of the machine that evaluated it.
+    """
+
+    config: RunConfig
+    dataset: DataSummary
+    step: int
+    protocol: Protocol
+    targets: tuple[TargetResult, ...]
+    remarks: tuple[str, ...]
+    training_seconds: float
+    parameters: int
+    backbone_parameters: int | None
+    environment_steps: int
+    evaluation_seconds: float
+    commit: str | None
+    versions: dict[str, str]
+    hardware: dict[str, Any]
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.config, self.dataset.fingerprint, self.step, self.protocol)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, what a result's file holds."""
+        data: dict[str, Any] = json.loads(json.dumps({**asdict(self), "config": to_dict(self.config)}))
+        return {"schema": SCHEMA, **data}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
+        """What `to_dict` gave, or a file of version 0.1 holds.
+
+        Raises:
+            InputError: Naming `source`, where it is neither.
+        """
+        try:
+            schema = data.get("schema", 1)
+            if not isinstance(schema, int) or schema > SCHEMA:
+                raise InputError(
+                    f"{source} is a result of schema {schema}, of which this version knows {SCHEMA} and older: "
+                    "use the newer decision-rnn that wrote it"
+                )
+            try:
+                config = from_dict(data["config"], source)
+            except InputError as error:
+                raise InputError(f"the configuration in {source} cannot be used: {error}") from None
+            current = {**(_of_version_01(data, config) if schema == 1 else data), "config": config}
+            current.pop("schema", None)
+            current["dataset"] = DataSummary(**{**current["dataset"], "notes": tuple(current["dataset"]["notes"])})
+            asked = current["protocol"]["target_returns"]
+            current["protocol"] = Protocol(**{**current["protocol"], "target_returns": tuple(asked)})
+            current["targets"] = tuple(
+                TargetResult(**{**t, "returns": tuple(t["returns"])}) for t in current["targets"]
+            )
+            return cls(**{**current, "remarks": tuple(current["remarks"])})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _damaged(source, error) from None
+
+
+def read_result(path: Path) -> Result:
+    """The result of that file; InputError where it cannot be read."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _damaged(str(path), error) from None
+    return Result.from_dict(data, str(path))
+
+
+def write_result(run: Path, result: Result) -> Path:
+    """Write a result into the folder `results` of its run; returns the file, which is whole or absent."""
+    path = run / "results" / result.key.file_name
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def find_result(run: Path, key: Key) -> Result | None:
+    """The result of that key in a run's folder, or None; what cannot be read is passed over with a line on stderr.
+
+    The file's name does not decide: a key that a configuration has only had since the result was written, and that
+    has its default, makes no difference.
+    """
+    for path in [*sorted((run / "results").glob("*.json")), *sorted(run.glob("result*.json"))]:
+        try:
+            result = read_result(path)
+        except InputError as error:
+            print(f"passed over: {error}", file=sys.stderr)
+            continue
+        if result.key == key:
+            return result
+    return None
+
+
+def _damaged(source: str, error: Exception) -> InputError:
+    reason = f"{type(error).__name__}: {error}".rstrip(": ")
+    return InputError(f"{source} is not a result, or damaged ({reason}): delete it and evaluate the run again")
+
+
+def _of_version_01(data: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """A file of version 0.1 in the present form. It does not know the data's range, and has cloning's one result once
+    for every target that was not asked for."""
+    dataset, protocol = dict(data["dataset"]), dict(data["protocol"])
+    targets = [{**target, "in_range": None} for target in data["targets"]]
+    asked: list[float | None] = [float(target) for target in protocol["target_returns"]]
+    if not config.agent.return_conditioning:
+        targets, asked = [{**targets[0], "target_return": None}], [None]
+    return {
+        **{key: value for key, value in data.items() if key != "checkpoint"},
+        "dataset": {
+            "comparable": "",  # the first results do not say
+            **{key: value for key, value in dataset.items() if key != "dataset"},
+            "name": dataset["dataset"],
+            "return_min": None,
+            "return_max": None,
+            "notes": (),
+        },
+        "protocol": {
+            **protocol,
+            "target_returns": asked,
+            "window": protocol["window"] if protocol["state"] == "window" else None,
+        },
+        "targets": targets,
+        "step": data["checkpoint"],
+        "remarks": (),
+        "backbone_parameters": data.get("backbone_parameters"),
+        "commit": data.get("commit"),
+    }

@@ -3,65 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State, select_rows
+from decision_rnn.backbones import select_rows
 from decision_rnn.data.environments import make_environment
-
-
-class Actor(Protocol):
-    """Something that acts in a batch of environments, one step at a time."""
-
-    def initial_state(self, target_return: Tensor) -> State:
-        """What it remembers before the first step, for target returns (batch,)."""
-
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """Actions, (batch, action_dim), and the new state; as DecisionAgent.act."""
-
-
-class WindowActor:
-    """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
-
-    All rows of the batch are at the same step of their episodes. State: targets, then the returns-to-go,
-    observations, previous actions and timesteps of up to `window` steps, (batch, steps, ...), and the last action.
-    """
-
-    def __init__(self, agent: DecisionAgent, window: int) -> None:
-        self.agent = agent
-        self.window = window
-
-    def initial_state(self, target_return: Tensor) -> State:
-        batch = len(target_return)
-        empty = [target_return.new_zeros(batch, 0, n) for n in (1, self.agent.observation_dim)]
-        actions = target_return.new_zeros(batch, 0, self.agent.action_dim)
-        timesteps = torch.zeros(batch, 0, dtype=torch.int64, device=target_return.device)
-        return target_return, *empty, actions, timesteps, target_return.new_zeros(batch, self.agent.action_dim)
-
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        if reset is not None:
-            raise ValueError("a window cannot hold episodes that begin at different steps")
-        target, *window, action = state
-        returns_to_go, timesteps = window[0], window[3]
-        fresh = returns_to_go.shape[1] == 0
-        newest = (
-            target[:, None, None] if fresh else returns_to_go[:, -1:] - reward[:, None, None],
-            observation[:, None],
-            action[:, None],
-            timesteps.new_zeros(len(target), 1) if fresh else timesteps[:, -1:] + 1,
-        )
-        if fresh:
-            window = list(newest)
-        else:
-            window = [torch.cat((old, new), dim=1)[:, -self.window :] for old, new in zip(window, newest, strict=True)]
-        returns_to_go, observations, previous_actions, timesteps = window
-        actions, _ = self.agent.predict(returns_to_go, observations, previous_actions, timesteps, timesteps == 0)
-        return actions[:, -1], (target, *window, actions[:, -1])
+from decision_rnn.evaluation.actor import Actor
 
 
 @contextmanager

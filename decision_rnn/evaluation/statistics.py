@@ -1,8 +1,13 @@
 """Scores: normalised as D4RL does, and intervals that say how far to believe them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+
+FEWEST_FOR_INTERVAL = 5
+"""Seeds below which no interval is printed, but every seed's score."""
 
 
 def interquartile_mean(scores: np.ndarray) -> float:
@@ -36,3 +41,33 @@ def bootstrap_interval(
     means = ordered[:, cut : ordered.shape[1] - cut].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """The scores of several seeds in few numbers.
+
+    Attributes:
+        score: The interquartile mean, or below `FEWEST_FOR_INTERVAL` seeds the mean.
+        score_is: Which of the two; `score` of one seed.
+        low: The lower end of `spread`; None for one seed.
+        high: Its upper end; likewise.
+        spread: What they are the ends of: the `range` of the scores where they are too few for a `95% interval`.
+    """
+
+    score: float
+    score_is: Literal["score", "mean", "interquartile mean"]
+    low: float | None
+    high: float | None
+    spread: Literal["range", "95% interval"] | None
+
+
+def summarise_seeds(scores: Sequence[float]) -> SeedScores:
+    """The scores of a task's seeds in few numbers. The bootstrap interval of three scores is their range: it would
+    promise what three scores cannot tell."""
+    values = np.array(scores, np.float64)
+    if len(values) == 1:
+        return SeedScores(float(values[0]), "score", None, None, None)
+    if len(values) < FEWEST_FOR_INTERVAL:
+        return SeedScores(float(values.mean()), "mean", float(values.min()), float(values.max()), "range")
+    return SeedScores(interquartile_mean(values), "interquartile mean", *bootstrap_interval([values]), "95% interval")

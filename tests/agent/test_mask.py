@@ -17,7 +17,8 @@ from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.results import evaluate, format_result
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.report import format_result
 from decision_rnn.training import loop
 from decision_rnn.training.loop import train
 
@@ -94,7 +95,7 @@ def test_an_agent_is_trained_and_evaluated_without_velocities(
     assert trained.agent.embed_observation.in_features == 5
     np.testing.assert_allclose(trained.agent.observation_mean, store.observation_mean[:5], rtol=1e-6)
     result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), state=state, window=3))
-    assert result["config"]["observation"] == {"mask": "velocity"}
+    assert result.config.observation.mask == "velocity"
     assert "sees no velocity" in format_result(result)
 
 

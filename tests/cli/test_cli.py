@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,20 +20,26 @@ SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log
 SmallCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def read_result(run: Path, protocol: str = "carry") -> dict[str, Any]:
+    """The one result of that protocol in a run's folder."""
+    (path,) = (run / "results").glob(f"step-*-{protocol}-*.json")
+    return json.loads(path.read_text())
+
+
 def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     done = small_cli("train", "hopper-medium", "--training.steps", "20", *SMALL)
     assert done.returncode == 0, done.stderr
     assert "3600" in done.stdout
     assert "(the data)" in done.stdout
     run = tmp_path / "runs" / "standin-hopper-medium-mingru-seed0"
-    result = json.loads((run / "result.json").read_text())
+    result = read_result(run)
     for target, asked in zip(result["targets"], [3600, 1800], strict=True):
         assert target["target_return"] == asked
         assert len(target["returns"]) == 2
         mean = sum(target["returns"]) / 2
         assert target["return_mean"] == pytest.approx(mean, abs=1e-3)
         assert target["score_mean"] == pytest.approx(100 * (mean + 20.272305) / (3234.3 + 20.272305), abs=1e-3)
-    assert result["checkpoint"] == 20
+    assert result["step"] == 20
     assert result["config"]["training"]["steps"] == 20
     assert {"torch", "mujoco", "decision-rnn"} <= result["versions"].keys()
     assert len(result["dataset"]["fingerprint"]) == 64
@@ -41,17 +48,34 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
         assert result["commit"].removesuffix("-dirty") in head.stdout
     assert list(run.glob("events.out.tfevents.*"))
 
-    before = (run / "result.json").read_bytes()
-    done = small_cli("evaluate", str(run), "--state", "window", "--window", "5", "--target_returns", "[500]")
-    assert done.returncode == 0, done.stderr
-    assert "window of 5" in done.stdout
-    windowed = json.loads((run / "result-window-5.json").read_text())
+    (path,) = (run / "results").iterdir()
+    assert f"written to {path.relative_to(tmp_path)}\n" in done.stdout
+    before = path.read_bytes()
+    for options in (["--state", "window", "--window", "5"], ["--seed", "3"], ["--episodes", "3"]):
+        done = small_cli("evaluate", str(run), "--target_returns", "[500]", *options)
+        assert done.returncode == 0, done.stderr
+    windowed = read_result(run, "window-5")
     assert [target["target_return"] for target in windowed["targets"]] == [500]
-    assert (run / "result.json").read_bytes() == before
+    assert len(list((run / "results").iterdir())) == 4
+    assert path.read_bytes() == before
     done = small_cli("evaluate", str(run))
     assert done.returncode == 0
-    again = json.loads((run / "result.json").read_text())
-    assert again["targets"] == result["targets"]  # seeded: the same episodes
+    assert len(list((run / "results").iterdir())) == 4
+    assert json.loads(path.read_text())["targets"] == result["targets"]  # seeded: the same episodes
+
+
+def test_training_without_evaluation(small_cli: SmallCLI, tmp_path: Path) -> None:
+    none = ["--training.steps", "10", *SMALL, "--evaluation.episodes", "0"]
+    done = small_cli("train", "hopper-medium", "--output", "run", *none)
+    assert done.returncode == 0, done.stderr
+    assert "no evaluation was asked for" in done.stdout
+    assert not (tmp_path / "run" / "results").exists()
+    for options in ([], ["--episodes", "0"]):
+        done = small_cli("evaluate", "run", *options)
+        assert done.returncode == 2
+        assert "episodes is 0" in done.stderr
+    assert small_cli("evaluate", "run", "--episodes", "1").returncode == 0
+    assert read_result(tmp_path / "run")["protocol"]["episodes"] == 1
 
 
 def test_compare_trains_what_is_missing_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path) -> None:
@@ -73,15 +97,13 @@ def test_compare_trains_what_is_missing_and_makes_one_table(small_cli: SmallCLI,
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "lru"]
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    for entry in comparison["backbones"]:
+    for entry in comparison["variants"]:
         for i, target in enumerate(entry["targets"]):
-            scores = []
-            for seed in range(2):
-                result = json.loads((tmp_path / "out" / f"{entry['backbone']}-seed{seed}" / "result.json").read_text())
-                scores.append(result["targets"][i]["score_mean"])
+            results = [read_result(tmp_path / "out" / f"{entry['label']}-seed{seed}") for seed in range(2)]
+            scores = [result["targets"][i]["score_mean"] for result in results]
             assert target["score_per_seed"] == scores
-            assert target["score_iqm"] == pytest.approx(sum(scores) / 2)
-            assert target["score_low"] <= target["score_iqm"] <= target["score_high"]
+            assert target["score"] == pytest.approx(sum(scores) / 2)
+            assert (target["low"], target["high"]) == (min(scores), max(scores))
     weights = sorted((tmp_path / "out").glob("*/checkpoints/10/weights.safetensors"))
     stamps = [path.stat().st_mtime_ns for path in weights]
     assert len(weights) == 4
@@ -99,16 +121,16 @@ def test_backbones_of_one_size_are_compared_and_go_on(small_cli: SmallCLI, tmp_p
     done = small_cli(*command, "--backbone.match_parameters", "30k")
     assert done.returncode == 0, done.stderr
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    widths = [entry["config"]["width"] for entry in comparison["backbones"]]
+    widths = [entry["config"]["backbone"]["width"] for entry in comparison["variants"]]
     assert widths[0] != widths[1]
-    for entry, width in zip(comparison["backbones"], widths, strict=True):
-        run = tmp_path / "out" / f"{entry['backbone']}-seed0"
+    for entry, width in zip(comparison["variants"], widths, strict=True):
+        run = tmp_path / "out" / f"{entry['label']}-seed0"
         saved = load_file(run / "checkpoints" / "last" / "weights.safetensors")
         size = sum(value.numel() for name, value in saved.items() if name.startswith("backbone."))
         assert abs(size - 30_000) < 3_000
-        assert json.loads((run / "result.json").read_text())["backbone_parameters"] == size
+        assert read_result(run)["backbone_parameters"] == size
         assert f"  width: {width}\n" in (run / "config.yaml").read_text()
-        line = f"{entry['backbone']}, 3 layers of width {width}: {entry['parameters']:,} parameters, {size:,} of them"
+        line = f"{entry['label']}, 3 layers of width {width}: {entry['parameters']:,} parameters, {size:,} of them"
         assert line in done.stdout
     assert small_cli(*command, "--backbone.match_parameters", "30000").returncode == 0
     train = ["train", "hopper-medium", "--training.steps", "10", "--evaluation.episodes", "2"]
@@ -136,7 +158,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (tmp_path / "killed" / "result.json").exists()
+    assert not (tmp_path / "killed" / "results").exists()
     done = small_cli(*command, "--output", "killed", "--resume")
     assert done.returncode == 0, done.stderr
     whole, killed = (tmp_path / run / "checkpoints" / "400" for run in ("whole", "killed"))
@@ -177,7 +199,7 @@ def test_a_backbone_of_ones_own_is_chosen_by_its_dotted_path(small_cli: SmallCLI
     command = ["--backbone", "layers.Average", "--backbone.decay", "0.8", "--training.steps", "10", *SMALL]
     done = small_cli("train", "hopper-medium", "--output", "run", *command)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["config"]["backbone"]["decay"] == 0.8
+    assert read_result(tmp_path / "run")["config"]["backbone"]["decay"] == 0.8
     done = small_cli("evaluate", "run")  # the checkpoint remembers where the class is
     assert done.returncode == 0, done.stderr
     done = small_cli("train", "hopper-medium", "--backbone", "layers.Median")
@@ -224,6 +246,7 @@ def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_pa
         (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
         (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
         (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),
+        (["compare", "hopper-medium", "--backbones", "lru,lru"], ["lru", "a label of its own"]),
         (["train", "hopper-medium", "--output", "/dev/null/run"], ["/dev/null/run", "Not a directory"]),
         (["trian"], ["trian", "train"]),
         (["bench", "nothing"], ["nothing", "rollout"]),

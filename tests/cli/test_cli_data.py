@@ -122,7 +122,8 @@ def test_dropping_partial_episodes_is_told_in_run_and_result(
     assert main([*train, str(tmp_path / "kept")]) == 0
     assert main([*train, str(tmp_path / "dropped"), "--partial", "drop"]) == 0
     assert "partial episodes were dropped" in capsys.readouterr().out
-    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("kept", "dropped")]
+    paths = [next((tmp_path / name / "results").iterdir()) for name in ("kept", "dropped")]
+    results = [json.loads(path.read_text()) for path in paths]
     assert [result["config"]["partial"] for result in results] == ["keep", "drop"]
     assert results[0]["dataset"]["fingerprint"] != results[1]["dataset"]["fingerprint"]
     assert "dropped" not in results[0]["dataset"]["comparable"]
@@ -179,7 +180,8 @@ def test_train_on_a_d4rl_file(
         *["--backbone.width", "16", "--evaluation.episodes", "1", "--evaluation.target_returns", "[100]"],
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "runs" / "d4rl-hopper-medium-v2-mingru-seed0" / "result.json").read_text())
+    (path,) = (tmp_path / "runs" / "d4rl-hopper-medium-v2-mingru-seed0" / "results").iterdir()
+    result = json.loads(path.read_text())
     assert result["dataset"]["environment_id"] == "Hopper-v4"
     assert result["config"]["path"] == str(file)
     assert "compare with papers" in result["dataset"]["comparable"]

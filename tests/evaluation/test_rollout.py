@@ -10,7 +10,8 @@ from torch import Tensor
 
 from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import State, registered
-from decision_rnn.evaluation.rollout import WindowActor, one_thread, rollout
+from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.rollout import one_thread, rollout
 
 
 class Reflex:

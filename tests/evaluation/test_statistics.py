@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.data.spec import BODIES
-from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean
+from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean, summarise_seeds
 
 
 def test_normalised_scores_of_the_published_references() -> None:
@@ -40,3 +40,16 @@ def test_runs_are_redrawn_within_their_task() -> None:
     """Two tasks of different level: mixing them up would widen the interval to between the levels."""
     low, high = bootstrap_interval([np.full(8, 0.0), np.full(8, 100.0)])
     assert low == high == 50.0
+
+
+def test_few_seeds_have_a_range_and_no_interval() -> None:
+    """The bootstrap interval of three scores is their range, that of one a point: neither is an interval at 95%."""
+    one = summarise_seeds([80.2])
+    assert (one.score, one.score_is, one.spread, one.low, one.high) == (80.2, "score", None, None, None)
+    three = summarise_seeds([89.6, 90.4, 90.0])
+    assert (three.score_is, three.spread, three.low, three.high) == ("mean", "range", 89.6, 90.4)
+    assert three.score == pytest.approx(90.0)
+    assert summarise_seeds([1.0, 2.0, 3.0, 10.0]).score == 4.0  # the mean, not the middle two
+    five = summarise_seeds([1.0, 10.0, 11.0, 12.0, 100.0])
+    assert (five.score, five.score_is, five.spread) == (11.0, "interquartile mean", "95% interval")
+    assert (five.low, five.high) == bootstrap_interval([np.array([1.0, 10.0, 11.0, 12.0, 100.0])])

@@ -19,8 +19,8 @@ from decision_rnn.config import RunConfig, parse_run
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.training import trainer
-from decision_rnn.training.run_folder import MetricsLog, alone_in
 from decision_rnn.training.loop import train
+from decision_rnn.training.run_folder import MetricsLog, alone_in
 
 ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
 ARGUMENTS += ["--training.checkpoint_every", "4"]

@@ -1,0 +1,61 @@
+"""What acts in an environment: all that a rollout knows of an agent."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import State
+
+
+class Actor(Protocol):
+    """Something that acts in a batch of environments, one step at a time; DecisionAgent is one."""
+
+    def initial_state(self, target_return: Tensor) -> State:
+        """What it remembers before the first step, for target returns (batch,); tensors with the batch first."""
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """Take one step in every environment of a batch.
+
+        Args:
+            observation: (batch, observation_dim).
+            reward: (batch,), what the previous action earned; ignored where an episode begins.
+            reset: (batch,) bool, true where a new episode begins; None for nowhere.
+            state: From `initial_state` or the previous call; its rows may be a selection of the previous call's.
+
+        Returns:
+            Actions, (batch, action_dim), and the state to hand to the next call.
+        """
+
+
+class WindowActor:
+    """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
+
+    All rows of the batch are at the same step of their episodes. State: targets and previous actions; from the first
+    step on also the returns-to-go, observations, previous actions and timesteps of up to `window` steps, (batch,
+    steps, ...).
+    """
+
+    def __init__(self, agent: DecisionAgent, window: int) -> None:
+        self.agent = agent
+        self.window = window
+
+    def initial_state(self, target_return: Tensor) -> State:
+        return target_return, target_return.new_zeros(len(target_return), self.agent.action_dim)
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        if reset is not None:
+            raise ValueError("a window cannot hold episodes that begin at different steps")
+        target, action, *window = state
+        newest = [
+            window[0][:, -1:] - reward[:, None, None] if window else target[:, None, None],
+            observation[:, None],
+            action[:, None],
+            window[3][:, -1:] + 1 if window else torch.zeros(len(target), 1, dtype=torch.int64, device=target.device),
+        ]
+        if window:
+            newest = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(window, newest, strict=True)]
+        returns_to_go, observations, previous_actions, timesteps = newest
+        actions, _ = self.agent.predict(returns_to_go, observations, previous_actions, timesteps, timesteps == 0)
+        return actions[:, -1], (target, actions[:, -1], *newest)

@@ -1,0 +1,109 @@
+"""From a trained agent to scores that can be believed: every target, what lies beyond the data named so."""
+
+import time
+
+import numpy as np
+
+from decision_rnn.backbones import count_parameters
+from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.remarks import remarks
+from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
+from decision_rnn.evaluation.rollout import Episodes, rollout
+from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.plugins import check_plugins
+
+
+def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> Result:
+    """Play the episodes and gather the result.
+
+    Args:
+        trained: The agent, on any device.
+        settings: How many episodes, which targets, which protocol.
+
+    Raises:
+        InputError: If no episodes are asked for, or the run needs modules that have not been imported.
+    """
+    if settings.episodes == 0:
+        raise InputError("evaluation.episodes is 0, which asks for no evaluation: ask for at least 1, such as 100")
+    config, spec = trained.config, trained.provenance.spec
+    check_plugins(config.plugins, f"this run of {spec.name}")
+    agent = trained.agent.eval()
+    protocol = Protocol.of(settings, spec, config.agent)
+    dataset = _summarise(trained.provenance, config)
+    begun = time.perf_counter()
+    played = rollout(
+        agent if protocol.window is None else WindowActor(agent, protocol.window),
+        spec.environment_id,
+        [
+            0.0 if target is None else target for target in protocol.target_returns
+        ],  # one that is asked nothing sees none
+        protocol.episodes,
+        protocol.seed,
+        agent.return_scale.device,
+    )
+    seconds = time.perf_counter() - begun
+    return Result(
+        config=config,
+        dataset=dataset,
+        step=trained.step,
+        protocol=protocol,
+        targets=tuple(
+            _of_target(target, dataset, spec, episodes)
+            for target, episodes in zip(protocol.target_returns, played, strict=True)
+        ),
+        remarks=tuple(remarks(config, dataset, protocol)),
+        training_seconds=round(trained.seconds, 1),
+        parameters=count_parameters(agent),
+        backbone_parameters=count_parameters(agent.backbone),
+        environment_steps=int(sum(episodes.lengths.sum() for episodes in played)),
+        evaluation_seconds=round(seconds, 2),
+        commit=commit(),
+        versions=versions(PACKAGES),
+        hardware=hardware(),
+    )
+
+
+def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, episodes: Episodes) -> TargetResult:
+    scores = spec.normalised(episodes.returns)
+    if not np.isfinite(scores).all():
+        raise InputError(
+            f"episodes of {spec.environment_id} have returns that are not finite: no score can be made of them, "
+            "look at the agent's weights and at the environment"
+        )
+    return TargetResult(
+        target_return=target,
+        in_range=dataset.holds(target),
+        return_mean=float(episodes.returns.mean()),
+        return_sd=float(episodes.returns.std()),
+        score_mean=float(scores.mean()),
+        score_sd=float(scores.std()),
+        length_mean=float(episodes.lengths.mean()),
+        returns=tuple(round(float(value), 3) for value in episodes.returns),
+    )
+
+
+def _summarise(provenance: Provenance, config: RunConfig) -> DataSummary:
+    spec, mask = provenance.spec, config.observation.mask
+    comparable = spec.comparable
+    if mask != "none":
+        comparable = f"the agent sees no {mask}: compare only with agents that see none either"
+    if config.partial == "drop":
+        comparable += "; partial episodes were dropped"
+    return DataSummary(
+        name=spec.name,
+        fingerprint=provenance.fingerprint,
+        environment_id=spec.environment_id,
+        return_mean=provenance.return_mean,
+        return_sd=provenance.return_sd,
+        return_min=provenance.return_min,
+        return_max=provenance.return_max,
+        score_mean=float(spec.normalised(provenance.return_mean)),
+        reference_min=spec.reference_min,
+        reference_max=spec.reference_max,
+        comparable=comparable,
+        notes=provenance.notes,
+    )

@@ -1,0 +1,34 @@
+"""What is printed beside scores that are easily taken for something else."""
+
+from collections.abc import Iterator
+
+from decision_rnn.backbones import registered
+from decision_rnn.config import RunConfig
+from decision_rnn.evaluation.results import DataSummary, Protocol
+
+FAR_BEYOND = 2.0
+"""Ranges of the data's returns that a target may lie outside of them before it is called out of all proportion."""
+
+
+def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
+    """What a reader has to know before believing the scores of such an evaluation, a sentence each."""
+    low, high = dataset.return_min, dataset.return_max
+    for target in protocol.target_returns:
+        if target is None or low is None or high is None or low <= target <= high:
+            continue
+        bound, side = (high, "best") if target > high else (low, "worst")
+        text = f"{target:g} is beyond the data's {side} {bound:.0f}: what follows is extrapolation"
+        if abs(target - bound) > FAR_BEYOND * (high - low):
+            text += (
+                f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "
+                "an episode can earn, so ask for returns near the data's own"
+            )
+        yield text
+    backbone = config.backbone.name
+    forgets_slowly = getattr(registered(backbone).mixer, "forgets_slowly", False)
+    if forgets_slowly and config.training.carry == 1 and protocol.state == "carry":
+        yield (
+            f"{backbone} forgets slowly and was trained on slices that each begin from nothing: a state carried over "
+            "whole episodes may score far below what --state window scores, and below training with "
+            "--training.carry 50"
+        )

@@ -1,0 +1,40 @@
+"""A result for people."""
+
+from decision_rnn.evaluation.results import Result, TargetResult
+
+
+def describe_range(in_range: bool | None) -> str:
+    """Where a target return lies; empty where that is not known. The two are different measurements: inside the
+    data's range it is how well the agent obeys, beyond it how it extrapolates."""
+    return "" if in_range is None else "inside the data" if in_range else "beyond the data"
+
+
+def describe_target(target_return: float | None) -> str:
+    """What was asked for, for the head of a column."""
+    return "cloning" if target_return is None else f"asked {target_return:g}"
+
+
+def format_result(result: Result) -> str:
+    """The result as a table for a terminal."""
+    data, protocol = result.dataset, result.protocol
+    cloning = protocol.target_returns == (None,)
+    lines = [
+        f"{result.config.backbone.name} on {data.name}, step {result.step}, {protocol.episodes} episodes"
+        f"{' of cloning' if cloning else ' per target'}, {protocol}, {data.environment_id}",
+        f"{'' if cloning else 'asked for':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
+        *(_row(target, protocol.episodes) for target in result.targets),
+        f"{'(the data)':>12}  {data.return_mean:>8.1f} ± {data.return_sd:>6.1f}  {data.score_mean:>8.1f}",
+        "± is one standard deviation over episodes; score 0 is a random policy, 100 an expert",
+        *(sentence for sentence in (data.comparable, *data.notes, *result.remarks) if sentence),
+    ]
+    return "\n".join(lines)
+
+
+def _row(target: TargetResult, episodes: int) -> str:
+    asked = "cloning" if target.target_return is None else f"{target.target_return:g}"
+
+    def cell(mean: float, sd: float) -> str:
+        return f"{mean:>8.1f} ± {sd:>6.1f}" if episodes > 1 else f"{mean:>8.1f}{'':9}"
+
+    scores = f"{cell(target.return_mean, target.return_sd)}  {cell(target.score_mean, target.score_sd)}"
+    return f"{asked:>12}  {scores}  {target.length_mean:>6.0f}  {describe_range(target.in_range)}".rstrip()

@@ -1,0 +1,190 @@
+"""Results: read back as they were, of old files too; each protocol, step, data and configuration has its own file."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decision_rnn.agent import AgentConfig
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.results import Protocol, Result, find_result, read_result, write_result
+
+Make = Callable[..., TrainedAgent]
+
+
+@pytest.fixture
+def result(pendulum: Make) -> Result:
+    return evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(-300.0,)))
+
+
+def old_form(cloning: bool = False) -> dict[str, Any]:
+    """result.json as version 0.1 wrote it, of two episodes for each of two targets."""
+    config = {
+        "dataset": "hopper-medium",
+        "seed": 0,
+        "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
+        "agent": {"return_conditioning": not cloning},
+        "training": {"steps": 10_000, "learning_rate": 1e-3},
+        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
+    }
+    target = {"return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2, "length_mean": 20.0}
+    return {
+        "dataset": {
+            "dataset": "standin/hopper-medium",
+            "fingerprint": "ab" * 32,
+            "environment_id": "Hopper-v5",
+            "return_mean": 1400.0,
+            "return_sd": 400.0,
+            "score_mean": 43.7,
+            "reference_min": -20.272305,
+            "reference_max": 3234.3,
+            "comparable": "with scores on it",
+        },
+        "targets": [{"target_return": asked, **target, "returns": [10.0, 20.0]} for asked in (3600.0, 1800.0)],
+        "protocol": {"episodes": 2, "target_returns": [3600.0, 1800.0], "state": "carry", "window": 20, "seed": 7},
+        "checkpoint": 10_000,
+        "training_seconds": 12.5,
+        "parameters": 1234,
+        "config": config,
+        "environment_steps": 80,
+        "evaluation_seconds": 0.25,
+        "versions": {"torch": "2.13.0"},
+        "hardware": {"cpu": "some"},
+    }
+
+
+def test_a_result_is_read_back_as_it_was(result: Result, tmp_path: Path) -> None:
+    path = write_result(tmp_path, result)
+    assert read_result(path) == result
+    assert json.loads(path.read_text())["schema"] == 2
+
+
+def test_a_result_of_version_01_is_read() -> None:
+    result = Result.from_dict(old_form(), "result.json")
+    assert result.step == 10_000
+    assert result.dataset.name == "standin/hopper-medium"
+    assert result.dataset.return_max is None
+    assert (result.protocol.state, result.protocol.window, result.protocol.target_returns) == (
+        "carry",
+        None,
+        (3600.0, 1800.0),
+    )
+    assert [(target.target_return, target.in_range) for target in result.targets] == [(3600.0, None), (1800.0, None)]
+    assert result.targets[1].returns == (10.0, 20.0)
+    assert (result.backbone_parameters, result.commit) == (None, None)
+    assert Result.from_dict(result.to_dict(), "again") == result
+
+
+def test_cloning_of_version_01_was_one_result_for_every_target() -> None:
+    result = Result.from_dict(old_form(cloning=True), "result.json")
+    assert [target.target_return for target in result.targets] == [None]
+    assert result.protocol.target_returns == (None,)
+
+
+def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    data = copy.deepcopy(old_form())
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "damaged"),
+        (b'{"schema": 2', "damaged"),
+        (b"\xff\xfe", "damaged"),
+        (b"[]", "damaged"),
+        (b"{}", "damaged"),
+        (spoilt(("targets",), None), "damaged"),
+        (spoilt(("targets",), [3]), "damaged"),
+        (spoilt(("protocol", "state"), None), "damaged"),
+        (spoilt(("dataset", "fingerprint"), None), "damaged"),
+        (spoilt(("dataset", "unknown"), 1), "damaged"),
+        (spoilt(("schema",), 3), "newer"),
+        (spoilt(("config", "backbone", "name"), "nothing"), "nothing"),
+    ],
+)
+def test_a_damaged_result_is_named_and_passed_over(
+    content: Any, words: str, result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    with pytest.raises(InputError, match=words) as caught:
+        read_result(path)
+    assert str(path) in str(caught.value)
+    write_result(tmp_path, result)
+    path.rename(tmp_path / "results" / "a.json")
+    assert find_result(tmp_path, result.key) == result
+    assert find_result(tmp_path, replace(result.key, step=3)) is None
+    assert "a.json" in capsys.readouterr().err
+
+
+def test_results_that_differ_in_their_key_have_files_of_their_own(result: Result, tmp_path: Path) -> None:
+    protocol, config = result.protocol, result.config
+    others = [
+        replace(result, step=2),
+        replace(result, dataset=replace(result.dataset, fingerprint="0" * 64)),
+        replace(result, protocol=replace(protocol, episodes=2)),
+        replace(result, protocol=replace(protocol, seed=3)),
+        replace(result, protocol=replace(protocol, target_returns=(-301.0,))),
+        replace(result, protocol=replace(protocol, state="window", window=20)),
+        replace(result, protocol=replace(protocol, state="window", window=5)),
+        replace(result, config=replace(config, seed=1)),
+        replace(result, config=replace(config, training=replace(config.training, learning_rate=0.5))),
+        replace(result, config=replace(config, agent=AgentConfig(tokens="interleaved"))),
+    ]
+    all_of_them = [result, *others]
+    assert len({write_result(tmp_path, each) for each in all_of_them}) == len(all_of_them)
+    for each in all_of_them:
+        assert find_result(tmp_path, each.key) == each
+
+
+def test_where_the_data_lie_and_how_a_run_would_be_evaluated_is_no_part_of_a_key(result: Result) -> None:
+    config = replace(result.config, path="elsewhere.hdf5", evaluation=EvaluationConfig(episodes=77))
+    assert replace(result, config=config).key == result.key
+    assert replace(result, evaluation_seconds=9.0, commit="other").key.file_name == result.key.file_name
+
+
+def test_a_windows_length_is_no_part_of_a_protocol_that_carries() -> None:
+    spec = DatasetSpec("own/x", "Pendulum-v1", 0.0, 1.0, (2.0, 1.0), 1.0, "")
+    one, other = (Protocol.of(EvaluationConfig(window=window), spec, AgentConfig()) for window in (5, 20))
+    assert one == other
+    assert one.target_returns == (2.0, 1.0)
+
+
+def test_a_results_file_tells_step_and_protocol(result: Result, tmp_path: Path) -> None:
+    name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
+    assert name.startswith("results/step-10-carry-1-episodes-")
+    windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
+    assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
+
+
+def test_a_result_that_cannot_be_written_is_one_sentence(result: Result, tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("in the way")
+    with pytest.raises(InputError, match="cannot write"):
+        write_result(tmp_path, result)
+
+
+def test_a_windowed_result_of_version_01_is_found(tmp_path: Path) -> None:
+    carried, windowed = old_form(), spoilt(("protocol", "state"), "window")
+    for name, data in (("result.json", carried), ("result-window-20.json", windowed)):
+        (tmp_path / name).write_text(json.dumps(data))
+    for data, window in ((carried, None), (windowed, 20)):
+        result = Result.from_dict(data, "")
+        assert result.protocol.window == window
+        assert find_result(tmp_path, result.key) == result
+    assert find_result(tmp_path, replace(result.key, protocol=replace(result.protocol, window=5))) is None
