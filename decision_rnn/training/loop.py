@@ -19,7 +19,7 @@ from decision_rnn.checkpoint import (
     load_training_state,
     save_checkpoint,
 )
-from decision_rnn.config import WARMUP_STEPS, RunConfig, TrainingConfig, from_dict, read_yaml
+from decision_rnn.config import RunConfig, TrainingConfig, from_dict, read_yaml
 from decision_rnn.data.catalog import lookup, open_store
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
@@ -145,15 +145,13 @@ def _check_warmup(settings: TrainingConfig) -> None:
 def _as_begun(config: RunConfig, run: Path) -> RunConfig:
     """The configuration with the warm-up of the run there, where none was asked for.
 
-    In version 0.1 a run that was given no warm-up had one of `WARMUP_STEPS`, however short it was.
+    In version 0.1 a run that was given no warm-up had one of 500 steps, however short it was.
     """
     path, settings = run / "config.yaml", config.training
     if not path.is_file() or settings.warmup_steps != TrainingConfig(steps=settings.steps).warmup_steps:
         return config
     begun = from_dict(read_yaml(path), str(path)).training
-    if begun.warmup_steps != WARMUP_STEPS:
-        return config
-    return replace(config, training=replace(settings, warmup_steps=WARMUP_STEPS))
+    return replace(config, training=replace(settings, warmup_steps=begun.warmup_steps))
 
 
 def _check_actions(store: EpisodeStore) -> None:
