@@ -69,16 +69,23 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Be alone among processes with what is done about `path`; the operating system unlocks when a process dies.
 
     The lock is a hidden file beside `path`, and stays.
+
+    Args:
+        path: What the lock is for; its parent folders are made.
+        wait: For another process that holds the lock; if False, that is a TimeoutError at once.
     """
     import fcntl  # here: not every system that only reads has it
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path)) from None
         yield
 
 

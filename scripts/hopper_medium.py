@@ -19,7 +19,7 @@ from typing import Any
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.catalog import open_store
+from decision_rnn.data.catalog import resolve
 from decision_rnn.evaluation.results import evaluate
 from decision_rnn.plots import plot_asked_against_achieved, plot_comparison
 
@@ -75,7 +75,7 @@ def main() -> None:
             cells += [f"{carried['score_iqm']:.1f}", f"{mean(scores):.1f}"]
         windowed.append(f"| {' | '.join(cells)} |")
     (results / "sweep.json").write_text(json.dumps(curves) + "\n")
-    data_max = float(open_store("hopper-medium").episode_returns.max())
+    data_max = float(resolve("hopper-medium").open().episode_returns.max())
     plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
 
     versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())

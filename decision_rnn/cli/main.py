@@ -64,7 +64,7 @@ def _train(arguments: list[str]) -> None:
     from jsonargparse import ArgumentParser
 
     from decision_rnn.config import parse_run
-    from decision_rnn.data.catalog import lookup
+    from decision_rnn.data.catalog import resolve
     from decision_rnn.evaluation.results import evaluate, format_result, write_result
     from decision_rnn.training.trainer import train
 
@@ -75,7 +75,7 @@ def _train(arguments: list[str]) -> None:
         parser.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
 
     config, command = parse_run("decision-rnn train", arguments, options)
-    dataset = lookup(config.dataset).name.replace("/", "-")
+    dataset = resolve(config.dataset).name.replace("/", "-")
     run = command.output or Path("runs") / f"{dataset}-{config.backbone.name}-seed{config.seed}"
     result = evaluate(train(config, run, command.resume), config.evaluation)
     path = write_result(run, result)
@@ -110,7 +110,7 @@ def _compare(arguments: list[str]) -> None:
 
     from decision_rnn.comparison.cells import compare, format_comparison
     from decision_rnn.config import parse_run
-    from decision_rnn.data.catalog import lookup
+    from decision_rnn.data.catalog import resolve
 
     def options(parser: ArgumentParser) -> None:
         parser.add_argument("--backbones", type=str, default="mingru,minlstm,lru,transformer", help="comma-separated")
@@ -123,7 +123,7 @@ def _compare(arguments: list[str]) -> None:
         raise InputError("command line: --seeds and --jobs must be at least 1")
     names = [name.strip() for name in command.backbones.split(",")]
     configs = [parse_run("decision-rnn compare", arguments, options, backbone=name)[0] for name in names]
-    output = command.output or Path("runs") / f"compare-{lookup(first.dataset).name.replace('/', '-')}"
+    output = command.output or Path("runs") / f"compare-{resolve(first.dataset).name.replace('/', '-')}"
     seeds = range(first.seed, first.seed + command.seeds)
     print(format_comparison(compare(configs, seeds, output, command.jobs)))
     print(f"written to {output / 'comparison.json'} and {output / 'comparison.md'}")

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import RunConfig, from_dict, to_dict
-from decision_rnn.data.catalog import open_store
+from decision_rnn.data.catalog import resolve
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import PACKAGES, describe_state, evaluate, write_result
 from decision_rnn.evaluation.rollout import one_thread
@@ -45,7 +45,7 @@ def compare(configs: Sequence[RunConfig], seeds: Sequence[int], output: Path, jo
         InputError: If a run's folder holds a run of another configuration.
     """
     first = configs[0]
-    store = open_store(first.dataset, path=first.path, partial=first.partial)  # made here, where progress can be seen
+    store = resolve(first.dataset, first.path, first.partial).open()  # made here, where progress can be seen
     runs = [
         (replace(config, seed=seed), output / f"{config.backbone.name}-seed{seed}")
         for seed in seeds

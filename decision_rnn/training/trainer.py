@@ -21,15 +21,14 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.catalog import lookup, open_store
+from decision_rnn.data.actions import check_actions
+from decision_rnn.data.catalog import resolve
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.machine import keep_freed_memory
 from decision_rnn.training.run_folder import MetricsLog, begin_run_folder, check_new_run, check_resumed_run
-
-LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
 
 
 class Trainer:
@@ -55,7 +54,14 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
         self.stream = StepStream(
-            store, settings.context, settings.batch_size, config.seed, self.device, seen, settings.carry
+            store,
+            settings.context,
+            settings.batch_size,
+            config.seed,
+            self.device,
+            seen,
+            settings.carry,
+            clip_actions=config.actions == "clip",
         )
         self.carried: State | None = None
         self.gradient_clip = settings.gradient_clip
@@ -122,14 +128,16 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
     Raises:
         InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written.
     """
-    spec = lookup(config.dataset)
+    dataset = resolve(config.dataset, config.path, config.partial)
+    spec = dataset.spec  # a name that nobody knows is told now
     # Before the data, which may take minutes to make.
     if resume:
         check_resumed_run(config, run)
     else:
         check_new_run(run)
-    store = open_store(config.dataset, path=config.path, partial=config.partial)
-    _check_actions(store)
+    store = dataset.open()
+    check_actions(store, config.actions)
+    spec = dataset.spec  # once more: it tells what the store holds
     if not resume:
         begin_run_folder(config, run)
     provenance = Provenance.of(spec, store)
@@ -172,15 +180,6 @@ def _describe(agent: DecisionAgent, config: RunConfig) -> str:
         f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
         f"{count_parameters(agent.backbone):,} of them in the backbone"
     )
-
-
-def _check_actions(store: EpisodeStore) -> None:
-    """The agent's actions lie in [-1, 1]: InputError where the data's do not."""
-    if store.largest_action > LARGEST_ACTION:
-        raise InputError(
-            f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1: "
-            "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
-        )
 
 
 def _resume(trainer: Trainer, run: Path, store: EpisodeStore) -> float:

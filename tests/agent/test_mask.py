@@ -10,13 +10,13 @@ from torch import Tensor
 
 from decision_rnn.backbones import State
 from decision_rnn.config import EvaluationConfig, parse_run
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import evaluate, format_result
 from decision_rnn.evaluation.rollout import rollout
-from decision_rnn.training import trainer as training
 from decision_rnn.training.trainer import train
 
 SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask", "velocity"]
@@ -82,7 +82,7 @@ def test_the_environment_shows_what_is_seen() -> None:
 def test_an_agent_is_trained_and_evaluated_without_velocities(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5

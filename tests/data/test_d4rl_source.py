@@ -14,9 +14,10 @@ import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
 
 from decision_rnn.data import catalog
-from decision_rnn.data.catalog import lookup, open_store
+from decision_rnn.data.catalog import resolve
 from decision_rnn.data.download import fetch
-from decision_rnn.data.sources import d4rl
+from decision_rnn.data.sources import SOURCES, d4rl
+from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
@@ -41,19 +42,19 @@ def make_file(path: Path, seed: int = 0) -> Path:
 
 
 def test_every_name_is_evaluated_where_it_came_from() -> None:
-    assert len(d4rl.names()) == 24
-    specs = [lookup(name) for name in d4rl.names()]
+    assert len(SOURCES["d4rl"].names()) == 24
+    specs = [resolve(name).spec for name in SOURCES["d4rl"].names()]
     assert {spec.environment_id for spec in specs} == {"Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4"}
-    spec = lookup("d4rl/walker2d-medium-expert-v2")
+    spec = resolve("d4rl/walker2d-medium-expert-v2").spec
     assert (spec.reference_min, spec.reference_max) == (1.629008, 4592.3)  # D4RL's infos.py
     assert (spec.target_returns, spec.return_scale) == ((5000.0, 2500.0), 1000.0)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
-@pytest.mark.parametrize("body", sorted(d4rl.BODIES))
-def test_version_4_environments_are_here_in_the_datas_shapes(body: str) -> None:
-    known = d4rl.BODIES[body]
-    environment = gymnasium.make(lookup(f"d4rl/{body}-medium-v2").environment_id)
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_version_4_environments_are_here_in_the_datas_shapes(task: str) -> None:
+    known = TASKS[task]
+    environment = gymnasium.make(resolve(f"d4rl/{task}-medium-v2").spec.environment_id)
     assert environment.observation_space.shape == (known.observation_dim,)
     assert environment.action_space.shape == (known.action_dim,)
     assert environment.spec.max_episode_steps == d4rl.TIME_LIMIT
@@ -61,21 +62,21 @@ def test_version_4_environments_are_here_in_the_datas_shapes(body: str) -> None:
 
 @pytest.mark.parametrize("name", ["d4rl/hopper-medium-v0", "d4rl/hoper-medium-v2", "d4rl/", "d4rl/../hopper-medium-v2"])
 def test_no_other_version_or_name_is_taken(name: str) -> None:
-    with pytest.raises(InputError, match=r"unknown dataset.*BODY-LEVEL-v2"):
-        open_store(name)
+    with pytest.raises(InputError, match=r"unknown dataset.*TASK-LEVEL-v2"):
+        resolve(name).open()
 
 
 @pytest.mark.usefixtures("data")
 def test_a_named_file_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = make_file(folders / "mine.hdf5")
-    store = open_store(NAME, path=file)
+    store = resolve(NAME, path=file).open()
     assert (store.episodes, store.steps, store.environment_id) == (3, 20, "Hopper-v4")
     error = capfd.readouterr().err
     assert "1 of 3 episodes (4 steps) break off" in error
     assert "not that of the published file" in error
     made = (store.path / "manifest.json").stat().st_mtime_ns
     os.utime(file)  # another time, the same bytes
-    assert open_store(NAME, path=file).fingerprint == store.fingerprint
+    assert resolve(NAME, path=file).open().fingerprint == store.fingerprint
     assert (store.path / "manifest.json").stat().st_mtime_ns == made
     assert capfd.readouterr().err == ""
 
@@ -84,48 +85,48 @@ def test_local_files_are_found_and_the_store_outlives_them(data: Path, folders: 
     home = folders / ".d4rl" / "datasets"
     home.mkdir(parents=True)
     at_home = make_file(home / FILE, seed=1)
-    from_home = open_store(NAME)
+    from_home = resolve(NAME).open()
     in_data = make_file(data / FILE, seed=2)
-    from_data = open_store(NAME)
+    from_data = resolve(NAME).open()
     assert from_data.fingerprint != from_home.fingerprint
     assert from_data.manifest["source"]["files"][0]["path"] == str(in_data)
     in_data.unlink()
-    assert open_store(NAME).fingerprint == from_home.fingerprint
+    assert resolve(NAME).open().fingerprint == from_home.fingerprint
     at_home.unlink()
-    assert open_store(NAME).fingerprint == from_home.fingerprint
+    assert resolve(NAME).open().fingerprint == from_home.fingerprint
 
 
 def test_a_changed_file_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    first = open_store(NAME, path=make_file(data / FILE, seed=1))
-    second = open_store(NAME, path=make_file(data / FILE, seed=2))
+    first = resolve(NAME, path=make_file(data / FILE, seed=1)).open()
+    second = resolve(NAME, path=make_file(data / FILE, seed=2)).open()
     assert second.fingerprint != first.fingerprint
     assert "made from other contents" in capfd.readouterr().err
 
 
 def test_a_corrupt_store_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    store = open_store(NAME, path=make_file(data / FILE))
+    store = resolve(NAME, path=make_file(data / FILE)).open()
     table = store.path / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
-    assert open_store(NAME).fingerprint == store.fingerprint
+    assert resolve(NAME).open().fingerprint == store.fingerprint
     assert "making it again" in capfd.readouterr().err
 
 
 def test_two_processes_at_once_end_with_one_whole_store(data: Path) -> None:
     make_file(data / FILE)
-    script = f"from decision_rnn.data.catalog import open_store; print(open_store({NAME!r}).fingerprint)"
+    script = f"from decision_rnn.data.catalog import resolve; print(resolve({NAME!r}).open().fingerprint)"
     path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
     command = [sys.executable, "-c", script]
     environment = {**os.environ, "PYTHONPATH": path}
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     printed = {process.communicate(timeout=120)[0] for process in processes}
-    assert printed == {open_store(NAME).fingerprint + "\n"}
+    assert printed == {resolve(NAME).open().fingerprint + "\n"}
     assert [path.name for path in store_folder("d4rl").iterdir()] == ["hopper-medium-v2"]
 
 
 def test_another_bodys_file_is_refused(data: Path) -> None:
     make_file(data / "halfcheetah_medium-v2.hdf5")
     with pytest.raises(InputError, match=r"halfcheetah_medium-v2\.hdf5 has observations of 11 .*another dataset's"):
-        open_store("d4rl/halfcheetah-medium-v2")
+        resolve("d4rl/halfcheetah-medium-v2").open()
     assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
 
 
@@ -136,40 +137,40 @@ def test_partial_episodes_are_kept_or_dropped_by_choice(
     kinds = [(7, True, False), (6, False, False), (9, False, True), (4, False, False)]
     episodes = hopper_episodes(kinds)
     file = write(data / FILE, arrays_of(episodes))
-    kept = open_store(NAME)
+    kept = resolve(NAME).open()
     assert "--partial drop" in capfd.readouterr().err
-    dropped = open_store(NAME, partial="drop")
+    dropped = resolve(NAME, partial="drop").open()
     assert "2 of 4 episodes (10 steps) were partial and are dropped" in capfd.readouterr().err
     directly = EpisodeStore.write(tmp_path / "directly", episodes[::2], environment_id="Hopper-v4", source={})
     assert dropped.fingerprint == directly.fingerprint != kept.fingerprint
     assert dropped.manifest["source"]["notes"][-1].startswith("2 of 4 episodes")
-    assert open_store(NAME).fingerprint == kept.fingerprint
-    assert open_store(NAME, partial="drop").path == dropped.path
+    assert resolve(NAME).open().fingerprint == kept.fingerprint
+    assert resolve(NAME, partial="drop").open().path == dropped.path
     assert capfd.readouterr().err == ""
     file.unlink()
     write(data / FILE, arrays_of(hopper_episodes(kinds, seed=1)))
-    assert open_store(NAME, partial="drop").fingerprint != dropped.fingerprint
+    assert resolve(NAME, partial="drop").open().fingerprint != dropped.fingerprint
     assert "other contents of d4rl/hopper-medium-v2; making it again" in capfd.readouterr().err
 
 
 def test_where_all_episodes_are_complete_dropping_changes_nothing(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, True, False), (9, False, True)])))
-    assert open_store(NAME, partial="drop").path == open_store(NAME).path
+    assert resolve(NAME, partial="drop").open().path == resolve(NAME).open().path
 
 
 def test_where_no_episode_is_complete_there_is_nothing_to_train_on(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, False, False), (9, False, False)])))
     with pytest.raises(InputError, match=r"all 2 episodes of d4rl/hopper-medium-v2 are partial"):
-        open_store(NAME, partial="drop")
+        resolve(NAME, partial="drop").open()
 
 
 @pytest.mark.usefixtures("data")
 def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
     for path in (folders / "none.hdf5", folders):
         with pytest.raises(InputError, match="is not a file"):
-            open_store(NAME, path=path)
+            resolve(NAME, path=path).open()
     with pytest.raises(InputError, match="leave out --path"):
-        open_store("hopper-medium", path=folders / "none.hdf5")
+        resolve("hopper-medium", path=folders / "none.hdf5").open()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -223,12 +224,12 @@ def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler
 def test_a_dataset_that_is_not_here_is_downloaded(
     server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    store = open_store(NAME)
+    store = resolve(NAME).open()
     assert store.steps == 20
     assert (data / FILE).read_bytes() == server.content
     assert store.manifest["source"]["files"][0]["sha256"] == d4rl.SHA256["hopper_medium"]
     assert "published file" not in capfd.readouterr().err
-    open_store(NAME)
+    resolve(NAME).open()
     assert server.ranges == [None]
 
 
@@ -236,10 +237,10 @@ def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler
     server.mode = "breaks off"
     half = len(server.content) // 2
     with pytest.raises(InputError, match=rf"{half} of {len(server.content)} bytes.*try again"):
-        open_store(NAME)
+        resolve(NAME).open()
     assert not (data / FILE).exists()
     server.mode = "whole"
-    open_store(NAME)
+    resolve(NAME).open()
     assert (data / FILE).read_bytes() == server.content
     assert server.ranges == [None, f"bytes={half}-"]
 
@@ -247,35 +248,35 @@ def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler
 def test_a_server_without_ranges_begins_anew(server: type[Handler], data: Path) -> None:
     (data / f".{FILE}.part").write_bytes(server.content[:100])
     server.mode = "no ranges"
-    open_store(NAME)
+    resolve(NAME).open()
     assert (data / FILE).read_bytes() == server.content
 
 
 @pytest.mark.parametrize("extra", [b"", b"too much"])
 def test_a_part_that_is_all_or_more(server: type[Handler], data: Path, extra: bytes) -> None:
     (data / f".{FILE}.part").write_bytes(server.content + extra)
-    open_store(NAME)
+    resolve(NAME).open()
     assert (data / FILE).read_bytes() == server.content
 
 
 def test_other_content_than_the_published_is_thrown_away(server: type[Handler], data: Path) -> None:
     server.content = server.content[:-1] + b"?"
     with pytest.raises(InputError, match="SHA-256 is not"):
-        open_store(NAME)
+        resolve(NAME).open()
     assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
 
 
 def test_a_refusal_says_what_else_to_do(server: type[Handler], data: Path) -> None:
     server.mode = "forbidden"
     with pytest.raises(InputError, match=r"HTTP 403.*--path.*hopper_medium-v2\.hdf5"):
-        open_store(NAME)
+        resolve(NAME).open()
     assert not (data / FILE).exists()
 
 
 @pytest.mark.usefixtures("data")
 def test_no_network_is_one_sentence() -> None:
     with pytest.raises(InputError, match=r"cannot download http.*refused.*--path"):
-        open_store(NAME)
+        resolve(NAME).open()
 
 
 def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) -> None:
@@ -291,4 +292,4 @@ def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) 
 def test_a_store_is_the_same_from_a_file_and_from_its_episodes(data: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], 0)
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v4", source={})
-    assert open_store(NAME, path=make_file(data / FILE)).fingerprint == directly.fingerprint
+    assert resolve(NAME, path=make_file(data / FILE)).open().fingerprint == directly.fingerprint

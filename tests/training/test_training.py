@@ -10,6 +10,7 @@ import torch
 
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import RunConfig, TrainingConfig, parse_run
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
@@ -19,7 +20,7 @@ from decision_rnn.training.trainer import Trainer, learning_rate_factor, train
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
 
 
 def configure(*arguments: str) -> RunConfig:
@@ -146,7 +147,7 @@ def test_actions_that_the_agent_cannot_take_are_refused(
 ) -> None:
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
     large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
-    monkeypatch.setattr(training, "open_store", lambda name, **options: large)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: large)
     with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -7,15 +7,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.store.episodes import EpisodeStore, cache_root
+from decision_rnn.data.store.episodes import EpisodeStore, cache_root, read_manifest
 from decision_rnn.data.store.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import existing_ancestor, locked, remove_directory
+
+DERIVED = "complete"  # before a dataset's name: the store of its complete episodes; no source may be called so
 
 
 def store_folder(name: str) -> Path:
     """Where the converted store of the dataset `name` lies."""
     return cache_root() / "stores" / name
+
+
+def made_manifest(name: str) -> dict[str, Any] | None:
+    """The manifest of the converted store of `name`, its arrays not verified; None where there is none to be read."""
+    try:
+        return read_manifest(store_folder(name))
+    except (CacheError, OSError, KeyError, TypeError):
+        return None
 
 
 def open_or_make(
@@ -45,7 +55,10 @@ def _open(path: Path, check: Callable[[dict[str, Any]], None]) -> EpisodeStore:
         store = EpisodeStore.open(path)
     except FileNotFoundError:
         raise CacheError(f"{path} was removed while it was opened", path) from None
-    check(store.manifest["source"])
+    try:
+        check(store.manifest["source"])
+    except (KeyError, TypeError, AttributeError):
+        raise CacheError(f"{path} does not say what it was made from", path) from None
     return store
 
 
