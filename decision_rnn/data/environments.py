@@ -80,7 +80,8 @@ def check_environment(
             those it is registered with, it is another environment.
     """
     without = "or leave evaluation out, --evaluation.episodes 0"
-    packages = [r for r in (r.replace(" ", "") for r in requirements) if REQUIREMENT.fullmatch(r)]
+    close = [re.sub(r" *([<>=!~]=|[<>,]) *", r"\1", requirement) for requirement in requirements]
+    packages = [requirement for requirement in close if REQUIREMENT.fullmatch(requirement)]
     install = f"`pip install {' '.join(map(shlex.quote, packages))}`" if packages else "install its package"
     try:
         environment_sizes(environment_id)

@@ -9,6 +9,7 @@ from typing import Any
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, to_dict
+from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import Episodes, WindowActor, rollout
@@ -31,6 +32,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> dict[str, Any
         hardware and wall time; plain JSON values.
     """
     spec = trained.provenance.spec
+    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     agent = trained.agent.eval()
     device = agent.return_scale.device
     actor = agent if settings.state == "carry" else WindowActor(agent, settings.window)

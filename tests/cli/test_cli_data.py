@@ -54,7 +54,7 @@ def test_info_says_what_the_dataset_holds(
         "30 terminated, 0 truncated, 0 both, 0 partial",
         f"{returns.mean():.1f} ± {returns.std():.1f}, {returns.min():.1f} to {returns.max():.1f}",
         f"{100 * (returns.mean() + 20.272305) / (3234.3 + 20.272305):.1f}, ",
-        "compare with papers on hopper-medium-v2",
+        "file is not D4RL's hopper-medium-v2: compare with no paper's",
         "not that of the published file",
         store.fingerprint,
     ):

@@ -47,7 +47,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def small(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a store that `open_store` makes in seconds; it is not there yet."""
+    """The folder of a store that opening makes in seconds; it is not there yet."""
     monkeypatch.setitem(recipes.RECIPES, NAME, SMALL)
     return folders / "cache" / "stores" / "standin" / "hopper-medium"
 
@@ -98,7 +98,7 @@ def test_a_short_name_means_the_stand_in() -> None:
 @pytest.mark.parametrize("name", ["hoper-medium", "standin/hopper-mediun", "hopper_medium"])
 def test_a_misspelt_name_is_told_the_nearest(name: str) -> None:
     with pytest.raises(InputError, match=rf"{name}'.*did you mean standin/hopper-medium\?.*known are"):
-        resolve(name).spec
+        _ = resolve(name).spec
 
 
 @pytest.mark.parametrize("name", ["nobody/hopper-medium", "", "/", "pong"])
@@ -233,6 +233,7 @@ def test_a_stand_in_far_from_ours_says_so(
         capfd.readouterr()
         resolve(NAME).open()
         assert verdict in capfd.readouterr().err
+        assert ("too far off" in resolve(NAME).spec.comparable) == (verdict == "too far off")
 
 
 def children(pid: int) -> list[int]:

@@ -13,6 +13,7 @@ import gymnasium
 import pytest
 from d4rl_files import arrays_of, hopper_episodes, write
 
+from decision_rnn.checkpoint import Provenance
 from decision_rnn.data import catalog
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.download import fetch
@@ -94,6 +95,44 @@ def test_local_files_are_found_and_the_store_outlives_them(data: Path, folders: 
     assert resolve(NAME).open().fingerprint == from_home.fingerprint
     at_home.unlink()
     assert resolve(NAME).open().fingerprint == from_home.fingerprint
+
+
+@pytest.mark.usefixtures("data")
+def test_a_file_that_is_not_the_published_one_is_compared_with_no_paper(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Used later without --path, the dataset is still of that file, and says so."""
+    dataset = resolve(NAME)
+    assert "where the file is the published one, compare with papers on hopper-medium-v2" in dataset.spec.comparable
+    file = make_file(folders / "mine.hdf5")
+    made = resolve(NAME, path=file).open()
+    assert "file is not D4RL's hopper-medium-v2: compare with no paper's" in dataset.spec.comparable
+    capfd.readouterr()
+    resolve(NAME, path=file).open()
+    assert capfd.readouterr().err == ""
+    for partial in ("keep", "drop"):
+        store = resolve(NAME, partial=partial).open()
+        assert "not that of the published file" in " ".join(store.manifest["source"]["notes"])
+        lines = capfd.readouterr().err.splitlines()
+        assert f"converted from {file}, which is not known to be the published file" in lines[0]
+        assert not [line for line in lines[1:] if "published" in line]
+    provenance = Provenance.of(dataset.spec, made)
+    assert "compare with no paper's" in provenance.spec.comparable
+
+    monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(file.read_bytes()).hexdigest())
+    assert "the file is the published one, compare with papers" in dataset.spec.comparable
+    dataset.open()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("data")
+def test_a_file_whose_published_hash_nobody_knows_is_named(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = make_file(folders / "mine.hdf5")
+    resolve("d4rl/hopper-random-v2", path=file).open()
+    capfd.readouterr()
+    resolve("d4rl/hopper-random-v2").open()
+    assert f"converted from {file}" in capfd.readouterr().err
+    assert "where the file is the published one" in resolve("d4rl/hopper-random-v2").spec.comparable
 
 
 def test_a_changed_file_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -148,6 +148,7 @@ def test_actions_that_the_agent_cannot_take_are_refused(
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
     large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
     monkeypatch.setattr(Dataset, "open", lambda dataset: large)
-    with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
+    with pytest.raises(InputError, match=r"actions as large as 2, .*--actions clip"):
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    train(configure("--actions", "clip"), tmp_path / "run")

@@ -84,7 +84,7 @@ def write_store(name: str, episodes: Iterable[Episode], environment_id: str) -> 
         source["notes"].append(
             f"{environment_id} could not be made where this was written: nobody has seen whether its sizes are these"
         )
-    if not isinstance(episodes, Iterable) or isinstance(episodes, dict):
+    if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
     checked = of_environment(_as_episodes(episodes, name), environment_id, name, sizes)
     with contextlib.ExitStack() as stack:
