@@ -182,8 +182,8 @@ def test_train_on_a_d4rl_file(
     result = json.loads((tmp_path / "runs" / "d4rl-hopper-medium-v2-mingru-seed0" / "result.json").read_text())
     assert result["dataset"]["environment_id"] == "Hopper-v4"
     assert result["config"]["path"] == str(file)
-    assert "compare with papers" in result["dataset"]["comparable"]
-    assert "compare with papers" in done.stdout
+    assert "compare with no paper's" in result["dataset"]["comparable"]
+    assert "compare with no paper's" in done.stdout
 
 
 def test_data_without_an_action_is_help(capsys: pytest.CaptureFixture[str]) -> None:

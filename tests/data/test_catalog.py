@@ -41,7 +41,7 @@ if __name__ == "__main__":
             time.sleep({pause})
             yield episode
     minari.read_episodes = slowly
-    print(resolve("hopper-medium").open().fingerprint)
+    print(catalog.resolve("hopper-medium").open().fingerprint)
 """
 
 

@@ -90,10 +90,19 @@ def minari_box(size: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"kwargs": {"g": 9.0}}, {"max_episode_steps": 50}, {"additional_wrappers": [{"name": "x"}]}]
+    "changes",
+    [
+        {"kwargs": {"g": 9.0}},
+        {"kwargs": {"xml_file": "/etc/passwd"}},
+        {"max_episode_steps": 50},
+        {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {"command": "touch mark"}}]},
+    ],
 )
-def test_an_altered_environment_is_read_and_not_evaluated_in(changes: dict[str, Any], episodes: list[Episode]) -> None:
+def test_an_altered_environment_is_read_and_not_evaluated_in(
+    changes: dict[str, Any], episodes: list[Episode], folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is made here is the registered environment, and its scores would be of another one."""
+    monkeypatch.chdir(folders)
     folder = publish("altered/random-v0", episodes, "Pendulum-v1")
     edit(folder, env_spec=json.dumps(json.loads(gymnasium.spec("Pendulum-v1").to_json()) | changes))
     dataset = resolve("minari/altered/random-v0")
@@ -103,6 +112,7 @@ def test_an_altered_environment_is_read_and_not_evaluated_in(changes: dict[str, 
     with pytest.raises(InputError, match=f"collected in Pendulum-v1 with {next(iter(changes))}.*id of its own"):
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     assert "id of its own" in format_info(spec, store)
+    assert not (folders / "mark").exists()
 
 
 @pytest.mark.parametrize(

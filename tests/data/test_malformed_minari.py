@@ -168,8 +168,6 @@ def another_environment(draw: Draw, folder: Path) -> None:
         {"id": "HalfCheetah-v5", "entry_point": "os:getcwd"},
         {"id": "CartPole-v1", "max_episode_steps": 500},
         {"id": "os:system"},
-        {"kwargs": {"xml_file": "/etc/passwd"}},
-        {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {"command": "touch mark"}}]},
     )
     edit(folder, eval_env_spec=json.dumps(usual | draw(st.sampled_from(changes))))
 
