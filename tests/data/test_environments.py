@@ -12,12 +12,16 @@ import pytest
 from minari_files import publish
 
 from decision_rnn import Episode, play_episodes, write_store
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.config import EvaluationConfig, parse_run
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.results import evaluate
+from decision_rnn.training.trainer import train
 
 pytestmark = [
     pytest.mark.usefixtures("folders"),
@@ -209,3 +213,21 @@ def test_an_export_to_minari_keeps_the_environment_that_is_not_here(absent: Path
     assert again.open(progress=False).fingerprint == store.fingerprint
     assert (again.spec.environment_id, again.spec.requirements) == (spec.environment_id, spec.requirements)
     assert again.spec.environment_settings == spec.environment_settings
+
+
+def test_an_agent_is_trained_without_the_environment_of_its_data(absent: Path, tmp_path: Path) -> None:
+    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
+    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
+    spec = load_agent(last_checkpoint(tmp_path / "run")).provenance.spec
+    assert spec == trained.provenance.spec
+    assert (spec.environment_id, spec.requirements) == (REACH["id"], tuple(ROBOTICS))
+    with pytest.raises(InputError, match="'FetchReachFlat-v4' is not registered here"):
+        evaluate(trained, EvaluationConfig(episodes=1))
+
+
+def test_an_agent_is_not_evaluated_in_another_environment_than_its_data_name(absent: Path, tmp_path: Path) -> None:
+    edit(absent, env_spec=json.dumps(REACH | {"id": "Pendulum-v1"}))
+    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
+    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
+    with pytest.raises(InputError, match="collected in Pendulum-v1 with kwargs"):
+        evaluate(trained, EvaluationConfig(episodes=1))

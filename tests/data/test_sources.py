@@ -46,6 +46,8 @@ class Toy(Source):
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
         spec = self.spec(name)
+        if path is not None:
+            raise InputError(f"{name} is played here and read from no file: leave out --path")
         source = {"episodes": EPISODES[name]}  # what the store is made from: from something else it is made again
 
         def make(folder: Path) -> EpisodeStore:
@@ -80,6 +82,8 @@ def test_a_source_of_the_users_own_is_a_plugin(mysource: Path) -> None:
     assert float(dataset.spec.normalised(-150.0)) == 100
     with pytest.raises(InputError, match="known are toy/three, toy/thirty"):
         resolve("toy/four").open()
+    with pytest.raises(InputError, match="leave out --path"):
+        resolve("toy/three", path="x.hdf5").open()
     with pytest.raises(InputError, match="toy/three is not downloaded"):
         dataset.download()
 
