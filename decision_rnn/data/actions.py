@@ -26,6 +26,8 @@ def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None
         store: The episodes.
         actions: `keep` to train on them as they are, `clip` to clip them to [-1, 1] (`StepStream(clip_actions=True)`).
     """
+    if actions == "keep" and store.largest_action <= LARGEST:
+        return
     box = _box(store)
     usual = box is None or bool((box.low == -1).all() and (box.high == 1).all())
     if actions == "clip":
@@ -34,8 +36,6 @@ def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None
                 f"--actions clip would put other actions in the place of those in {store.path}, which are carried out: "
                 f"the box of {store.environment_id} is {_words(box)}, not -1 to 1; {RESCALE}"
             )
-        return
-    if store.largest_action <= LARGEST:
         return
     if box is None:
         advice = (

@@ -5,6 +5,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import gymnasium
@@ -80,7 +81,7 @@ def check_environment(
             those it is registered with, it is another environment.
     """
     without = "or leave evaluation out, --evaluation.episodes 0"
-    close = [re.sub(r" *([<>=!~]=|[<>,]) *", r"\1", requirement) for requirement in requirements]
+    close = [re.sub(r" ?([<>=!~]=|[<>,]) ?", r"\1", requirement[:200]) for requirement in requirements]
     packages = [requirement for requirement in close if REQUIREMENT.fullmatch(requirement)]
     install = f"`pip install {' '.join(map(shlex.quote, packages))}`" if packages else "install its package"
     try:
@@ -112,14 +113,26 @@ def describe_alteration(environment_id: str, settings: dict[str, Any] | None) ->
     """
     if settings is None or environment_id not in gymnasium.registry:
         return None
-    registered = gymnasium.registry[environment_id]
-    usual = {"kwargs": registered.kwargs, "max_episode_steps": registered.max_episode_steps}
-    if registered.additional_wrappers:
-        usual |= json.loads(registered.to_json())
-    for key in ("kwargs", "max_episode_steps", "additional_wrappers"):
-        if (settings.get(key) or None) != (usual.get(key) or None):
-            return f"{key} {settings.get(key)!r:.200}, not {usual.get(key)!r:.200}"
+    usual = registered_settings(environment_id)
+    for key, value in usual.items():
+        if (settings.get(key) or None) != (value or None):
+            return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
     return None
+
+
+def registered_settings(environment_id: str) -> dict[str, Any]:
+    """What an environment is registered with, in plain JSON: `kwargs`, `max_episode_steps`, `additional_wrappers`.
+
+    Gymnasium's own `EnvSpec.to_json` refuses environments that are registered with a class for an entry point.
+    """
+    registered = gymnasium.registry[environment_id]
+    settings = {
+        "kwargs": registered.kwargs,
+        "max_episode_steps": registered.max_episode_steps,
+        "additional_wrappers": [asdict(wrapper) for wrapper in registered.additional_wrappers],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=repr))
+    return plain
 
 
 def play_episodes(

@@ -87,11 +87,7 @@ def start(folder: Path, steps: int = SMALL.steps, pause: float = 0.0) -> "subpro
 def test_a_short_name_means_the_stand_in() -> None:
     assert resolve("hopper-medium").spec is resolve("standin/hopper-medium").spec
     spec = resolve("hopper-medium").spec
-    assert (spec.environment_id, spec.target_returns, spec.return_scale) == (
-        "Hopper-v5",
-        (3600.0, 1800.0),
-        1000.0,
-    )
+    assert (spec.environment_id, spec.target_returns, spec.return_scale) == ("Hopper-v5", (3600.0, 1800.0), 1000.0)
     assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
 
 

@@ -1,22 +1,18 @@
 """The datasets of D4RL: names, local files, downloads from a server on this machine, and the converted store."""
 
 import hashlib
-import http.server
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
 import pytest
-from d4rl_files import arrays_of, hopper_episodes, write
+from d4rl_files import arrays_of, hopper_episodes, make_file, write
 
 from decision_rnn.checkpoint import Provenance
 from decision_rnn.data import catalog
 from decision_rnn.data.catalog import resolve
-from decision_rnn.data.download import fetch
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.cache import store_folder
@@ -25,21 +21,6 @@ from decision_rnn.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
 FILE = "hopper_medium-v2.hdf5"
-
-
-@pytest.fixture
-def data(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of local files; the network is not there."""
-    folder = folders / "data"
-    folder.mkdir()
-    monkeypatch.setenv("DECISION_RNN_DATA", str(folder))
-    monkeypatch.setenv("HOME", str(folders))
-    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
-    return folder
-
-
-def make_file(path: Path, seed: int = 0) -> Path:
-    return write(path, arrays_of(hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], seed)))
 
 
 def test_every_name_is_evaluated_where_it_came_from() -> None:
@@ -210,122 +191,6 @@ def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
             resolve(NAME, path=path).open()
     with pytest.raises(InputError, match="leave out --path"):
         resolve("hopper-medium", path=folders / "none.hdf5").open()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves `content`, with ranges, as `mode` says."""
-
-    content = b""
-    mode = "whole"
-    ranges: list[str | None]
-
-    def do_GET(self) -> None:
-        asked = self.headers["Range"]
-        self.ranges.append(asked)
-        if self.mode == "forbidden":
-            self.send_error(403)
-            return
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.mode != "no ranges" else 0
-        if asked and first >= len(self.content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(self.content)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(206 if first else 200)
-        if first:
-            self.send_header("Content-Range", f"bytes {first}-{len(self.content) - 1}/{len(self.content)}")
-        self.send_header("Content-Length", str(len(self.content) - first))
-        self.end_headers()
-        stop = len(self.content) // 2 if self.mode == "breaks off" else len(self.content)
-        self.wfile.write(self.content[first:stop])
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler]]:
-    """A server on this machine that publishes hopper_medium-v2.hdf5."""
-    content = make_file(data / "published").read_bytes()
-    (data / "published").unlink()
-    handler = type("Published", (Handler,), {"content": content, "ranges": []})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        monkeypatch.setattr(d4rl, "URL", f"http://127.0.0.1:{listening.server_port}/")
-        monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(content).hexdigest())
-        yield handler
-        listening.shutdown()
-        thread.join()
-
-
-def test_a_dataset_that_is_not_here_is_downloaded(
-    server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    store = resolve(NAME).open()
-    assert store.steps == 20
-    assert (data / FILE).read_bytes() == server.content
-    assert store.manifest["source"]["files"][0]["sha256"] == d4rl.SHA256["hopper_medium"]
-    assert "published file" not in capfd.readouterr().err
-    resolve(NAME).open()
-    assert server.ranges == [None]
-
-
-def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler], data: Path) -> None:
-    server.mode = "breaks off"
-    half = len(server.content) // 2
-    with pytest.raises(InputError, match=rf"{half} of {len(server.content)} bytes.*try again"):
-        resolve(NAME).open()
-    assert not (data / FILE).exists()
-    server.mode = "whole"
-    resolve(NAME).open()
-    assert (data / FILE).read_bytes() == server.content
-    assert server.ranges == [None, f"bytes={half}-"]
-
-
-def test_a_server_without_ranges_begins_anew(server: type[Handler], data: Path) -> None:
-    (data / f".{FILE}.part").write_bytes(server.content[:100])
-    server.mode = "no ranges"
-    resolve(NAME).open()
-    assert (data / FILE).read_bytes() == server.content
-
-
-@pytest.mark.parametrize("extra", [b"", b"too much"])
-def test_a_part_that_is_all_or_more(server: type[Handler], data: Path, extra: bytes) -> None:
-    (data / f".{FILE}.part").write_bytes(server.content + extra)
-    resolve(NAME).open()
-    assert (data / FILE).read_bytes() == server.content
-
-
-def test_other_content_than_the_published_is_thrown_away(server: type[Handler], data: Path) -> None:
-    server.content = server.content[:-1] + b"?"
-    with pytest.raises(InputError, match="SHA-256 is not"):
-        resolve(NAME).open()
-    assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
-
-
-def test_a_refusal_says_what_else_to_do(server: type[Handler], data: Path) -> None:
-    server.mode = "forbidden"
-    with pytest.raises(InputError, match=r"HTTP 403.*--path.*hopper_medium-v2\.hdf5"):
-        resolve(NAME).open()
-    assert not (data / FILE).exists()
-
-
-@pytest.mark.usefixtures("data")
-def test_no_network_is_one_sentence() -> None:
-    with pytest.raises(InputError, match=r"cannot download http.*refused.*--path"):
-        resolve(NAME).open()
-
-
-def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) -> None:
-    threads = [threading.Thread(target=fetch, args=(d4rl.URL + FILE, data / FILE, None, False)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert server.ranges == [None]
-    assert (data / FILE).read_bytes() == server.content
 
 
 def test_a_store_is_the_same_from_a_file_and_from_its_episodes(data: Path, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 import json
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
 from minari_files import publish
 
 from decision_rnn import Episode, play_episodes, write_store
@@ -160,7 +162,7 @@ def test_an_environment_that_breaks_when_it_is_made_is_named(monkeypatch: pytest
     def fail(**arguments: Any) -> gymnasium.Env[Any, Any]:
         raise ImportError("no\nengine")
 
-    monkeypatch.setitem(gymnasium.registry, "Broken-v0", gymnasium.envs.registration.EnvSpec("Broken-v0", fail))
+    monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", fail))
     with pytest.raises(InputError, match=r"Broken-v0 cannot be made here \(no engine\).*pip install engine"):
         check_environment("Broken-v0", ["engine"])
 
@@ -231,3 +233,18 @@ def test_an_agent_is_not_evaluated_in_another_environment_than_its_data_name(abs
     trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
     with pytest.raises(InputError, match="collected in Pendulum-v1 with kwargs"):
         evaluate(trained, EvaluationConfig(episodes=1))
+
+
+def test_an_environment_that_is_registered_with_a_class_is_exported_and_known_again(
+    episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a user's own module are: JSON cannot name a class."""
+    registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
+    monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
+    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", metadata={}, source={})
+    spec = resolve("minari/swing/x-v0").spec
+    assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
+    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    monkeypatch.setitem(gymnasium.registry, "Swing-v0", replace(registered, kwargs={"g": 3.7}))
+    with pytest.raises(InputError, match="collected in Swing-v0 with kwargs"):
+        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

@@ -4,9 +4,6 @@ import contextlib
 import copy
 import json
 import math
-import os
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +66,7 @@ def write_dataset(
     them. Where it is not registered here, or not with these settings, the spaces are boxes of `sizes`: how many
     numbers an observation and an action have.
     """
-    _register_namespace(dataset_id)
+    register_namespace(dataset_id)
     # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
     with new_directory(dataset_folder(dataset_id)) as folder:
         specification, spaces = _describe_environment(environment_id, sizes, settings)
@@ -92,21 +89,22 @@ def _describe_environment(
     environment_id: str, sizes: tuple[int, int] | None, settings: dict[str, Any] | None
 ) -> tuple[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
     """The environment's specification as Minari keeps it, in JSON, and its observations' and actions' spaces."""
-    altered = environments.describe_alteration(environment_id, settings)
-    try:
-        if sizes is None or not altered:
+    described = json.loads(EnvSpec(environment_id).to_json())
+    if environments.describe_alteration(environment_id, settings) is None:
+        with contextlib.suppress(environments.MissingEnvironmentError):
             spaces = environments.environment_spaces(environment_id)
-            return gymnasium.spec(environment_id).to_json(), spaces
-    except environments.MissingEnvironmentError:
-        if sizes is None:
-            raise
-    bare = json.loads(EnvSpec(environment_id).to_json())
+            try:
+                return gymnasium.spec(environment_id).to_json(), spaces
+            except ValueError:  # it was registered with a class, which JSON cannot name
+                return json.dumps(described | environments.registered_settings(environment_id)), spaces
+    if sizes is None:
+        environments.check_environment(environment_id, settings=settings)
     low, high = -np.inf, np.inf
-    observation_space, action_space = (gymnasium.spaces.Box(low, high, (size,), np.float32) for size in sizes)
-    return json.dumps({**bare, **(settings or {})}), (observation_space, action_space)
+    observation_space, action_space = (gymnasium.spaces.Box(low, high, (size,), np.float32) for size in sizes or ())
+    return json.dumps(described | (settings or {})), (observation_space, action_space)
 
 
-def _register_namespace(dataset_id: str) -> None:
+def register_namespace(dataset_id: str) -> None:
     """Make the dataset's namespace known, without which Minari's listing leaves the dataset out."""
     namespace = parse_dataset_id(dataset_id)[0]
     if namespace is not None and namespace not in list_local_namespaces():
@@ -259,41 +257,3 @@ def _read_episode(file: h5py.File, key: str, where: str) -> Episode:
     episode = Episode(**{name: array[()] for name, array in arrays.items()}, terminated=ends[0], truncated=ends[1])
     episode.validate(where)
     return episode
-
-
-def download_dataset(dataset_id: str) -> None:
-    """Fetch a published dataset with Minari's own client: whole or not at all.
-
-    Raises InputError, with the client's reason, where it cannot.
-    """
-    target = dataset_folder(dataset_id)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", dir=dataset_folder("")) as folder:
-        try:
-            # The client writes into Minari's folder as it goes; a part of a dataset must not be found there.
-            with _datasets_in(folder), contextlib.redirect_stdout(sys.stderr):
-                minari.download_dataset(dataset_id)
-            (Path(folder) / dataset_id / "data" / DATA_FILE).stat()
-        except Exception as error:  # of Minari, of its host's client, of the network
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(
-                f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
-                f"`pip install huggingface_hub`, or put the dataset into {target} by other means"
-            ) from None
-        with contextlib.suppress(OSError):  # another process was faster
-            (Path(folder) / dataset_id).rename(target)
-    _register_namespace(dataset_id)
-
-
-@contextlib.contextmanager
-def _datasets_in(folder: str) -> Iterator[None]:
-    """Have Minari keep its datasets in another folder; it reads the variable at every call."""
-    before = os.environ.get("MINARI_DATASETS_PATH")
-    os.environ["MINARI_DATASETS_PATH"] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["MINARI_DATASETS_PATH"]
-        else:
-            os.environ["MINARI_DATASETS_PATH"] = before

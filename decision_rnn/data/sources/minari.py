@@ -2,8 +2,12 @@
 
 import contextlib
 import itertools
+import os
 import re
+import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +74,7 @@ class MinariSource(Source):
         """Bring the datasets that make up `name` into the user's Minari folder; returns their folders."""
         for dataset_id in _parts(name):
             if not _is_local(dataset_id):
-                minari.download_dataset(dataset_id)
+                _download(dataset_id)
         return [minari.dataset_folder(dataset_id) for dataset_id in _parts(name)]
 
     def _convert(self, name: str, ids: list[str], folder: Path, progress: bool) -> EpisodeStore:
@@ -144,3 +148,41 @@ def _files(ids: list[str]) -> list[Path]:
         if not file.is_file():
             raise InputError(f"{file} is not there: fetch or write the dataset again")
     return files
+
+
+def _download(dataset_id: str) -> None:
+    """Fetch a published dataset with Minari's own client: whole or not at all.
+
+    Raises InputError, with the client's reason, where it cannot.
+    """
+    target = minari.dataset_folder(dataset_id)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=minari.dataset_folder("")) as folder:
+        try:
+            # The client writes into Minari's folder as it goes; a part of a dataset must not be found there.
+            with _datasets_in(folder), contextlib.redirect_stdout(sys.stderr):
+                minari_package.download_dataset(dataset_id)
+            (Path(folder) / dataset_id / "data" / minari.DATA_FILE).stat()
+        except Exception as error:  # of Minari, of its host's client, of the network
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
+                f"`pip install huggingface_hub`, or put the dataset into {target} by other means"
+            ) from None
+        with contextlib.suppress(OSError):  # another process was faster
+            (Path(folder) / dataset_id).rename(target)
+    minari.register_namespace(dataset_id)
+
+
+@contextlib.contextmanager
+def _datasets_in(folder: str) -> Iterator[None]:
+    """Have Minari keep its datasets in another folder; it reads the variable at every call."""
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    os.environ["MINARI_DATASETS_PATH"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MINARI_DATASETS_PATH"]
+        else:
+            os.environ["MINARI_DATASETS_PATH"] = before
