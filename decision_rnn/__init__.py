@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from decision_rnn.backbones import register as register
     from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
     from decision_rnn.checkpoint import load_agent as load_agent
-    from decision_rnn.data.catalog import open_store as open_store
+    from decision_rnn.data.catalog import open_dataset as open_dataset
+    from decision_rnn.data.dataset import Dataset as Dataset
     from decision_rnn.data.environments import play_episodes as play_episodes
+    from decision_rnn.data.sources import Source as Source
+    from decision_rnn.data.sources import register_source as register_source
     from decision_rnn.data.sources.own import write_store as write_store
+    from decision_rnn.data.spec import DatasetSpec as DatasetSpec
+    from decision_rnn.data.store.cache import open_or_make as open_or_make
     from decision_rnn.data.store.episodes import Episode as Episode
     from decision_rnn.data.store.episodes import EpisodeStore as EpisodeStore
     from decision_rnn.data.stream import StepStream as StepStream
+    from decision_rnn.errors import InputError as InputError
 
 __version__ = "0.1.0"
 
@@ -32,11 +38,16 @@ _ROOMS = {
     "decision_rnn.agent": ("AgentConfig", "DecisionAgent", "Objective", "ObjectiveConfig", "register_objective"),
     "decision_rnn.backbones": ("Backbone", "BackboneConfig", "SequenceMixer", "register"),
     "decision_rnn.checkpoint": ("last_checkpoint", "load_agent"),
-    "decision_rnn.data.catalog": ("open_store",),
+    "decision_rnn.data.catalog": ("open_dataset",),
+    "decision_rnn.data.dataset": ("Dataset",),
     "decision_rnn.data.environments": ("play_episodes",),
+    "decision_rnn.data.sources": ("Source", "register_source"),
     "decision_rnn.data.store.episodes": ("Episode", "EpisodeStore"),
     "decision_rnn.data.sources.own": ("write_store",),
+    "decision_rnn.data.spec": ("DatasetSpec",),
+    "decision_rnn.data.store.cache": ("open_or_make",),
     "decision_rnn.data.stream": ("StepStream",),
+    "decision_rnn.errors": ("InputError",),
 }
 _HOMES = {name: module for module, names in _ROOMS.items() for name in names}
 

@@ -87,22 +87,23 @@ def write(steps: int) -> dict[str, Any]:
 
 def convert(steps: int) -> dict[str, Any]:
     """A million steps in D4RL's layout, as anybody's file would be converted."""
-    from decision_rnn import open_store
+    from decision_rnn import open_dataset
     from decision_rnn.data.formats.d4rl import write_file
 
     file = Path(os.environ["DECISION_RNN_DATA"]) / "small.hdf5"
-    write_file(file, open_store(SMALL))
-    return {"seconds": seconds_of(lambda: open_store("d4rl/hopper-medium-v2", progress=False, path=file))}
+    write_file(file, open_dataset(SMALL).open())
+    return {"seconds": seconds_of(lambda: open_dataset("d4rl/hopper-medium-v2", path=file).open(progress=False))}
 
 
 def open_again(steps: int) -> dict[str, Any]:
     """The large store verified as a whole, and then opened again and again; and the small one."""
-    from decision_rnn import open_store
+    from decision_rnn import open_dataset
 
     peaks = Peaks()
     peaks.start()
-    verifying = seconds_of(open_store(LARGE).verify)
-    again = {name: [seconds_of(lambda name=name: open_store(name)) for _ in range(21)] for name in (SMALL, LARGE)}
+    verifying = seconds_of(open_dataset(LARGE).open().verify)
+    datasets = {name: open_dataset(name) for name in (SMALL, LARGE)}
+    again = {name: [seconds_of(dataset.open) for _ in range(21)] for name, dataset in datasets.items()}
     medians = {name: sorted(seconds[1:])[10] for name, seconds in again.items()}
     return {"verifying": verifying, "again": medians[LARGE], "again_small": medians[SMALL], "peaks": peaks.peaks}
 
@@ -121,12 +122,12 @@ def train(steps: int) -> dict[str, Any]:
 
 def sample(steps: int) -> dict[str, Any]:
     """As many batches as it takes to read each part of the large store about once: what training for long comes to."""
-    from decision_rnn import open_store
+    from decision_rnn import open_dataset
     from decision_rnn.data.stream import StepStream
 
     peaks = Peaks()
     peaks.start()
-    stream = StepStream(open_store(LARGE), context=20, batch_size=64, seed=0)
+    stream = StepStream(open_dataset(LARGE).open(), context=20, batch_size=64, seed=0)
     batches = steps // (20 * 64)
     seconds = seconds_of(lambda: [stream.sample() and None for _ in range(batches)])
     return {"batches": batches, "microseconds": 1e6 * seconds / batches, "peaks": peaks.peaks}
@@ -134,12 +135,12 @@ def sample(steps: int) -> dict[str, Any]:
 
 def step(steps: int) -> dict[str, Any]:
     """One training step, and one batch, on either store: in turn, medians of wall time."""
-    from decision_rnn import open_store
+    from decision_rnn import open_dataset
     from decision_rnn.config import parse_run
     from decision_rnn.training.loop import prepare
 
     names = (SMALL, LARGE)
-    prepared = {name: prepare(parse_run("large_store", [name])[0], open_store(name), 1000.0) for name in names}
+    prepared = {name: prepare(parse_run("large_store", [name])[0], open_dataset(name).open(), 1000.0) for name in names}
     taken: dict[str, list[float]] = {f"{kind} {name}": [] for kind in ("step", "batch") for name in names}
     for _ in range(10 + ROUNDS):
         for name, (_, trainer, stream) in prepared.items():

@@ -17,8 +17,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from decision_rnn.data.catalog import open_store
-from decision_rnn.data.sources.standin import DATASETS, JOINED, StandinSpec
+from decision_rnn.data.catalog import resolve
+from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.evaluation.results import PACKAGES
@@ -35,7 +35,7 @@ PUBLISHED_CLONING = {  # normalised scores of behaviour cloning on D4RL's sets, 
     "standin/walker2d-medium": 63.2,
     "standin/hopper-medium-replay": 29.8,
 }
-BODIES, LEVELS = ("hopper", "halfcheetah", "walker2d"), ("random", "medium-replay", "medium", "medium-expert", "expert")
+TASKS, LEVELS = ("hopper", "halfcheetah", "walker2d"), ("random", "medium-replay", "medium", "medium-expert", "expert")
 
 
 def clone(name: str, options: list[str]) -> dict[str, Any]:
@@ -54,14 +54,14 @@ def clone(name: str, options: list[str]) -> dict[str, Any]:
     }
 
 
-def measure(spec: StandinSpec, store: EpisodeStore, options: list[str], begun_at: str | None) -> dict[str, Any]:
+def measure(standin: Standin, store: EpisodeStore, options: list[str], begun_at: str | None) -> dict[str, Any]:
     """All that the table says of a stand-in, and where it was made."""
-    statistics = store.manifest["statistics"]
+    spec, statistics = standin.spec, store.manifest["statistics"]
     return {
         "statistics": statistics,
         "fingerprint": store.fingerprint,
-        "score": 100 * (statistics["return_mean"] - spec.reference_min) / (spec.reference_max - spec.reference_min),
-        "d4rl": asdict(spec.d4rl),
+        "score": float(spec.normalised(statistics["return_mean"])),
+        "d4rl": asdict(standin.d4rl),
         "cloning": None if spec.name.endswith("-random") else clone(spec.name, options),
         "recipes": recipes_of(spec.name),
         "commit": begun_at,
@@ -82,9 +82,9 @@ def beside(ours: float, theirs: float | None, digits: int = 0) -> str:
     return f"{ours:,.{digits}f} ({theirs:,.{digits}f}, {100 * (ours - theirs) / abs(theirs):+.0f}%)"
 
 
-def row(spec: StandinSpec, entry: dict[str, Any]) -> str:
+def row(standin: Standin, entry: dict[str, Any]) -> str:
     """A line of the table."""
-    ours, theirs = entry["statistics"], spec.d4rl
+    spec, ours, theirs = standin.spec, entry["statistics"], standin.d4rl
     cloned = "" if entry["cloning"] is None else f"{entry['cloning']['score']:.1f}"
     if spec.name in PUBLISHED_CLONING:
         cloned += f" ({PUBLISHED_CLONING[spec.name]})"
@@ -105,10 +105,10 @@ def row(spec: StandinSpec, entry: dict[str, Any]) -> str:
 
 def draw(returns: dict[str, np.ndarray], path: Path) -> None:
     """Every set's episodes by return, with D4RL's mean, standard deviation and range above them."""
-    figure, axes = plt.subplots(len(BODIES), len(LEVELS), figsize=(15, 6.6), sharex="row", layout="constrained")
-    for i, body in enumerate(BODIES):
+    figure, axes = plt.subplots(len(TASKS), len(LEVELS), figsize=(15, 6.6), sharex="row", layout="constrained")
+    for i, task in enumerate(TASKS):
         for j, level in enumerate(LEVELS):
-            axis, name = axes[i, j], f"standin/{body}-{level}"
+            axis, name = axes[i, j], f"standin/{task}-{level}"
             if name not in returns:
                 axis.set_axis_off()
                 continue
@@ -119,7 +119,7 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
                 for end in (real.return_min, real.return_max):
                     if end is not None:
                         axis.plot(end, top, "|", color="#e45756", markersize=10)
-            axis.set_title(f"{body}-{level}", fontsize=10)
+            axis.set_title(f"{task}-{level}", fontsize=10)
             axis.set_yticks([])
             axis.spines[["top", "right", "left"]].set_visible(False)
     figure.supxlabel(
@@ -137,11 +137,11 @@ def main() -> None:
     entries: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.is_file() else {}
     begun_at = commit()  # before this run's own files change
     returns = {}
-    for name, spec in DATASETS.items():
-        store = open_store(name)
+    for name, standin in DATASETS.items():
+        store = resolve(name).open()
         returns[name] = store.episode_returns
         if entries.get(name, {}).get("recipes") != recipes_of(name):
-            entries[name] = measure(spec, store, rest, begun_at)
+            entries[name] = measure(standin, store, rest, begun_at)
             kept.write_text(json.dumps({key: entries[key] for key in DATASETS if key in entries}, indent=1) + "\n")
     draw(returns, RESULTS / "returns.png")
     made = "; ".join(

@@ -19,7 +19,7 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import parse_run
-from decision_rnn.data.spec import BODIES
+from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare
@@ -37,7 +37,7 @@ def make(store: EpisodeStore, *steps: int, run: Path) -> DecisionAgent:
     """An agent, saved after each of those steps."""
     config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.tokens", "interleaved"])
     agent, trainer, stream = prepare(config, store, 500.0)
-    spec = BODIES["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
+    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
     provenance = Provenance(spec, store.fingerprint, 1.5, 0.5)
     for step in steps:
         while trainer.steps < step:

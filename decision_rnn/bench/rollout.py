@@ -14,8 +14,9 @@ from decision_rnn.backbones import State, registered
 from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
-from decision_rnn.data.catalog import DatasetSpec, lookup, open_store
+from decision_rnn.data.catalog import resolve
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor
 from decision_rnn.evaluation.rollout import Episodes, one_thread, rollout
@@ -174,11 +175,12 @@ def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
 
 def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
     """An agent that stays up long enough for its episodes to be like a trained one's."""
-    spec = lookup(DATASET)
+    dataset = resolve(DATASET)
+    spec = dataset.spec
     training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
     backbone = registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE)
     config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
-    agent, trainer, stream = prepare(config, open_store(DATASET), spec.return_scale)
+    agent, trainer, stream = prepare(config, dataset.open(), spec.return_scale)
     for _ in tqdm(range(TRAINING_STEPS), desc="training an agent to time", unit="step", disable=None):
         trainer.step(stream.sample())
     return agent.eval(), spec

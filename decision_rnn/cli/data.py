@@ -7,9 +7,11 @@ from typing import Literal
 from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.config import PARTIAL_HELP, parse
-from decision_rnn.data import catalog
+from decision_rnn.data.catalog import names, resolve
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
+from decision_rnn.data.sources import SOURCES
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
@@ -50,16 +52,17 @@ def data(arguments: Sequence[str]) -> None:
 
 
 def _list(command: Namespace) -> None:
-    for name in catalog.names():
-        print(f"{name:<45} {'ready' if catalog.is_ready(name) else ''}".rstrip())
-    print("further: " + ", ".join(source.PATTERN for source in catalog.SOURCES.values()))
+    for name in names():
+        print(f"{name:<45} {'ready' if resolve(name).ready else ''}".rstrip())
+    print("further: " + ", ".join(source.pattern for source in SOURCES.values()))
 
 
 def _info(command: Namespace) -> None:
     if command.plot and command.plot.suffix != ".png":
         raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
-    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
-    spec = catalog.lookup(command.dataset)
+    dataset = resolve(command.dataset, command.path, command.partial)
+    store = dataset.open()
+    spec = dataset.spec
     print(format_info(spec, store))
     if command.plot:
         from decision_rnn.plots import plot_returns  # here: matplotlib takes a second to import
@@ -72,12 +75,12 @@ def _info(command: Namespace) -> None:
 
 
 def _make(command: Namespace) -> None:
-    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    store = resolve(command.dataset, command.path, command.partial).open()
     print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
 
 
 def _verify(command: Namespace) -> None:
-    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    store = resolve(command.dataset, command.path, command.partial).open()
     try:
         store.verify()
     except CacheError as error:
@@ -90,39 +93,42 @@ def _verify(command: Namespace) -> None:
 
 
 def _download(command: Namespace) -> None:
-    for path in catalog.download(command.dataset):
+    for path in resolve(command.dataset).download():
         print(path)
 
 
 def _export(command: Namespace) -> None:
     if command.format not in FORMATS:
         raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
-    store = catalog.open_store(command.dataset, path=command.path, partial=command.partial)
+    dataset = resolve(command.dataset, command.path, command.partial)
+    store = dataset.open()
     try:
-        where = FORMATS[command.format](command.output, store, command.dataset)
+        where = FORMATS[command.format](command.output, store, dataset.spec)
     except OSError as error:
         raise InputError(f"cannot write {command.output}: {error.strerror or error}") from None
     print(f"{store.episodes} episodes, {store.steps} steps written to {where}")
 
 
-def _to_d4rl(output: str, store: EpisodeStore, dataset: str) -> Path:
+def _to_d4rl(output: str, store: EpisodeStore, spec: DatasetSpec) -> Path:
     _check_room(Path(output), store)
     d4rl.write_file(Path(output), store)
     return Path(output)
 
 
-def _to_minari(output: str, store: EpisodeStore, dataset: str) -> Path:
+def _to_minari(output: str, store: EpisodeStore, spec: DatasetSpec) -> Path:
     minari.check_id(output)
     folder = minari.dataset_folder(output)
     if folder.exists():
         raise InputError(f"{folder} exists: remove it, or name another id")
     _check_room(folder, store)
-    spec = catalog.lookup(dataset)
     minari.write_dataset(
         output,
         store.read_episodes(),
         environment_id=store.environment_id,
+        sizes=(store.observation_dim, store.action_dim),
+        settings=spec.environment_settings,
         metadata={
+            **({"requirements": list(spec.requirements)} if spec.requirements else {}),
             "description": f"{spec.name}, exported by decision_rnn: {spec.comparable}",
             "ref_min_score": spec.reference_min,
             "ref_max_score": spec.reference_max,
@@ -144,4 +150,4 @@ ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "download": _download,
     "export": _export,
 }
-FORMATS: dict[str, Callable[[str, EpisodeStore, str], Path]] = {"minari": _to_minari, "d4rl": _to_d4rl}
+FORMATS: dict[str, Callable[[str, EpisodeStore, DatasetSpec], Path]] = {"minari": _to_minari, "d4rl": _to_d4rl}

@@ -61,7 +61,7 @@ def _train(arguments: list[str]) -> None:
     from jsonargparse import ArgumentParser
 
     from decision_rnn.config import parse_run
-    from decision_rnn.data.catalog import lookup
+    from decision_rnn.data.catalog import resolve
     from decision_rnn.evaluation.evaluate import evaluate
     from decision_rnn.evaluation.report import format_result
     from decision_rnn.evaluation.results import write_result
@@ -74,7 +74,7 @@ def _train(arguments: list[str]) -> None:
         parser.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
 
     config, command = parse_run("decision-rnn train", arguments, options)
-    dataset = lookup(config.dataset).name.replace("/", "-")
+    dataset = resolve(config.dataset).name.replace("/", "-")
     run = command.output or Path("runs") / f"{dataset}-{config.backbone.name}-seed{config.seed}"
     trained = train(config, run, command.resume)
     if config.evaluation.episodes == 0:
@@ -117,7 +117,7 @@ def _compare(arguments: list[str]) -> None:
     from decision_rnn.comparison.table import format_comparison
     from decision_rnn.comparison.variants import Variant
     from decision_rnn.config import parse_run
-    from decision_rnn.data.catalog import lookup
+    from decision_rnn.data.catalog import resolve
 
     def options(parser: ArgumentParser) -> None:
         parser.add_argument("--backbones", type=str, default="mingru,minlstm,lru,transformer", help="comma-separated")
@@ -132,7 +132,7 @@ def _compare(arguments: list[str]) -> None:
     variants = [
         Variant(name, parse_run("decision-rnn compare", arguments, options, backbone=name)[0]) for name in names
     ]
-    output = command.output or Path("runs") / f"compare-{lookup(first.dataset).name.replace('/', '-')}"
+    output = command.output or Path("runs") / f"compare-{resolve(first.dataset).name.replace('/', '-')}"
     seeds = range(first.seed, first.seed + command.seeds)
     comparison = compare(variants, seeds, output, command.jobs)
     print(format_comparison(comparison))

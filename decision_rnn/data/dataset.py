@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Literal
 
+from decision_rnn.data.sources.contract import Source
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.complete import complete_episodes
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episodes import MANIFEST, EpisodeStore
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,22 @@ class Dataset:
     """
 
     name: str
-    source: ModuleType
+    source: Source
     path: Path | None = None
     partial: Literal["keep", "drop"] = "keep"
 
     @property
     def spec(self) -> DatasetSpec:
-        """Where it is evaluated and how it is scored; InputError where there is no such dataset."""
-        spec: DatasetSpec = self.source.lookup(self.name)
-        return spec
+        """Where it is evaluated and how it is scored; InputError where there is no such dataset.
+
+        Once the store is there the spec also tells what its contents change of that: ask again after `open`.
+        """
+        return self.source.spec(self.name)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its store, with all episodes, has been made; it is not verified here."""
+        return (self.source.folder(self.name) / MANIFEST).is_file()
 
     def open(self, progress: bool = True) -> EpisodeStore:
         """Its episodes, made or converted on first use and opened ever after.
@@ -43,10 +50,9 @@ class Dataset:
         Args:
             progress: Show bars on stderr where that is a terminal.
         """
-        store: EpisodeStore = self.source.open_store(self.name, progress, self.path)
+        store = self.source.open(self.name, progress, self.path)
         return store if self.partial == "keep" else complete_episodes(self.name, store)
 
     def download(self, progress: bool = True) -> list[Path]:
         """Fetch what it is made from, where that is not here; returns where it lies."""
-        paths: list[Path] = self.source.download(self.name, progress)
-        return paths
+        return self.source.download(self.name, progress)

@@ -2,14 +2,16 @@
 
 import numpy as np
 
+from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.errors import InputError
 
 BINS, WIDTH = 12, 40  # of the histogram
 
 
 def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
-    """Episodes, steps, returns, ends, fingerprint, and whose scores may be compared with ours."""
+    """Episodes, steps, returns, ends, fingerprint, whose scores may be compared with ours, what hinders evaluation."""
     s = store.manifest["statistics"]
     both = int((store.terminated & store.truncated).sum())
     partial = int((~store.terminated & ~store.truncated).sum())
@@ -22,12 +24,22 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("return", f"{s['return_mean']:.1f} ± {s['return_sd']:.1f}, {s['return_min']:.1f} to {s['return_max']:.1f}"),
         ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
         ("compare", spec.comparable),
+        *(("evaluate", fault) for fault in _environment_faults(spec, store)),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),
     ]
     lines = [spec.name, *(f"  {key:<12} {value}" for key, value in rows), "", "  episodes by return"]
     return "\n".join([*lines, *histogram(store.episode_returns)])
+
+
+def _environment_faults(spec: DatasetSpec, store: EpisodeStore) -> list[str]:
+    """Why agents cannot be evaluated here, where they cannot."""
+    try:
+        check_environment(store.environment_id, spec.requirements, spec.environment_settings)
+    except InputError as error:
+        return [str(error)]
+    return []
 
 
 def histogram(returns: np.ndarray) -> list[str]:

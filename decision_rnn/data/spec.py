@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 D4RL_REFERENCES = (
-    "the dataset has no reference scores, those used are D4RL's for the same body, our choice: "
+    "the dataset has no reference scores, those used are D4RL's for the same task, our choice: "
     "compare with no score on D4RL's data"
 )
 
@@ -23,6 +24,10 @@ class DatasetSpec:
     returns-to-go, as in the Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence: where
     the references come from, and whose scores ours may be compared with. `contents` is the fingerprint of the store
     that the spec was read from, None where it is known by the dataset's name alone.
+
+    `requirements` are what the dataset says its environment is installed by, as pip takes them. `environment_settings`
+    are what it says of its environment beside the id (`kwargs`, `max_episode_steps`, `additional_wrappers`), None
+    where it says nothing. Both are read from files of others: `environments.check_environment` judges them.
     """
 
     name: str
@@ -33,6 +38,12 @@ class DatasetSpec:
     return_scale: float
     comparable: str
     contents: str | None = field(default=None, kw_only=True)
+    requirements: tuple[str, ...] = field(default=(), kw_only=True)
+    environment_settings: dict[str, Any] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("target_returns", "requirements"):  # lists, where they come from JSON
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
         """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
@@ -42,15 +53,16 @@ class DatasetSpec:
 
 
 @dataclass(frozen=True)
-class Body:
-    """A MuJoCo body: its sizes, D4RL's returns of a random and of an expert policy (Fu et al. 2020), its targets.
+class MujocoTask:
+    """A MuJoCo task: its sizes, D4RL's returns of a random and of an expert policy (Fu et al. 2020), its targets.
 
-    The targets are the Decision Transformer's; for ant, which it leaves out, Online DT's 6000 (Zheng et al. 2022)
-    and half of it.
+    `environment` is the Gymnasium id without its version. The first `positions` numbers of an observation are
+    positions; velocities, and for ant v5 contact forces, come after them. The targets are the Decision Transformer's;
+    for ant, which it leaves out, Online DT's 6000 (Zheng et al. 2022) and half of it.
     """
 
     environment: str
-    positions: int  # the first numbers of an observation; velocities, and for ant v5 contact forces, come after them
+    positions: int
     observation_dim: int
     action_dim: int
     reference_min: float
@@ -59,7 +71,7 @@ class Body:
     return_scale: float = 1000.0
 
     def spec(self, name: str, environment_id: str, comparable: str) -> DatasetSpec:
-        """The spec of a dataset of this body."""
+        """The spec of a dataset of this task."""
         return DatasetSpec(
             name,
             environment_id,
@@ -71,66 +83,69 @@ class Body:
         )
 
 
-BODIES = {
-    "hopper": Body("Hopper", 5, 11, 3, -20.272305, 3234.3, (3600.0, 1800.0)),
-    "halfcheetah": Body("HalfCheetah", 8, 17, 6, -280.178953, 12135.0, (12000.0, 6000.0)),
-    "walker2d": Body("Walker2d", 8, 17, 6, 1.629008, 4592.3, (5000.0, 2500.0)),
-    "ant": Body("Ant", 13, 27, 8, -325.6, 3879.7, (6000.0, 3000.0)),
+TASKS = {
+    "hopper": MujocoTask("Hopper", 5, 11, 3, -20.272305, 3234.3, (3600.0, 1800.0)),
+    "halfcheetah": MujocoTask("HalfCheetah", 8, 17, 6, -280.178953, 12135.0, (12000.0, 6000.0)),
+    "walker2d": MujocoTask("Walker2d", 8, 17, 6, 1.629008, 4592.3, (5000.0, 2500.0)),
+    "ant": MujocoTask("Ant", 13, 27, 8, -325.6, 3879.7, (6000.0, 3000.0)),
 }
 
 
-def _body_of(environment_id: str) -> Body | None:
-    return next((b for b in BODIES.values() if environment_id.rpartition("-v")[0] == b.environment), None)
-
-
-def seen_numbers(mask: str, environment_id: str) -> int | None:
-    """How many of an observation's first numbers a mask leaves to be seen; None for all.
-
-    Raises InputError for an environment whose velocities we cannot tell.
-    """
-    if mask == "none":
-        return None
-    body = _body_of(environment_id)
-    if body is None:
-        raise InputError(
-            f"observation.mask is {mask}, but where the velocities of {environment_id} are is known only for "
-            f"{', '.join(b.environment for b in BODIES.values())}"
-        )
-    return body.positions
+def task_of(environment_id: str) -> MujocoTask | None:
+    """The task of a Gymnasium id, whatever its version; None where it is none of `TASKS`."""
+    return next((t for t in TASKS.values() if environment_id.rpartition("-v")[0] == t.environment), None)
 
 
 def observation_index(mask: str, environment_id: str) -> np.ndarray | None:
-    """The places (entries seen,) of the entries of an observation that a mask leaves to be seen; None for all.
+    """Which numbers of an observation an agent sees under a mask: (seen,) int64, ascending; None for all.
 
-    Raises InputError for an environment whose velocities we cannot tell.
+    Args:
+        mask: `none`, or `velocity`: positions alone are seen.
+        environment_id: The Gymnasium id, whose task says what an observation's numbers are.
+
+    Raises:
+        InputError: For an environment whose velocities we cannot tell.
     """
-    seen = seen_numbers(mask, environment_id)
-    return None if seen is None else np.arange(seen)
+    if mask == "none":
+        return None
+    task = task_of(environment_id)
+    if task is None:
+        raise InputError(
+            f"observation.mask is {mask}, but where the velocities of {environment_id} are is known only for "
+            f"{', '.join(task.environment for task in TASKS.values())}"
+        )
+    return np.arange(task.positions)
 
 
 def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     """The spec of a dataset that no table knows.
 
-    References are the source's own where it has them, else D4RL's where the body is one of `BODIES`, else the
+    References are the source's own where it has them, else D4RL's where the task is one of `TASKS`, else the
     lowest and the highest return in the data, which are then asked for together with the median.
     """
-    body = _body_of(store.environment_id)
-    own = store.manifest["source"].get("reference_scores")
-    if body is not None and own is None:
-        return replace(body.spec(name, store.environment_id, D4RL_REFERENCES), contents=store.fingerprint)
-    statistics = store.manifest["statistics"]
+    task = task_of(store.environment_id)
+    source, statistics = store.manifest["source"], store.manifest["statistics"]
+    own = source.get("reference_scores")
     low, high = statistics["return_min"], statistics["return_max"]
-    largest = max(abs(low), abs(high))
-    reference_min, reference_max = own or (low, high if high > low else low + 1.0)
-    return DatasetSpec(
-        name,
-        store.environment_id,
-        reference_min,
-        reference_max,
-        body.target_returns if body else (high, statistics["return_p50"]),
-        body.return_scale if body else (10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0),
-        "the reference scores are the dataset's own: compare with scores on the same dataset"
-        if own
-        else "the reference scores are ours, the lowest and the highest return in the data: compare with no paper's",
+    if task is not None and own is None:
+        spec = task.spec(name, store.environment_id, D4RL_REFERENCES)
+    else:
+        largest = max(abs(low), abs(high))
+        reference_min, reference_max = own or (low, high if high > low else low + 1.0)
+        spec = DatasetSpec(
+            name,
+            store.environment_id,
+            reference_min,
+            reference_max,
+            task.target_returns if task else (high, statistics["return_p50"]),
+            task.return_scale if task else (10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0),
+            "the reference scores are the dataset's own: compare with scores on the same dataset"
+            if own
+            else "the reference scores are ours, the lowest and highest return in the data: compare with no paper's",
+        )
+    return replace(
+        spec,
         contents=store.fingerprint,
+        requirements=source.get("requirements", ()),
+        environment_settings=source.get("environment_settings"),
     )

@@ -77,6 +77,7 @@ class StepStream:
 
     With `carry` above 1 every row of a batch goes on where it ended in the batch before, for `carry` slices on average:
     at each it begins anew, at a random place, with a probability of 1 / `carry`, and where the stream ends.
+    With `clip_actions` actions and previous actions are clipped to [-1, 1].
     The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block. Memory does
     not grow with the table beyond `LARGE`.
     Raises InputError when the store has fewer steps than one slice.
@@ -90,10 +91,12 @@ class StepStream:
         seed: int,
         device: torch.device | str = "cpu",
         carry: int = 1,
+        clip_actions: bool = False,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than context {context}: lower it")
         self.context, self.batch_size, self.carry = context, batch_size, carry
+        self.clip_actions = clip_actions
         self.columns = store.columns
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
@@ -109,6 +112,9 @@ class StepStream:
             starts = torch.where(elsewhere, starts, self.following)
             self.following = starts + self.context
         block = self.windows.gather(starts)
+        if self.clip_actions:
+            for name in ("previous_action", "action"):
+                block[..., self.columns[name]].clamp_(-1, 1)
         reset = block[..., self.columns["reset"].start].bool()
         if self.carry > 1:
             reset[:, 0] |= _send(elsewhere, self.device)

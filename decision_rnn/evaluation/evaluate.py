@@ -7,6 +7,7 @@ import numpy as np
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import Provenance, TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import WindowActor
@@ -31,6 +32,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> Result:
         raise InputError("evaluation.episodes is 0, which asks for no evaluation: ask for at least 1, such as 100")
     config, spec = trained.config, trained.provenance.spec
     check_plugins(config.plugins, f"this run of {spec.name}")
+    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     agent = trained.agent.eval()
     protocol = Protocol.of(settings, spec, config.agent)
     dataset = _summarise(trained.provenance, config)

@@ -20,15 +20,14 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import RunConfig, TrainingConfig, from_dict, read_yaml
-from decision_rnn.data.catalog import lookup, open_store
+from decision_rnn.data.actions import check_actions
+from decision_rnn.data.catalog import resolve
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
 from decision_rnn.training.trainer import Trainer
-
-LARGEST_ACTION = 1.01  # some data overstep 1 by a rounding error
 
 
 def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tuple[DecisionAgent, Trainer, StepStream]:
@@ -54,7 +53,15 @@ def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tupl
     )
     settings = config.training
     trainer = Trainer(agent, settings)
-    stream = StepStream(store, settings.context, settings.batch_size, config.seed, trainer.device, carry=settings.carry)
+    stream = StepStream(
+        store,
+        settings.context,
+        settings.batch_size,
+        config.seed,
+        trainer.device,
+        carry=settings.carry,
+        clip_actions=config.actions == "clip",
+    )
     return agent, trainer, stream
 
 
@@ -78,7 +85,8 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
 
 
 def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
-    spec = lookup(config.dataset)
+    dataset = resolve(config.dataset, config.path, config.partial)
+    spec = dataset.spec  # a name that nobody knows is told now
     # Before the data, which may take minutes to make.
     if resume:
         config = _as_begun(config, run)
@@ -86,8 +94,9 @@ def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
     else:
         _check_warmup(config.training)
         check_new_run(run)
-    store = open_store(config.dataset, path=config.path, partial=config.partial)
-    _check_actions(store)
+    store = dataset.open()
+    check_actions(store, config.actions)
+    spec = dataset.spec  # once more: it tells what the store holds
     if not resume:
         begin_run_folder(config, run)
     provenance = Provenance.of(spec, store)
@@ -152,15 +161,6 @@ def _as_begun(config: RunConfig, run: Path) -> RunConfig:
         return config
     begun = from_dict(read_yaml(path), str(path)).training
     return replace(config, training=replace(settings, warmup_steps=begun.warmup_steps))
-
-
-def _check_actions(store: EpisodeStore) -> None:
-    """The agent's actions lie in [-1, 1]: InputError where the data's do not."""
-    if store.largest_action > LARGEST_ACTION:
-        raise InputError(
-            f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1: "
-            "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
-        )
 
 
 def _resume(agent: DecisionAgent, trainer: Trainer, stream: StepStream, run: Path, store: EpisodeStore) -> float:

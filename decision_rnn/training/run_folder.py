@@ -26,6 +26,7 @@ def alone_in(run: Path) -> Iterator[None]:
     made = [folder for folder in (run, *run.parents) if not folder.exists()]
     with contextlib.ExitStack() as stack:
         try:
+            check_folder(run)
             stack.enter_context(locked(run / "training", wait=False))
         except TimeoutError:
             raise InputError(

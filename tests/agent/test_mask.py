@@ -13,13 +13,13 @@ from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig, parse_run
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
-from decision_rnn.training import loop
 from decision_rnn.training.loop import train
 
 SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask", "velocity"]
@@ -89,7 +89,7 @@ def test_any_entries_can_be_seen() -> None:
 def test_an_agent_is_trained_and_evaluated_without_velocities(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5
@@ -103,7 +103,7 @@ def test_a_masked_agent_of_a_checkpoint_acts_on_whole_observations(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the README's lines of Python; the same for a checkpoint of version 0.1, which held no index."""
-    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     run = tmp_path / "run"
     trained = train(config, run)

@@ -18,10 +18,10 @@ from decision_rnn.agent import objectives, registered_objective, registered_obje
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import from_dict, parse_run, to_dict
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.training import loop
 from decision_rnn.training.loop import train
 
 HUBER = '''
@@ -107,7 +107,7 @@ def test_an_own_objective_is_trained_and_loaded_by_the_users_word(
     config, _ = parse_run("test", words)
     assert (config.objective.name, config.objective.delta, config.plugins) == ("huber", 0.25, (huber,))
     assert from_dict(json.loads(json.dumps(to_dict(config))), "here") == config
-    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     trained = train(config, tmp_path / "run")
 
     batch = StepStream(store, 8, 4, 0).sample()
@@ -130,7 +130,7 @@ def test_an_own_objective_on_the_command_line(
     small = ["--backbone.width", "16", "--evaluation.episodes", "1", "--training.steps", "2", "--output", "run"]
     done = small_cli("train", "hopper-medium", "--plugins", huber, "--objective", "huber", *small)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["config"]["objective"] == {
+    assert json.loads(next((tmp_path / "run" / "results").glob("*.json")).read_text())["config"]["objective"] == {
         "name": "huber",
         "delta": 0.5,
     }

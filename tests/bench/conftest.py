@@ -2,13 +2,12 @@
 
 import pytest
 
-from decision_rnn.bench import data, rollout, train
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 
 
 @pytest.fixture
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
     """What the benchmarks open as hopper-medium."""
-    for module in (data, rollout, train):
-        monkeypatch.setattr(module, "open_store", lambda name: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     return store

@@ -16,7 +16,7 @@ from decision_rnn.bench.data import PaddedSampler
 from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
 from decision_rnn.checkpoint import Provenance, TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
-from decision_rnn.data.spec import BODIES
+from decision_rnn.data.spec import TASKS
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import rollout
 
@@ -182,7 +182,7 @@ def few_episodes(monkeypatch):
 
 def test_rollout_of_a_run(tmp_path, few_episodes):
     config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru"))
-    provenance = Provenance(BODIES["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), "0" * 64, 1400.0, 380.0)
+    provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), "0" * 64, 1400.0, 380.0)
     (tmp_path / "config.yaml").touch()
     save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, provenance, 1, 0.0), {})
     rows = bench_rollout(rounds=1, run=tmp_path)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from decision_rnn.data.sources import d4rl
 from decision_rnn.data.store.episodes import Episode
 
 
@@ -33,3 +34,21 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     return tmp_path
+
+
+@pytest.fixture
+def own(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that own datasets will lie in."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
+    return folders / "data" / "own"
+
+
+@pytest.fixture
+def data(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of local files; the network is not there."""
+    folder = folders / "data"
+    folder.mkdir()
+    monkeypatch.setenv("DECISION_RNN_DATA", str(folder))
+    monkeypatch.setenv("HOME", str(folders))
+    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
+    return folder

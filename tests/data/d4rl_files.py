@@ -45,3 +45,8 @@ def hopper_episodes(kinds: list[tuple[int, bool, bool]], seed: int = 0) -> list[
         )
         for length, terminated, truncated in kinds
     ]
+
+
+def make_file(path: Path, seed: int = 0) -> Path:
+    """A file of three Hopper episodes, the last one partial."""
+    return write(path, arrays_of(hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], seed)))

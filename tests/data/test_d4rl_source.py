@@ -1,22 +1,20 @@
 """The datasets of D4RL: names, local files, downloads from a server on this machine, and the converted store."""
 
 import hashlib
-import http.server
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
 import pytest
-from d4rl_files import arrays_of, hopper_episodes, write
+from d4rl_files import arrays_of, hopper_episodes, make_file, write
 
+from decision_rnn.checkpoint import Provenance
 from decision_rnn.data import catalog
-from decision_rnn.data.catalog import lookup, open_store
-from decision_rnn.data.download import fetch
-from decision_rnn.data.sources import d4rl
+from decision_rnn.data.catalog import resolve
+from decision_rnn.data.sources import SOURCES, d4rl
+from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
@@ -25,35 +23,20 @@ NAME = "d4rl/hopper-medium-v2"
 FILE = "hopper_medium-v2.hdf5"
 
 
-@pytest.fixture
-def data(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of local files; the network is not there."""
-    folder = folders / "data"
-    folder.mkdir()
-    monkeypatch.setenv("DECISION_RNN_DATA", str(folder))
-    monkeypatch.setenv("HOME", str(folders))
-    monkeypatch.setattr(d4rl, "URL", "http://127.0.0.1:9/")
-    return folder
-
-
-def make_file(path: Path, seed: int = 0) -> Path:
-    return write(path, arrays_of(hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], seed)))
-
-
 def test_every_name_is_evaluated_where_it_came_from() -> None:
-    assert len(d4rl.names()) == 24
-    specs = [lookup(name) for name in d4rl.names()]
+    assert len(SOURCES["d4rl"].names()) == 24
+    specs = [resolve(name).spec for name in SOURCES["d4rl"].names()]
     assert {spec.environment_id for spec in specs} == {"Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4"}
-    spec = lookup("d4rl/walker2d-medium-expert-v2")
+    spec = resolve("d4rl/walker2d-medium-expert-v2").spec
     assert (spec.reference_min, spec.reference_max) == (1.629008, 4592.3)  # D4RL's infos.py
     assert (spec.target_returns, spec.return_scale) == ((5000.0, 2500.0), 1000.0)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
-@pytest.mark.parametrize("body", sorted(d4rl.BODIES))
-def test_version_4_environments_are_here_in_the_datas_shapes(body: str) -> None:
-    known = d4rl.BODIES[body]
-    environment = gymnasium.make(lookup(f"d4rl/{body}-medium-v2").environment_id)
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_version_4_environments_are_here_in_the_datas_shapes(task: str) -> None:
+    known = TASKS[task]
+    environment = gymnasium.make(resolve(f"d4rl/{task}-medium-v2").spec.environment_id)
     assert environment.observation_space.shape == (known.observation_dim,)
     assert environment.action_space.shape == (known.action_dim,)
     assert environment.spec.max_episode_steps == d4rl.TIME_LIMIT
@@ -61,21 +44,21 @@ def test_version_4_environments_are_here_in_the_datas_shapes(body: str) -> None:
 
 @pytest.mark.parametrize("name", ["d4rl/hopper-medium-v0", "d4rl/hoper-medium-v2", "d4rl/", "d4rl/../hopper-medium-v2"])
 def test_no_other_version_or_name_is_taken(name: str) -> None:
-    with pytest.raises(InputError, match=r"unknown dataset.*BODY-LEVEL-v2"):
-        open_store(name)
+    with pytest.raises(InputError, match=r"unknown dataset.*TASK-LEVEL-v2"):
+        resolve(name).open()
 
 
 @pytest.mark.usefixtures("data")
 def test_a_named_file_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = make_file(folders / "mine.hdf5")
-    store = open_store(NAME, path=file)
+    store = resolve(NAME, path=file).open()
     assert (store.episodes, store.steps, store.environment_id) == (3, 20, "Hopper-v4")
     error = capfd.readouterr().err
     assert "1 of 3 episodes (4 steps) break off" in error
     assert "not that of the published file" in error
     made = (store.path / "manifest.json").stat().st_mtime_ns
     os.utime(file)  # another time, the same bytes
-    assert open_store(NAME, path=file).fingerprint == store.fingerprint
+    assert resolve(NAME, path=file).open().fingerprint == store.fingerprint
     assert (store.path / "manifest.json").stat().st_mtime_ns == made
     assert capfd.readouterr().err == ""
 
@@ -84,48 +67,86 @@ def test_local_files_are_found_and_the_store_outlives_them(data: Path, folders: 
     home = folders / ".d4rl" / "datasets"
     home.mkdir(parents=True)
     at_home = make_file(home / FILE, seed=1)
-    from_home = open_store(NAME)
+    from_home = resolve(NAME).open()
     in_data = make_file(data / FILE, seed=2)
-    from_data = open_store(NAME)
+    from_data = resolve(NAME).open()
     assert from_data.fingerprint != from_home.fingerprint
     assert from_data.manifest["source"]["files"][0]["path"] == str(in_data)
     in_data.unlink()
-    assert open_store(NAME).fingerprint == from_home.fingerprint
+    assert resolve(NAME).open().fingerprint == from_home.fingerprint
     at_home.unlink()
-    assert open_store(NAME).fingerprint == from_home.fingerprint
+    assert resolve(NAME).open().fingerprint == from_home.fingerprint
+
+
+@pytest.mark.usefixtures("data")
+def test_a_file_that_is_not_the_published_one_is_compared_with_no_paper(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Used later without --path, the dataset is still of that file, and says so."""
+    dataset = resolve(NAME)
+    assert "where the file is the published one, compare with papers on hopper-medium-v2" in dataset.spec.comparable
+    file = make_file(folders / "mine.hdf5")
+    made = resolve(NAME, path=file).open()
+    assert "file is not D4RL's hopper-medium-v2: compare with no paper's" in dataset.spec.comparable
+    capfd.readouterr()
+    resolve(NAME, path=file).open()
+    assert capfd.readouterr().err == ""
+    for partial in ("keep", "drop"):
+        store = resolve(NAME, partial=partial).open()
+        assert "not that of the published file" in " ".join(store.manifest["source"]["notes"])
+        lines = capfd.readouterr().err.splitlines()
+        assert f"converted from {file}, which is not known to be the published file" in lines[0]
+        assert not [line for line in lines[1:] if "published" in line]
+    provenance = Provenance.of(dataset.spec, made)
+    assert "compare with no paper's" in provenance.spec.comparable
+
+    monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(file.read_bytes()).hexdigest())
+    assert "the file is the published one, compare with papers" in dataset.spec.comparable
+    dataset.open()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("data")
+def test_a_file_whose_published_hash_nobody_knows_is_named(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = make_file(folders / "mine.hdf5")
+    resolve("d4rl/hopper-random-v2", path=file).open()
+    capfd.readouterr()
+    resolve("d4rl/hopper-random-v2").open()
+    assert f"converted from {file}" in capfd.readouterr().err
+    assert "where the file is the published one" in resolve("d4rl/hopper-random-v2").spec.comparable
 
 
 def test_a_changed_file_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    first = open_store(NAME, path=make_file(data / FILE, seed=1))
-    second = open_store(NAME, path=make_file(data / FILE, seed=2))
+    first = resolve(NAME, path=make_file(data / FILE, seed=1)).open()
+    second = resolve(NAME, path=make_file(data / FILE, seed=2)).open()
     assert second.fingerprint != first.fingerprint
     assert "made from other contents" in capfd.readouterr().err
 
 
 def test_a_corrupt_store_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    store = open_store(NAME, path=make_file(data / FILE))
+    store = resolve(NAME, path=make_file(data / FILE)).open()
     table = store.path / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
-    assert open_store(NAME).fingerprint == store.fingerprint
+    assert resolve(NAME).open().fingerprint == store.fingerprint
     assert "making it again" in capfd.readouterr().err
 
 
 def test_two_processes_at_once_end_with_one_whole_store(data: Path) -> None:
     make_file(data / FILE)
-    script = f"from decision_rnn.data.catalog import open_store; print(open_store({NAME!r}).fingerprint)"
+    script = f"from decision_rnn.data.catalog import resolve; print(resolve({NAME!r}).open().fingerprint)"
     path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
     command = [sys.executable, "-c", script]
     environment = {**os.environ, "PYTHONPATH": path}
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     printed = {process.communicate(timeout=120)[0] for process in processes}
-    assert printed == {open_store(NAME).fingerprint + "\n"}
+    assert printed == {resolve(NAME).open().fingerprint + "\n"}
     assert [path.name for path in store_folder("d4rl").iterdir()] == ["hopper-medium-v2"]
 
 
 def test_another_bodys_file_is_refused(data: Path) -> None:
     make_file(data / "halfcheetah_medium-v2.hdf5")
     with pytest.raises(InputError, match=r"halfcheetah_medium-v2\.hdf5 has observations of 11 .*another dataset's"):
-        open_store("d4rl/halfcheetah-medium-v2")
+        resolve("d4rl/halfcheetah-medium-v2").open()
     assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
 
 
@@ -136,159 +157,43 @@ def test_partial_episodes_are_kept_or_dropped_by_choice(
     kinds = [(7, True, False), (6, False, False), (9, False, True), (4, False, False)]
     episodes = hopper_episodes(kinds)
     file = write(data / FILE, arrays_of(episodes))
-    kept = open_store(NAME)
+    kept = resolve(NAME).open()
     assert "--partial drop" in capfd.readouterr().err
-    dropped = open_store(NAME, partial="drop")
+    dropped = resolve(NAME, partial="drop").open()
     assert "2 of 4 episodes (10 steps) were partial and are dropped" in capfd.readouterr().err
     directly = EpisodeStore.write(tmp_path / "directly", episodes[::2], environment_id="Hopper-v4", source={})
     assert dropped.fingerprint == directly.fingerprint != kept.fingerprint
     assert dropped.manifest["source"]["notes"][-1].startswith("2 of 4 episodes")
-    assert open_store(NAME).fingerprint == kept.fingerprint
-    assert open_store(NAME, partial="drop").path == dropped.path
+    assert resolve(NAME).open().fingerprint == kept.fingerprint
+    assert resolve(NAME, partial="drop").open().path == dropped.path
     assert capfd.readouterr().err == ""
     file.unlink()
     write(data / FILE, arrays_of(hopper_episodes(kinds, seed=1)))
-    assert open_store(NAME, partial="drop").fingerprint != dropped.fingerprint
+    assert resolve(NAME, partial="drop").open().fingerprint != dropped.fingerprint
     assert "other contents of d4rl/hopper-medium-v2; making it again" in capfd.readouterr().err
 
 
 def test_where_all_episodes_are_complete_dropping_changes_nothing(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, True, False), (9, False, True)])))
-    assert open_store(NAME, partial="drop").path == open_store(NAME).path
+    assert resolve(NAME, partial="drop").open().path == resolve(NAME).open().path
 
 
 def test_where_no_episode_is_complete_there_is_nothing_to_train_on(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, False, False), (9, False, False)])))
     with pytest.raises(InputError, match=r"all 2 episodes of d4rl/hopper-medium-v2 are partial"):
-        open_store(NAME, partial="drop")
+        resolve(NAME, partial="drop").open()
 
 
 @pytest.mark.usefixtures("data")
 def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
     for path in (folders / "none.hdf5", folders):
         with pytest.raises(InputError, match="is not a file"):
-            open_store(NAME, path=path)
+            resolve(NAME, path=path).open()
     with pytest.raises(InputError, match="leave out --path"):
-        open_store("hopper-medium", path=folders / "none.hdf5")
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves `content`, with ranges, as `mode` says."""
-
-    content = b""
-    mode = "whole"
-    ranges: list[str | None]
-
-    def do_GET(self) -> None:
-        asked = self.headers["Range"]
-        self.ranges.append(asked)
-        if self.mode == "forbidden":
-            self.send_error(403)
-            return
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.mode != "no ranges" else 0
-        if asked and first >= len(self.content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(self.content)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(206 if first else 200)
-        if first:
-            self.send_header("Content-Range", f"bytes {first}-{len(self.content) - 1}/{len(self.content)}")
-        self.send_header("Content-Length", str(len(self.content) - first))
-        self.end_headers()
-        stop = len(self.content) // 2 if self.mode == "breaks off" else len(self.content)
-        self.wfile.write(self.content[first:stop])
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler]]:
-    """A server on this machine that publishes hopper_medium-v2.hdf5."""
-    content = make_file(data / "published").read_bytes()
-    (data / "published").unlink()
-    handler = type("Published", (Handler,), {"content": content, "ranges": []})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        monkeypatch.setattr(d4rl, "URL", f"http://127.0.0.1:{listening.server_port}/")
-        monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(content).hexdigest())
-        yield handler
-        listening.shutdown()
-        thread.join()
-
-
-def test_a_dataset_that_is_not_here_is_downloaded(
-    server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    store = open_store(NAME)
-    assert store.steps == 20
-    assert (data / FILE).read_bytes() == server.content
-    assert store.manifest["source"]["files"][0]["sha256"] == d4rl.SHA256["hopper_medium"]
-    assert "published file" not in capfd.readouterr().err
-    open_store(NAME)
-    assert server.ranges == [None]
-
-
-def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler], data: Path) -> None:
-    server.mode = "breaks off"
-    half = len(server.content) // 2
-    with pytest.raises(InputError, match=rf"{half} of {len(server.content)} bytes.*try again"):
-        open_store(NAME)
-    assert not (data / FILE).exists()
-    server.mode = "whole"
-    open_store(NAME)
-    assert (data / FILE).read_bytes() == server.content
-    assert server.ranges == [None, f"bytes={half}-"]
-
-
-def test_a_server_without_ranges_begins_anew(server: type[Handler], data: Path) -> None:
-    (data / f".{FILE}.part").write_bytes(server.content[:100])
-    server.mode = "no ranges"
-    open_store(NAME)
-    assert (data / FILE).read_bytes() == server.content
-
-
-@pytest.mark.parametrize("extra", [b"", b"too much"])
-def test_a_part_that_is_all_or_more(server: type[Handler], data: Path, extra: bytes) -> None:
-    (data / f".{FILE}.part").write_bytes(server.content + extra)
-    open_store(NAME)
-    assert (data / FILE).read_bytes() == server.content
-
-
-def test_other_content_than_the_published_is_thrown_away(server: type[Handler], data: Path) -> None:
-    server.content = server.content[:-1] + b"?"
-    with pytest.raises(InputError, match="SHA-256 is not"):
-        open_store(NAME)
-    assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
-
-
-def test_a_refusal_says_what_else_to_do(server: type[Handler], data: Path) -> None:
-    server.mode = "forbidden"
-    with pytest.raises(InputError, match=r"HTTP 403.*--path.*hopper_medium-v2\.hdf5"):
-        open_store(NAME)
-    assert not (data / FILE).exists()
-
-
-@pytest.mark.usefixtures("data")
-def test_no_network_is_one_sentence() -> None:
-    with pytest.raises(InputError, match=r"cannot download http.*refused.*--path"):
-        open_store(NAME)
-
-
-def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) -> None:
-    threads = [threading.Thread(target=fetch, args=(d4rl.URL + FILE, data / FILE, None, False)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert server.ranges == [None]
-    assert (data / FILE).read_bytes() == server.content
+        resolve("hopper-medium", path=folders / "none.hdf5").open()
 
 
 def test_a_store_is_the_same_from_a_file_and_from_its_episodes(data: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], 0)
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v4", source={})
-    assert open_store(NAME, path=make_file(data / FILE)).fingerprint == directly.fingerprint
+    assert resolve(NAME, path=make_file(data / FILE)).open().fingerprint == directly.fingerprint

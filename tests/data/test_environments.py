@@ -1,40 +1,250 @@
-"""Environments are made in one place, which keeps their libraries quiet."""
+"""Environments that are not here: data collected in them are read, agents are not evaluated, and it is said why."""
 
-import subprocess
-import sys
+import json
+import warnings
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from decision_rnn.data.environments import make_environment
-from decision_rnn.errors import InputError
-
-UNSTABLE = """
+import gymnasium
 import numpy as np
-from decision_rnn.data.environments import make_environment
-for environment_id in ("HalfCheetah-v5", "Hopper-v4", "Walker2d-v4"):
-    environment = make_environment(environment_id)
-    environment.reset(seed=0)
-environment.unwrapped.data.qpos[1] = np.nan
-environment.step(environment.action_space.sample())
-"""
+import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
+from minari_files import publish
+
+from decision_rnn import Episode, play_episodes, write_store
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.config import EvaluationConfig, parse_run
+from decision_rnn.data.catalog import resolve
+from decision_rnn.data.environments import check_environment
+from decision_rnn.data.formats import minari
+from decision_rnn.data.info import format_info
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.results import evaluate
+from decision_rnn.training.trainer import train
+
+pytestmark = [
+    pytest.mark.usefixtures("folders"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # of what Minari would like to be told
+]
+REACH = {"id": "FetchReachFlat-v4", "kwargs": {"reward_type": "dense"}, "max_episode_steps": 50}
+ROBOTICS = ["gymnasium-robotics >= 1.3.1"]
 
 
-def test_mujoco_says_what_happened_and_writes_no_log_file(tmp_path: Path) -> None:
-    """Model files' and versions' deprecations are not said: nobody who plays in an environment can mend them."""
-    done = subprocess.run([sys.executable, "-c", UNSTABLE], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("MuJoCo: Nan, Inf or huge value in QPOS at DOF 1")
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture
+def episodes() -> list[Episode]:
+    return list(play_episodes("Pendulum-v1", lambda observation: np.ones(1), episodes=2))
 
 
-def test_a_handler_of_mujocos_warnings_that_a_program_has_set_stays_its_own(tmp_path: Path) -> None:
-    code = "import mujoco, sys\nmujoco.set_mju_user_warning(lambda text: print('own', file=sys.stderr))\n" + UNSTABLE
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert set(done.stderr.splitlines()) == {"own"}
+@pytest.fixture
+def absent(episodes: list[Episode]) -> Path:
+    """The data folder of a Minari dataset of which nobody has installed the environment."""
+    folder = publish("reach/medium-v0", episodes, "Pendulum-v1")
+    edit(folder, env_spec=json.dumps(REACH), requirements=ROBOTICS)
+    return folder
 
 
-def test_an_environment_that_is_not_registered_is_named() -> None:
-    with pytest.raises(InputError, match="no environment 'os:Nothing-v0' here: install"):
-        make_environment("os:Nothing-v0")
+def edit(folder: Path, **changes: Any) -> None:
+    file = folder / "metadata.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_a_minari_dataset_is_read_without_its_environment(absent: Path, episodes: list[Episode]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = resolve("minari/reach/medium-v0")
+        store = dataset.open(progress=False)
+    assert (store.episodes, store.environment_id) == (2, "FetchReachFlat-v4")
+    np.testing.assert_array_equal(store.actions[: len(episodes[0].actions)], episodes[0].actions)
+    assert store.manifest["source"]["requirements"] == ROBOTICS
+    assert dataset.spec.requirements == tuple(ROBOTICS)
+    with pytest.raises(
+        InputError,
+        match=r"'FetchReachFlat-v4' is not registered .*`pip install 'gymnasium-robotics>=1\.3\.1'`.*"
+        r"--plugins gymnasium_robotics.*--evaluation\.episodes 0",
+    ) as raised:
+        check_environment(dataset.spec.environment_id, dataset.spec.requirements)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_data_info_says_that_the_environment_is_not_here(absent: Path) -> None:
+    dataset = resolve("minari/reach/medium-v0")
+    store = dataset.open(progress=False)
+    text = format_info(dataset.spec, store)
+    assert "pip install 'gymnasium-robotics>=1.3.1'" in text
+    assert "--plugins gymnasium_robotics" in text
+
+
+def test_data_info_of_an_environment_that_is_here_says_nothing_of_the_kind() -> None:
+    publish("pendulum/random-v0", list(play_episodes("Pendulum-v1", lambda o: np.ones(1), 1)), "Pendulum-v1")
+    dataset = resolve("minari/pendulum/random-v0")
+    store = dataset.open(progress=False)
+    check_environment(dataset.spec.environment_id, dataset.spec.requirements, dataset.spec.environment_settings)
+    assert "--plugins" not in format_info(dataset.spec, store)
+
+
+def test_without_the_environment_sizes_are_those_that_the_metadata_state(absent: Path) -> None:
+    edit(absent, observation_space=minari_box(10))
+    with pytest.raises(InputError, match=r"episode 0 has observations of shape .*FetchReachFlat-v4 has 10 and 1"):
+        resolve("minari/reach/medium-v0").open()
+
+
+def minari_box(size: int) -> str:
+    return json.dumps({"type": "Box", "dtype": "float32", "shape": [size], "low": [-1.0] * size, "high": [1.0] * size})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kwargs": {"g": 9.0}},
+        {"kwargs": {"xml_file": "/etc/passwd"}},
+        {"max_episode_steps": 50},
+        {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {"command": "touch mark"}}]},
+    ],
+)
+def test_an_altered_environment_is_read_and_not_evaluated_in(
+    changes: dict[str, Any], episodes: list[Episode], folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made here is the registered environment, and its scores would be of another one."""
+    monkeypatch.chdir(folders)
+    folder = publish("altered/random-v0", episodes, "Pendulum-v1")
+    edit(folder, env_spec=json.dumps(json.loads(gymnasium.spec("Pendulum-v1").to_json()) | changes))
+    dataset = resolve("minari/altered/random-v0")
+    store = dataset.open(progress=False)
+    assert store.environment_id == "Pendulum-v1"
+    spec = dataset.spec
+    with pytest.raises(InputError, match=f"collected in Pendulum-v1 with {next(iter(changes))}.*id of its own"):
+        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    assert "id of its own" in format_info(spec, store)
+    assert not (folders / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "--index-url=http://x",
+        "-e .",
+        "x; rm -rf ~",
+        "git+https://x/y",
+        "$(reboot)",
+        "`x`",
+        "../x",
+        "a b",
+        "a>=1; x",
+        ">=1",
+        "",
+        "x\ny",
+    ],
+)
+def test_only_plain_packages_are_passed_on_from_metadata(requirement: str, absent: Path) -> None:
+    edit(absent, requirements=[requirement, 7, None])
+    spec = resolve("minari/reach/medium-v0").spec
+    with pytest.raises(InputError, match="install its package") as raised:
+        check_environment(spec.environment_id, spec.requirements)
+    assert "pip install" not in str(raised.value)
+
+
+@pytest.mark.parametrize("environment_id", ["os:Hopper-v5", "no_module:X-v0", "a\nb-v0", "x" * 300, 5, None, ""])
+def test_an_id_that_could_be_more_than_a_name_is_refused(environment_id: Any, absent: Path) -> None:
+    edit(absent, env_spec=json.dumps({"id": environment_id}))
+    with pytest.raises(InputError, match="names no environment"):
+        resolve("minari/reach/medium-v0").open()
+
+
+def test_a_misspelt_environment_is_told_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"'Hoper-v5' is not registered here.*did you mean Hopper-v5\?"):
+        check_environment("Hoper-v5")
+
+
+def test_an_environment_that_breaks_when_it_is_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**arguments: Any) -> gymnasium.Env[Any, Any]:
+        raise ImportError("no\nengine")
+
+    monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", fail))
+    with pytest.raises(InputError, match=r"Broken-v0 cannot be made here \(no engine\).*pip install engine"):
+        check_environment("Broken-v0", ["engine"])
+
+
+def test_an_environment_of_other_spaces_is_not_evaluated_in() -> None:
+    with pytest.raises(InputError, match="CartPole-v1 has actions that are not flat vectors"):
+        check_environment("CartPole-v1")
+
+
+def test_own_data_are_written_without_their_environment(
+    episodes: list[Episode], monkeypatch: pytest.MonkeyPatch, folders: Path
+) -> None:
+    monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = write_store("own/plant", episodes, environment_id="factory/Plant-v0")
+    spec = resolve("own/plant").spec
+    assert spec.environment_id == store.environment_id == "factory/Plant-v0"
+    text = format_info(spec, store)
+    assert "factory/Plant-v0 could not be made where this was written" in text
+    assert "'factory/Plant-v0' is not registered here" in text
+
+
+def test_a_checkpoint_keeps_what_is_needed_to_judge_the_environment(absent: Path) -> None:
+    spec = resolve("minari/reach/medium-v0").spec
+    again = DatasetSpec(**json.loads(json.dumps(asdict(spec))))
+    assert again == spec
+    assert again.environment_settings == {
+        "kwargs": REACH["kwargs"],
+        "max_episode_steps": 50,
+        "additional_wrappers": None,
+    }
+
+
+@pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])
+def test_an_export_to_minari_keeps_the_environment_that_is_not_here(absent: Path, changes: dict[str, str]) -> None:
+    edit(absent, env_spec=json.dumps(REACH | changes))
+    dataset = resolve("minari/reach/medium-v0")
+    store, spec = dataset.open(progress=False), dataset.spec
+    minari.write_dataset(
+        "copy/reach-v0",
+        store.read_episodes(),
+        environment_id=store.environment_id,
+        sizes=(3, 1),
+        settings=spec.environment_settings,
+        metadata={"requirements": list(spec.requirements)},
+        source={},
+    )
+    again = resolve("minari/copy/reach-v0")
+    assert again.open(progress=False).fingerprint == store.fingerprint
+    assert (again.spec.environment_id, again.spec.requirements) == (spec.environment_id, spec.requirements)
+    assert again.spec.environment_settings == spec.environment_settings
+
+
+def test_an_agent_is_trained_without_the_environment_of_its_data(absent: Path, tmp_path: Path) -> None:
+    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
+    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
+    spec = load_agent(last_checkpoint(tmp_path / "run")).provenance.spec
+    assert spec == trained.provenance.spec
+    assert (spec.environment_id, spec.requirements) == (REACH["id"], tuple(ROBOTICS))
+    with pytest.raises(InputError, match="'FetchReachFlat-v4' is not registered here"):
+        evaluate(trained, EvaluationConfig(episodes=1))
+
+
+def test_an_agent_is_not_evaluated_in_another_environment_than_its_data_name(absent: Path, tmp_path: Path) -> None:
+    edit(absent, env_spec=json.dumps(REACH | {"id": "Pendulum-v1"}))
+    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
+    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
+    with pytest.raises(InputError, match="collected in Pendulum-v1 with kwargs"):
+        evaluate(trained, EvaluationConfig(episodes=1))
+
+
+def test_an_environment_that_is_registered_with_a_class_is_exported_and_known_again(
+    episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a user's own module are: JSON cannot name a class."""
+    registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
+    monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
+    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", metadata={}, source={})
+    spec = resolve("minari/swing/x-v0").spec
+    assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
+    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    monkeypatch.setitem(gymnasium.registry, "Swing-v0", replace(registered, kwargs={"g": 3.7}))
+    with pytest.raises(InputError, match="collected in Swing-v0 with kwargs"):
+        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from decision_rnn.data.standin import recipes
-from decision_rnn.data.standin.collection import Collector, Policy, collect
+from decision_rnn.data.standin.collection import Collector, collect
+from decision_rnn.data.standin.policies import Policy
 from decision_rnn.data.standin.recipes import RECIPES, weights_path
 from decision_rnn.data.store.episodes import Episode
 from decision_rnn.errors import InputError

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from decision_rnn.data.spec import BODIES
+from decision_rnn.data.spec import TASKS
 from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean, summarise_seeds
 
 
 def test_normalised_scores_of_the_published_references() -> None:
-    spec = BODIES["hopper"].spec("d4rl/hopper-medium-v2", "Hopper-v4", "")
+    spec = TASKS["hopper"].spec("d4rl/hopper-medium-v2", "Hopper-v4", "")
     assert spec.normalised(3234.3) == pytest.approx(100)
     assert spec.normalised(-20.272305) == pytest.approx(0)
     # D4RL's hopper-medium: a mean return of 1422 is published as 44.3

@@ -16,9 +16,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import RunConfig, parse_run
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
-from decision_rnn.training import trainer
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import MetricsLog, alone_in
 
@@ -30,20 +30,21 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from decision_rnn.config import parse_run
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.training import trainer
+from decision_rnn.training import loop
 
 torch.set_num_threads(1)
 store = EpisodeStore.open(Path(sys.argv[1]))
-trainer.open_store = lambda name, **options: store
+Dataset.open = lambda dataset: store
 {before}
-trainer.train(parse_run("test", sys.argv[3:])[0], Path(sys.argv[2]))
+loop.train(parse_run("test", sys.argv[3:])[0], Path(sys.argv[2]))
 """
 
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
 
 
 def configure(*arguments: str) -> RunConfig:

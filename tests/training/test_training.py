@@ -11,10 +11,10 @@ import torch
 
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.config import RunConfig, TrainingConfig, parse_run
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.training import loop
 from decision_rnn.training.loop import prepare, train
 from decision_rnn.training.optimizer import learning_rate_factor
 from decision_rnn.training.run_folder import begin_run_folder
@@ -23,7 +23,7 @@ from decision_rnn.training.trainer import Trainer, pick_device
 
 @pytest.fixture(autouse=True)
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "open_store", lambda name, **options: store)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
 
 
 def configure(*arguments: str) -> RunConfig:
@@ -195,7 +195,8 @@ def test_actions_that_the_agent_cannot_take_are_refused(
 ) -> None:
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
     large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
-    monkeypatch.setattr(loop, "open_store", lambda name, **options: large)
-    with pytest.raises(InputError, match=r"actions as large as 2, .*RescaleAction"):
+    monkeypatch.setattr(Dataset, "open", lambda dataset: large)
+    with pytest.raises(InputError, match=r"actions as large as 2, .*--actions clip"):
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    train(configure("--actions", "clip"), tmp_path / "run")

@@ -1,11 +1,9 @@
 """Episodes to and from Minari datasets (minari.farama.org), in the user's own Minari folder."""
 
 import contextlib
+import copy
 import json
 import math
-import os
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,14 @@ import gymnasium
 import h5py
 import minari
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from minari.data_collector import EpisodeBuffer
 from minari.dataset.minari_dataset import parse_dataset_id
 from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
+from decision_rnn.data import environments
 from decision_rnn.data.formats.hdf5 import as_flags, find_dataset, open_file
 from decision_rnn.data.store.episodes import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of
@@ -55,23 +55,28 @@ def write_dataset(
     environment_id: str,
     metadata: dict[str, Any],
     source: dict[str, Any],
+    sizes: tuple[int, int] | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> None:
     """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`: whole or not at all.
 
     `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the
     episodes come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data.
-    A dataset of that id that exists already is kept.
+    A dataset of that id that exists already is kept. `settings` are the environment's as `read_environment` gives
+    them. Where it is not registered here, or not with these settings, the spaces are boxes of `sizes`: how many
+    numbers an observation and an action have.
     """
-    _register_namespace(dataset_id)
+    register_namespace(dataset_id)
     # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
     with new_directory(dataset_folder(dataset_id)) as folder:
-        specification = gymnasium.spec(environment_id)
-        storage = MinariStorage.new(folder / "data", env_spec=specification)
+        specification, spaces = _describe_environment(environment_id, sizes, settings)
+        storage = MinariStorage.new(folder / "data", *spaces)
         storage.update_metadata(
             {
                 "dataset_id": dataset_id,
                 "minari_version": minari.__version__,
-                "eval_env_spec": specification.to_json(),
+                "env_spec": specification,
+                "eval_env_spec": specification,
                 **metadata,
             }
         )
@@ -80,7 +85,26 @@ def write_dataset(
         storage.update_metadata({OUR_METADATA: {"sha256": checksum, **source}})
 
 
-def _register_namespace(dataset_id: str) -> None:
+def _describe_environment(
+    environment_id: str, sizes: tuple[int, int] | None, settings: dict[str, Any] | None
+) -> tuple[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
+    """The environment's specification as Minari keeps it, in JSON, and its observations' and actions' spaces."""
+    described = json.loads(EnvSpec(environment_id).to_json())
+    if environments.describe_alteration(environment_id, settings) is None:
+        with contextlib.suppress(environments.MissingEnvironmentError):
+            spaces = environments.environment_spaces(environment_id)
+            try:
+                return gymnasium.spec(environment_id).to_json(), spaces
+            except ValueError:  # it was registered with a class, which JSON cannot name
+                return json.dumps(described | environments.registered_settings(environment_id)), spaces
+    if sizes is None:
+        environments.check_environment(environment_id, settings=settings)
+    low, high = -np.inf, np.inf
+    observation_space, action_space = (gymnasium.spaces.Box(low, high, (size,), np.float32) for size in sizes or ())
+    return json.dumps(described | (settings or {})), (observation_space, action_space)
+
+
+def register_namespace(dataset_id: str) -> None:
     """Make the dataset's namespace known, without which Minari's listing leaves the dataset out."""
     namespace = parse_dataset_id(dataset_id)[0]
     if namespace is not None and namespace not in list_local_namespaces():
@@ -134,31 +158,44 @@ def read_metadata(dataset_id: str) -> dict[str, Any]:
     return metadata
 
 
-def recover_environment(dataset_id: str) -> str:
-    """The Gymnasium id of the environment that the local dataset is evaluated in.
+def read_environment(dataset_id: str) -> tuple[str, dict[str, Any]]:
+    """The Gymnasium id of the environment that the local dataset is evaluated in, and how it was set up.
 
-    Raises InputError where the dataset names none, and where it was altered after registration: what is made here
-    is the registered environment, never an entry point that a dataset names, which could be any code.
+    The latter are `kwargs`, `max_episode_steps` and `additional_wrappers` as the dataset has them, in plain JSON. The
+    environment need not be here; nothing is made of what a dataset names, which could be any code.
+    Raises InputError where the dataset names none.
     """
     metadata = read_metadata(dataset_id)
     where = f"the Minari dataset {dataset_id}"
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
         environment_id, arguments = given["id"], dict(given.get("kwargs") or {})
-        registered = json.loads(gymnasium.registry[environment_id].to_json())
+        settings = {key: given.get(key) for key in ("max_episode_steps", "additional_wrappers")}
+        arguments.pop("render_mode", None)
+        settings = copy.deepcopy({"kwargs": arguments, **settings})  # as deep as a checkpoint's description goes
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        raise InputError(f"{where} names no environment that is registered here: install its package") from None
-    arguments.pop("render_mode", None)
-    altered = [("kwargs", arguments, registered["kwargs"])] + [
-        (key, given.get(key), registered[key]) for key in ("max_episode_steps", "additional_wrappers")
-    ]
-    for key, value, usual in altered:
-        if (value or None) != (usual or None):
-            raise InputError(
-                f"{where} was collected in {environment_id} with {key} {value!r}, not {usual!r}: register that "
-                "environment under an id of its own and name it in the dataset"
-            )
-    return str(environment_id)
+        raise InputError(f"{where} names no environment: write its env_spec into {METADATA_FILE}") from None
+    return environments.check_id(environment_id, where), settings
+
+
+def requirements(dataset_id: str) -> list[str]:
+    """What the local dataset says that its environment is installed by, one package an entry."""
+    stated = read_metadata(dataset_id).get("requirements")
+    return [entry for entry in stated if isinstance(entry, str)] if isinstance(stated, list) else []
+
+
+def sizes(dataset_id: str) -> tuple[int, int] | None:
+    """How many numbers the local dataset says that its observations and actions have; None where it keeps no spaces.
+
+    Raises InputError where they are not flat vectors.
+    """
+    metadata = read_metadata(dataset_id)
+    found = []
+    for kind in ("observation", "action"):
+        space = metadata.get(f"{kind}_space")
+        if space is not None:
+            found.append(_flat_size(space, f"the Minari dataset {dataset_id} has {kind}s"))
+    return (found[0], found[1]) if len(found) == 2 else None
 
 
 def reference_scores(dataset_id: str) -> list[float] | None:
@@ -179,8 +216,7 @@ def read_episodes(dataset_id: str) -> Iterator[Episode]:
     data = dataset_folder(dataset_id) / "data" / DATA_FILE
     if metadata.get("data_format", "hdf5") != "hdf5":
         raise InputError(f"the Minari dataset {dataset_id} is kept as {metadata['data_format']}: only hdf5 is read")
-    for name in ("observation", "action"):
-        _check_flat(metadata.get(f"{name}_space"), f"the Minari dataset {dataset_id} has {name}s")
+    sizes(dataset_id)
     with open_file(data) as file:
         if len(file) == 0 or metadata.get("total_episodes") != len(file):
             raise InputError(
@@ -191,15 +227,17 @@ def read_episodes(dataset_id: str) -> Iterator[Episode]:
             yield _read_episode(file, f"episode_{index}", f"{data}: episode_{index}")
 
 
-def _check_flat(space: Any, what: str) -> None:
-    """Raise InputError unless a space, as Minari serialises it, is a Box of one dimension; None where it keeps none."""
+def _flat_size(space: Any, what: str) -> int:
+    """The length of a Box of one dimension, as Minari serialises it; InputError where a space is none."""
     try:
-        known = {"type": "Box", "shape": [0]} if space is None else json.loads(space)
-        flat = known["type"] == "Box" and len(known["shape"]) == 1
+        known = json.loads(space)
+        (size,) = known["shape"]
+        flat = known["type"] == "Box" and isinstance(size, int)
     except (ValueError, TypeError, KeyError, RecursionError):
         flat = False
     if not flat:
         raise InputError(f"{what} that are not flat vectors: {space!s:.200}")
+    return int(size)
 
 
 def _read_episode(file: h5py.File, key: str, where: str) -> Episode:
@@ -219,41 +257,3 @@ def _read_episode(file: h5py.File, key: str, where: str) -> Episode:
     episode = Episode(**{name: array[()] for name, array in arrays.items()}, terminated=ends[0], truncated=ends[1])
     episode.validate(where)
     return episode
-
-
-def download_dataset(dataset_id: str) -> None:
-    """Fetch a published dataset with Minari's own client: whole or not at all.
-
-    Raises InputError, with the client's reason, where it cannot.
-    """
-    target = dataset_folder(dataset_id)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", dir=dataset_folder("")) as folder:
-        try:
-            # The client writes into Minari's folder as it goes; a part of a dataset must not be found there.
-            with _datasets_in(folder), contextlib.redirect_stdout(sys.stderr):
-                minari.download_dataset(dataset_id)
-            (Path(folder) / dataset_id / "data" / DATA_FILE).stat()
-        except Exception as error:  # of Minari, of its host's client, of the network
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(
-                f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
-                f"`pip install huggingface_hub`, or put the dataset into {target} by other means"
-            ) from None
-        with contextlib.suppress(OSError):  # another process was faster
-            (Path(folder) / dataset_id).rename(target)
-    _register_namespace(dataset_id)
-
-
-@contextlib.contextmanager
-def _datasets_in(folder: str) -> Iterator[None]:
-    """Have Minari keep its datasets in another folder; it reads the variable at every call."""
-    before = os.environ.get("MINARI_DATASETS_PATH")
-    os.environ["MINARI_DATASETS_PATH"] = folder
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["MINARI_DATASETS_PATH"]
-        else:
-            os.environ["MINARI_DATASETS_PATH"] = before

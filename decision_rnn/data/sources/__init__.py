@@ -1,8 +1,6 @@
-"""Where datasets come from. A source is a module with these names, and knows nothing of the others:
+"""Where datasets come from, one source a file. Importing this registers those that come with the package."""
 
-`PATTERN`                          what its datasets are called, for people
-`names()`                          those it can name, in order
-`lookup(name)`                     the DatasetSpec; InputError where there is none
-`open_store(name, progress, path)` the EpisodeStore, made on first use; InputError where it cannot be had
-`download(name, progress)`         fetches what a store is made from and returns its paths; InputError likewise
-"""
+from decision_rnn.data.sources import standin, d4rl, minari, own  # isort: skip - in the order in which they are listed
+from decision_rnn.data.sources.contract import SOURCES, Source, register_source
+
+__all__ = ["SOURCES", "Source", "d4rl", "minari", "own", "register_source", "standin"]

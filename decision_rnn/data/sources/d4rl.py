@@ -9,19 +9,20 @@ from tqdm import tqdm
 
 from decision_rnn.data.download import fetch
 from decision_rnn.data.formats.d4rl import D4RLFile
-from decision_rnn.data.spec import BODIES, DatasetSpec
+from decision_rnn.data.sources.contract import Source, register_source
+from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
 from decision_rnn.data.store.cache import (
     bytes_per_step,
     check_room,
     check_unchanged,
     identify,
+    made_manifest,
     open_or_make,
     store_folder,
 )
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 
-PATTERN = "d4rl/BODY-LEVEL-v2"
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # after the 27 observations of ant in D4RL's files; Ant-v4 does not give them
@@ -44,49 +45,79 @@ SHA256 = {
 """Of the published files, by name without `-v2.hdf5`: as TensorFlow Datasets records them; D4RL publishes none."""
 
 
-def names() -> list[str]:
-    """All of them."""
-    return [f"d4rl/{body}-{level}-v2" for body in BODIES for level in LEVELS]
+@register_source
+class D4RLSource(Source):
+    """Version 2 of D4RL's sets: earlier ones have wrong or missing flags."""
 
+    prefix = "d4rl"
+    pattern = "d4rl/TASK-LEVEL-v2"
 
-def lookup(name: str) -> DatasetSpec:
-    """The spec of `name`; InputError, with the nearest name, where there is none."""
-    if name not in names():
-        raise InputError(
-            f"unknown dataset {name!r}: {did_you_mean(name, names())}known are {PATTERN} with BODY one of "
-            f"{', '.join(BODIES)} and LEVEL one of {', '.join(LEVELS)}; earlier versions have wrong or missing flags"
-        )
-    body = BODIES[_stem(name).partition("_")[0]]
-    # Version 4, because the data's Walker2d is not version 5's; Hopper and HalfCheetah are the same in both.
-    return body.spec(
-        name,
-        f"{body.environment}-v4",
-        f"the reference scores are D4RL's: where the file is the published one, compare with papers on {name[5:]}",
-    )
+    def names(self) -> list[str]:
+        """All of them."""
+        return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]
 
+    def spec(self, name: str) -> DatasetSpec:
+        """Known by the name, but for whose scores it may be compared with: that depends on the file, once converted.
 
-def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
-    """The episodes of `name`.
+        Raises InputError, with the nearest name, where there is no such set.
+        """
+        if name not in self.names():
+            raise InputError(
+                f"unknown dataset {name!r}: {did_you_mean(name, self.names())}known are {self.pattern} with TASK one "
+                f"of {', '.join(TASKS)} and LEVEL one of {', '.join(LEVELS)}; earlier versions have wrong or missing "
+                "flags"
+            )
+        made = made_manifest(name)
+        published = None if made is None else _is_published(name, made["source"])
+        comparable = {
+            None: f"where the file is the published one, compare with papers on {name[5:]}",
+            True: f"the file is the published one, compare with papers on {name[5:]}",
+            False: f"the file is not D4RL's {name[5:]}: compare with no paper's",
+        }[published]
+        task = _task(name)
+        # Version 4, because the data's Walker2d is not version 5's; Hopper and HalfCheetah are the same in both.
+        return task.spec(name, f"{task.environment}-v4", f"the reference scores are D4RL's: {comparable}")
 
-    They are read from the file `path`; without one from `<body>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
-    `~/.d4rl/datasets`; without one there the store converted before stands, and where there is none the file is
-    downloaded. A store made from other contents than the file's is made again.
-    """
-    spec = lookup(name)
-    file = find_file(name) if path is None else path
-    if path is not None and "\0" not in str(path):  # which the search for a user's home does not take
-        file = Path(os.path.expanduser(path))
-    if file is not None and not os.path.isfile(file):  # unlike Path's, it takes any string
-        raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
+    def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
+        """The episodes of `name`.
 
-    def check(source: dict[str, Any]) -> None:
-        if file is not None:
-            check_unchanged(source["files"], [file], store_folder(name))
+        They are read from the file `path`; without one from `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
+        `~/.d4rl/datasets`; without one there the store converted before stands, with a line on stderr where that was
+        not from the published file, and where there is none the file is downloaded. A store made from other contents
+        than the file's is made again.
+        """
+        spec = self.spec(name)
+        file = find_file(name) if path is None else path
+        if path is not None and "\0" not in str(path):  # which the search for a user's home does not take
+            file = Path(os.path.expanduser(path))
+        if file is not None and not os.path.isfile(file):  # unlike Path's, it takes any string
+            raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
 
-    def make(folder: Path) -> EpisodeStore:
-        return _convert(spec, file or download(name, progress)[0], folder, progress)
+        def check(source: dict[str, Any]) -> None:
+            if file is not None:
+                check_unchanged(source["files"], [file], store_folder(name))
 
-    return open_or_make(name, check, make)
+        def make(folder: Path) -> EpisodeStore:
+            return _convert(spec, file or self.download(name, progress)[0], folder, progress)
+
+        store = open_or_make(name, check, make)
+        source = store.manifest["source"]
+        if path is None and find_file(name) is None and not _is_published(name, source):
+            print(
+                f"{name} is what was converted from {source['files'][0]['path']}, which is not known to be the "
+                "published file: name another by --path",
+                file=sys.stderr,
+            )
+        return store
+
+    def download(self, name: str, progress: bool) -> list[Path]:
+        """Bring the dataset's file here, where there is none; returns it."""
+        self.spec(name)
+        file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
+        if not file.exists():
+            print(f"{file} is not there: downloading it", file=sys.stderr)
+            fetch(URL + file.name, file, SHA256.get(_stem(name)), progress)
+        return [file]
 
 
 def file_folders() -> list[Path]:
@@ -101,33 +132,33 @@ def find_file(name: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def download(name: str, progress: bool) -> list[Path]:
-    """Bring the dataset's file here, where there is none; returns it."""
-    lookup(name)
-    file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
-    if not file.exists():
-        print(f"{file} is not there: downloading it", file=sys.stderr)
-        fetch(URL + file.name, file, SHA256.get(_stem(name)), progress)
-    return [file]
-
-
 def _stem(name: str) -> str:
     """d4rl/hopper-medium-replay-v2 -> hopper_medium_replay"""
     return name.removeprefix("d4rl/").removesuffix("-v2").replace("-", "_")
 
 
+def _task(name: str) -> MujocoTask:
+    return TASKS[_stem(name).partition("_")[0]]
+
+
+def _is_published(name: str, source: dict[str, Any]) -> bool | None:
+    """Whether a store, by what its manifest says of its source, is of D4RL's file; None where its hash is unknown."""
+    published = SHA256.get(_stem(name))
+    return None if published is None else [file["sha256"] for file in source["files"]] == [published]
+
+
 def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> EpisodeStore:
     identity = identify([file])
-    stem = _stem(spec.name)
-    body = BODIES[stem.partition("_")[0]]
-    contents = D4RLFile(file, TIME_LIMIT, body.observation_dim)
-    allowed = [body.observation_dim] + [body.observation_dim + CONTACT_FORCES] * (body.environment == "Ant")
-    if contents.columns not in allowed or contents.action_dim != body.action_dim:
+    task = _task(spec.name)
+    contents = D4RLFile(file, TIME_LIMIT, task.observation_dim)
+    allowed = [task.observation_dim] + [task.observation_dim + CONTACT_FORCES] * (task.environment == "Ant")
+    if contents.columns not in allowed or contents.action_dim != task.action_dim:
         raise InputError(
             f"{file} has observations of {contents.columns} numbers and actions of {contents.action_dim} where "
-            f"{spec.name} has {body.observation_dim} and {body.action_dim}: it is another dataset's file"
+            f"{spec.name} has {task.observation_dim} and {task.action_dim}: it is another dataset's file"
         )
-    if stem in SHA256 and identity[0]["sha256"] != SHA256[stem]:
+    source = {"files": identity, "notes": contents.notes}
+    if _is_published(spec.name, source) is False:
         contents.notes.append("its SHA-256 is not that of the published file: compare scores with no paper's")
     check_room(folder, contents.steps * bytes_per_step(contents.observation_dim, contents.action_dim))
     for note in contents.notes:
@@ -136,5 +167,5 @@ def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> Epi
         folder,
         tqdm(contents.episodes(), "converting", unit=" episodes", disable=None if progress else True),
         environment_id=spec.environment_id,
-        source={"files": identity, "notes": contents.notes},
+        source=source,
     )

@@ -1,62 +1,128 @@
 """Minari's datasets (minari.farama.org): those in the user's own Minari folder, and published ones, downloaded."""
 
+import contextlib
 import itertools
+import os
 import re
+import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import minari as minari_package
 from tqdm import tqdm
 
-from decision_rnn.data.environments import of_environment
+from decision_rnn.data.environments import (
+    MissingEnvironmentError,
+    describe_alteration,
+    environment_sizes,
+    of_environment,
+)
 from decision_rnn.data.formats import minari
-from decision_rnn.data.spec import BODIES, D4RL_REFERENCES, DatasetSpec, spec_of_store
+from decision_rnn.data.sources.contract import Source, register_source
+from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
 from decision_rnn.data.store.cache import check_room, check_unchanged, identify, open_or_make, store_folder
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
-PATTERN = "minari/ID"
-PUBLISHED = re.compile(rf"mujoco/({'|'.join(BODIES)})/(simple|medium|expert|medium-expert)-v(\d+)")
+PUBLISHED = re.compile(rf"mujoco/({'|'.join(TASKS)})/(simple|medium|expert|medium-expert)-v(\d+)")
 
 
-def names() -> list[str]:
-    """The published ones of the bodies we know, and all in the user's Minari folder."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of folders that hold no dataset
-        local = minari_package.list_local_datasets()
-    levels = ("simple", "medium", "expert", "medium-expert")
-    published = [f"mujoco/{body}/{level}-v0" for body in BODIES for level in levels]
-    return [f"minari/{dataset_id}" for dataset_id in dict.fromkeys([*published, *local])]
+@register_source
+class MinariSource(Source):
+    """Minari's datasets, downloaded where they are not in the user's Minari folder.
 
-
-def lookup(name: str) -> DatasetSpec:
-    """The spec of `name`: known for the published MuJoCo sets, else read from the dataset, which is converted."""
-    published = PUBLISHED.fullmatch(_id(name))
-    if published is None:
-        return spec_of_store(name, open_store(name, True, None))
-    body = BODIES[published[1]]
-    return body.spec(name, f"{body.environment}-v5", D4RL_REFERENCES)
-
-
-def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
-    """The episodes of the Minari dataset, downloaded where it is not in the user's Minari folder.
-
-    `mujoco/BODY/medium-expert-v0`, which Minari does not publish, is `medium-v0` and `expert-v0` end to end. A store
+    `mujoco/TASK/medium-expert-v0`, which Minari does not publish, is `medium-v0` and `expert-v0` end to end. A store
     made from other contents than the dataset's is made again.
     """
-    if path is not None:
-        raise InputError(f"{name} is read from Minari's folder {minari.dataset_folder('')}: leave out --path")
-    ids = parts(name)
 
-    def check(source: dict[str, Any]) -> None:
-        if all(is_local(dataset_id) for dataset_id in ids):
-            check_unchanged(source["files"], _files(ids), store_folder(name))
+    prefix = "minari"
+    pattern = "minari/ID"
 
-    return open_or_make(name, check, lambda folder: _convert(name, ids, folder, progress))
+    def names(self) -> list[str]:
+        """The published ones of the tasks we know, and all in the user's Minari folder."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of folders that hold no dataset
+            local = minari_package.list_local_datasets()
+        levels = ("simple", "medium", "expert", "medium-expert")
+        published = [f"mujoco/{task}/{level}-v0" for task in TASKS for level in levels]
+        return [f"minari/{dataset_id}" for dataset_id in dict.fromkeys([*published, *local])]
+
+    def spec(self, name: str) -> DatasetSpec:
+        """Known for the published MuJoCo sets, else read from the dataset, which is converted for it."""
+        published = PUBLISHED.fullmatch(_id(name))
+        if published is None:
+            return spec_of_store(name, self.open(name, True, None))
+        task = TASKS[published[1]]
+        return task.spec(name, f"{task.environment}-v5", D4RL_REFERENCES)
+
+    def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
+        """The episodes; the environment they were collected in need not be here."""
+        if path is not None:
+            raise InputError(f"{name} is read from Minari's folder {minari.dataset_folder('')}: leave out --path")
+        ids = _parts(name)
+
+        def check(source: dict[str, Any]) -> None:
+            if all(_is_local(dataset_id) for dataset_id in ids):
+                check_unchanged(source["files"], _files(ids), store_folder(name))
+
+        return open_or_make(name, check, lambda folder: self._convert(name, ids, folder, progress))
+
+    def download(self, name: str, progress: bool) -> list[Path]:
+        """Bring the datasets that make up `name` into the user's Minari folder; returns their folders."""
+        for dataset_id in _parts(name):
+            if not _is_local(dataset_id):
+                _download(dataset_id)
+        return [minari.dataset_folder(dataset_id) for dataset_id in _parts(name)]
+
+    def _convert(self, name: str, ids: list[str], folder: Path, progress: bool) -> EpisodeStore:
+        self.download(name, progress)
+        identities = identify(_files(ids))
+        environment_id, settings = self._environment(name, ids)
+        check_room(folder, sum(identity["bytes"] for identity in identities))
+        episodes = itertools.chain.from_iterable(minari.read_episodes(dataset_id) for dataset_id in ids)
+        sizes = minari.sizes(ids[0])
+        if describe_alteration(environment_id, settings) is None:
+            with contextlib.suppress(MissingEnvironmentError):  # it is needed to evaluate, not to read
+                sizes = environment_sizes(environment_id)
+        return EpisodeStore.write(
+            folder,
+            tqdm(
+                of_environment(episodes, environment_id, name, sizes),
+                "converting",
+                unit=" episodes",
+                disable=None if progress else True,
+            ),
+            environment_id=environment_id,
+            source={
+                "files": identities,
+                "minari": ids,
+                "reference_scores": minari.reference_scores(ids[0]),
+                "requirements": minari.requirements(ids[0]),
+                "environment_settings": settings,
+                "notes": [],
+            },
+        )
+
+    def _environment(self, name: str, ids: list[str]) -> tuple[str, dict[str, Any]]:
+        """The environment that the datasets which make up `name` were collected in, and its settings."""
+        environment_id, settings = minari.read_environment(ids[0])
+        others = [minari.read_environment(dataset_id) for dataset_id in ids[1:]]
+        published = PUBLISHED.fullmatch(_id(name))
+        if published is None:
+            return environment_id, settings
+        altered = describe_alteration(environment_id, settings)
+        same = all(other == (environment_id, settings) for other in others)
+        if task_of(environment_id) != TASKS[published[1]] or altered or not same:
+            found = " and ".join(dict.fromkeys([environment_id, *(other for other, _ in others)]))
+            found += f" with {altered}" if altered else ""
+            raise InputError(f"{name} was collected in {found}: it is not what its name says")
+        return environment_id, settings
 
 
-def parts(name: str) -> list[str]:
+def _parts(name: str) -> list[str]:
     """The ids of the datasets that make up `name`."""
     published = PUBLISHED.fullmatch(_id(name))
     if published is None or published[2] != "medium-expert":
@@ -64,17 +130,9 @@ def parts(name: str) -> list[str]:
     return [f"mujoco/{published[1]}/{level}-v{published[3]}" for level in ("medium", "expert")]
 
 
-def is_local(dataset_id: str) -> bool:
+def _is_local(dataset_id: str) -> bool:
     """Whether the dataset lies in the user's Minari folder."""
     return (minari.dataset_folder(dataset_id) / "data").is_dir()
-
-
-def download(name: str, progress: bool) -> list[Path]:
-    """Bring the datasets that make up `name` into the user's Minari folder; returns their folders."""
-    for dataset_id in parts(name):
-        if not is_local(dataset_id):
-            minari.download_dataset(dataset_id)
-    return [minari.dataset_folder(dataset_id) for dataset_id in parts(name)]
 
 
 def _id(name: str) -> str:
@@ -92,24 +150,39 @@ def _files(ids: list[str]) -> list[Path]:
     return files
 
 
-def _convert(name: str, ids: list[str], folder: Path, progress: bool) -> EpisodeStore:
-    download(name, progress)
-    identities = identify(_files(ids))
-    environment_ids = {minari.recover_environment(dataset_id) for dataset_id in ids}
-    published = PUBLISHED.fullmatch(_id(name))
-    if published is not None and {e.rpartition("-v")[0] for e in environment_ids} != {BODIES[published[1]].environment}:
-        raise InputError(f"{name} was collected in {', '.join(sorted(environment_ids))}: it is not what its name says")
-    environment_id = environment_ids.pop()
-    check_room(folder, sum(identity["bytes"] for identity in identities))
-    episodes = itertools.chain.from_iterable(minari.read_episodes(dataset_id) for dataset_id in ids)
-    return EpisodeStore.write(
-        folder,
-        tqdm(
-            of_environment(episodes, environment_id, name),
-            "converting",
-            unit=" episodes",
-            disable=None if progress else True,
-        ),
-        environment_id=environment_id,
-        source={"files": identities, "minari": ids, "reference_scores": minari.reference_scores(ids[0]), "notes": []},
-    )
+def _download(dataset_id: str) -> None:
+    """Fetch a published dataset with Minari's own client: whole or not at all.
+
+    Raises InputError, with the client's reason, where it cannot.
+    """
+    target = minari.dataset_folder(dataset_id)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=minari.dataset_folder("")) as folder:
+        try:
+            # The client writes into Minari's folder as it goes; a part of a dataset must not be found there.
+            with _datasets_in(folder), contextlib.redirect_stdout(sys.stderr):
+                minari_package.download_dataset(dataset_id)
+            (Path(folder) / dataset_id / "data" / minari.DATA_FILE).stat()
+        except Exception as error:  # of Minari, of its host's client, of the network
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
+                f"`pip install huggingface_hub`, or put the dataset into {target} by other means"
+            ) from None
+        with contextlib.suppress(OSError):  # another process was faster
+            (Path(folder) / dataset_id).rename(target)
+    minari.register_namespace(dataset_id)
+
+
+@contextlib.contextmanager
+def _datasets_in(folder: str) -> Iterator[None]:
+    """Have Minari keep its datasets in another folder; it reads the variable at every call."""
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    os.environ["MINARI_DATASETS_PATH"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MINARI_DATASETS_PATH"]
+        else:
+            os.environ["MINARI_DATASETS_PATH"] = before

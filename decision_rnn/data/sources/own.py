@@ -1,20 +1,63 @@
 """Your own data: stores written from episodes of arrays, by name. They are kept apart from what can be made again."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.environments import environment_sizes, of_environment
+from decision_rnn.data.environments import MissingEnvironmentError, check_id, environment_sizes, of_environment
+from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store.episodes import Episode, EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
+from decision_rnn.files import locked
 
-PATTERN = "own/NAME"
 NAME = re.compile(r"own/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@register_source
+class OwnSource(Source):
+    """What `write_store` has written: in `$DECISION_RNN_DATA/own`, or `~/.local/share/decision_rnn/own`."""
+
+    prefix = "own"
+    pattern = "own/NAME"
+
+    def names(self) -> list[str]:
+        """Those that have been written."""
+        found = sorted(f"own/{path.name}" for path in _root().glob("*") if path.is_dir())
+        return [name for name in found if NAME.fullmatch(name)]
+
+    def spec(self, name: str) -> DatasetSpec:
+        """Read from what was written."""
+        return spec_of_store(name, self.open(name, True, None))
+
+    def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
+        """The store that `write_store` wrote; InputError where there is none or it is damaged."""
+        folder = self.folder(name)
+        if path is not None:
+            raise InputError(f"{name} is read from {_root()}: leave out --path")
+        if not folder.is_dir():
+            known = ", ".join(self.names()) or "none"
+            raise InputError(f"there is no dataset {name} in {_root()} (known there: {known}): write it by write_store")
+        try:
+            return EpisodeStore.open(folder)
+        except CacheError as error:
+            raise InputError(f"{error.fault}: remove it and write {name} anew with write_store") from None
+
+    def download(self, name: str, progress: bool) -> list[Path]:
+        """There is nothing to fetch: InputError."""
+        raise InputError(f"{name} is your own: there is nothing to download")
+
+    def folder(self, name: str) -> Path:
+        """Where the dataset lies, or would; InputError where it cannot be a name."""
+        if not NAME.fullmatch(name):
+            raise InputError(f"unknown dataset {name!r:.200}: own/ must be followed by letters, digits, '.', '_', '-'")
+        return _root() / name.removeprefix("own/")
 
 
 def write_store(name: str, episodes: Iterable[Episode], environment_id: str) -> EpisodeStore:
@@ -22,80 +65,74 @@ def write_store(name: str, episodes: Iterable[Episode], environment_id: str) -> 
 
     Args:
         name: `own/` and a word.
-        episodes: In any order, of one environment.
-        environment_id: The Gymnasium id, registered here, that agents trained on them are evaluated in.
+        episodes: In any order, of one environment: `Episode`, or what has the same attributes, lists for arrays
+            included; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead.
+        environment_id: The Gymnasium id that agents trained on them are evaluated in. Where it is not registered here
+            the episodes are not held against its sizes.
 
     Raises:
-        InputError: When the name is taken or no name, and, naming the episode, when one is empty, not finite, not
-            made of numbers, or not of the environment's sizes.
+        InputError: When the name is taken, no name, or being written by another process, and, naming the episode,
+            when one is no episode, empty, not finite, not made of numbers, or not of the environment's sizes.
     """
-    path = folder(name)
-    if path.exists():
-        raise InputError(f"{name} exists in {path}: remove it, or choose another name")
-    environment_sizes(environment_id)
-    numbers = _as_numbers(episodes, name)
-    return EpisodeStore.write(
-        path, of_environment(numbers, environment_id, name), environment_id=environment_id, source={"notes": []}
-    )
+    path = OwnSource().folder(name)
+    check_id(environment_id, "write_store")
+    source: dict[str, Any] = {"notes": []}
+    try:
+        sizes = environment_sizes(environment_id)
+    except MissingEnvironmentError:
+        sizes = None
+        source["notes"].append(
+            f"{environment_id} could not be made where this was written: nobody has seen whether its sizes are these"
+        )
+    if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
+        raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
+    checked = of_environment(_as_episodes(episodes, name), environment_id, name, sizes)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(_root().with_name("locks") / name, wait=False))
+        except TimeoutError:
+            raise InputError(f"another process is writing {name} to {path}: choose another name") from None
+        if path.exists():
+            raise InputError(f"{name} exists in {path}: remove it, or choose another name")
+        return EpisodeStore.write(path, checked, environment_id=environment_id, source=source)
 
 
-def _as_numbers(episodes: Iterable[Episode], name: str) -> Iterator[Episode]:
-    """The episodes with lists turned into arrays; InputError where they hold anything but numbers."""
+def _as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
+    """Whatever can be taken for an episode as one of arrays; InputError for the rest."""
     for index, episode in enumerate(episodes):
+        where = f"{name}: episode {index}"
         arrays = {}
         for key in ("observations", "actions", "rewards"):
+            if not hasattr(episode, key):
+                raise InputError(
+                    f"{where} is of type {type(episode).__name__}, without {key}: make a decision_rnn.Episode of its "
+                    "observations, actions, rewards, terminated and truncated"
+                )
             try:
                 arrays[key] = np.asarray(getattr(episode, key))
-            except ValueError:  # rows of different lengths
+            except (ValueError, TypeError, RuntimeError):  # rows of different lengths, a tensor on a GPU
                 arrays[key] = np.asarray(None)
             if arrays[key].dtype.kind not in "fiub":
-                raise InputError(f"{name}: episode {index} has {key} that are not an array of numbers")
-        yield Episode(
-            arrays["observations"],
-            arrays["actions"],
-            arrays["rewards"],
-            bool(episode.terminated),
-            bool(episode.truncated),
-            episode.seed,
+                raise InputError(f"{where} has {key} that are not an array of numbers")
+        terminated = _end(episode, "terminated", "terminations", where)
+        truncated = _end(episode, "truncated", "truncations", where)
+        yield Episode(arrays["observations"], arrays["actions"], arrays["rewards"], terminated, truncated)
+
+
+def _end(episode: Any, flag: str, column: str, where: str) -> bool:
+    """How an episode ends: its `flag`, or the last of a `column` that has one for every step."""
+    if not hasattr(episode, flag) and not hasattr(episode, column):
+        raise InputError(f"{where} is of type {type(episode).__name__}, without {flag}: say whether it was")
+    values = np.asarray(getattr(episode, flag, getattr(episode, column, None)))
+    single = values.ndim == 0 if hasattr(episode, flag) else values.ndim == 1 and values.size > 0
+    if not single or values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+        raise InputError(
+            f"{where} has {flag} {' '.join(repr(values).split()):.80}: it must be true or false, of its last step"
         )
+    if values.ndim == 1 and values[:-1].any():
+        raise InputError(f"{where} has {column} before its last step: cut it into episodes")
+    return bool(values.reshape(-1)[-1])
 
 
-def root() -> Path:
-    """Where own datasets lie: `$DECISION_RNN_DATA/own`, or `~/.local/share/decision_rnn/own`."""
+def _root() -> Path:
     return Path(os.environ.get("DECISION_RNN_DATA") or "~/.local/share/decision_rnn").expanduser() / "own"
-
-
-def folder(name: str) -> Path:
-    """Where the dataset `name` lies, or would; InputError where it cannot be a name."""
-    if not NAME.fullmatch(name):
-        raise InputError(f"unknown dataset {name!r:.200}: own/ must be followed by letters, digits, '.', '_' and '-'")
-    return root() / name.removeprefix("own/")
-
-
-def names() -> list[str]:
-    """Those that have been written."""
-    found = sorted(f"own/{path.name}" for path in root().glob("*") if path.is_dir())
-    return [name for name in found if NAME.fullmatch(name)]
-
-
-def lookup(name: str) -> DatasetSpec:
-    """The spec of `name`, from what was written."""
-    return spec_of_store(name, open_store(name, True, None))
-
-
-def open_store(name: str, progress: bool, path: Path | None) -> EpisodeStore:
-    """The store that `write_store` wrote; InputError where there is none or it is damaged."""
-    if path is not None:
-        raise InputError(f"{name} is read from {root()}: leave out --path")
-    if not folder(name).is_dir():
-        known = ", ".join(names()) or "none"
-        raise InputError(f"there is no dataset {name} in {root()} (known there: {known}): write it with write_store")
-    try:
-        return EpisodeStore.open(folder(name))
-    except CacheError as error:
-        raise InputError(f"{error.fault}: remove it and write {name} anew with write_store") from None
-
-
-def download(name: str, progress: bool) -> list[Path]:
-    """There is nothing to fetch: InputError."""
-    raise InputError(f"{name} is your own: there is nothing to download")

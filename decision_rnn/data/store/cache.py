@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.store.episodes import EpisodeStore, cache_root
-from decision_rnn.data.store.verification import CacheError, sha256_of
+from decision_rnn.data.store.episodes import EpisodeStore, cache_root, read_manifest
+from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json
 from decision_rnn.errors import InputError
 from decision_rnn.files import existing_ancestor, locked, remove_directory
+
+DERIVED = "complete"  # before a dataset's name: the store of its complete episodes; no source may be called so
 
 
 def store_folder(name: str) -> Path:
@@ -18,14 +20,23 @@ def store_folder(name: str) -> Path:
     return cache_root() / "stores" / name
 
 
+def made_manifest(name: str) -> dict[str, Any] | None:
+    """The manifest of the converted store of `name`, its arrays not verified; None where there is none to be read."""
+    try:
+        return read_manifest(store_folder(name))
+    except (CacheError, OSError, KeyError, TypeError):
+        return None
+
+
 def open_or_make(
-    name: str, check: Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
+    name: str, check: dict[str, Any] | Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
 ) -> EpisodeStore:
     """The converted store of `name`. Of processes that want it at once, one makes it and the others wait.
 
     Args:
         name: Of the dataset.
-        check: Raises CacheError where the manifest's `source` is not what the store would be made from now.
+        check: What the store would be made from now, to be equal to its manifest's `source`; or, where there is more
+            to compare, what raises CacheError unless a `source` is as good.
         make: Makes the store in the folder it is given; called when there is none, or none that can be used.
     """
     path = store_folder(name)
@@ -40,12 +51,18 @@ def open_or_make(
         return make(path)
 
 
-def _open(path: Path, check: Callable[[dict[str, Any]], None]) -> EpisodeStore:
+def _open(path: Path, check: dict[str, Any] | Callable[[dict[str, Any]], None]) -> EpisodeStore:
     try:
         store = EpisodeStore.open(path)
     except FileNotFoundError:
         raise CacheError(f"{path} was removed while it was opened", path) from None
-    check(store.manifest["source"])
+    try:
+        if callable(check):
+            check(store.manifest["source"])
+        elif sha256_of_json(store.manifest["source"]) != sha256_of_json(check):
+            raise CacheError(f"{path} was made from something else", path)
+    except (KeyError, TypeError, AttributeError):
+        raise CacheError(f"{path} does not say what it was made from", path) from None
     return store
 
 

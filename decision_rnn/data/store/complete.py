@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.store.cache import bytes_per_step, check_room, open_or_make, store_folder
+from decision_rnn.data.store.cache import DERIVED, bytes_per_step, check_room, open_or_make, store_folder
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
@@ -23,7 +23,7 @@ def complete_episodes(name: str, store: EpisodeStore) -> EpisodeStore:
         raise InputError(f"all {store.episodes} episodes of {name} are partial: --partial drop would leave none")
     kept = int(store.episode_lengths[complete].sum())
     note = f"{(~complete).sum()} of {store.episodes} episodes ({store.steps - kept} steps) were partial and are dropped"
-    derived = f"complete/{name}"
+    derived = f"{DERIVED}/{name}"
 
     def check(source: dict[str, Any]) -> None:
         if source["all_episodes"] != store.fingerprint:

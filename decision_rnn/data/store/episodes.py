@@ -145,7 +145,7 @@ class EpisodeStore:
         Raises CacheError, naming the file, when anything is absent, cut short or altered.
         """
         try:
-            manifest = _read_manifest(path)
+            manifest = read_manifest(path)
             verify_files(path, manifest["files"])
             store = cls(path, manifest)
             store._check_shapes()
@@ -179,7 +179,7 @@ class EpisodeStore:
 
     def verify(self) -> None:
         """Hash every file of the store again; CacheError, naming it, where one is not as it was written."""
-        verify_files(self.path, _read_manifest(self.path)["files"], afresh=True)
+        verify_files(self.path, read_manifest(self.path)["files"], afresh=True)
 
     @classmethod
     def write(
@@ -209,7 +209,8 @@ class EpisodeStore:
         return cls.open(path)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of the store in `path`; CacheError where there is none or it is damaged. No array is verified."""
     manifest_path = path / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())

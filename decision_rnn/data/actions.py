@@ -1,0 +1,70 @@
+"""Whether an agent, whose actions lie in [-1, 1], can learn a dataset's."""
+
+from typing import Literal
+
+import gymnasium
+import numpy as np
+
+from decision_rnn.data.environments import MissingEnvironmentError, describe_alteration, environment_spaces
+from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.errors import InputError
+
+LARGEST = 1.01  # some data overstep 1 by a rounding error
+
+RESCALE = "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
+
+
+def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None:
+    """Raise InputError, saying what to do, where an agent cannot be trained on a store's actions as they are asked for.
+
+    Clipping is right where the environment does so too: policies that draw from a Gaussian leave the box [-1, 1], and
+    what MuJoCo's environments then carry out is the nearest action in it. Where the box is another one, clipping
+    would put other actions in the place of those that were carried out. Where the environment cannot be made here,
+    nobody can tell: `clip` is taken at its word.
+
+    Args:
+        store: The episodes.
+        actions: `keep` to train on them as they are, `clip` to clip them to [-1, 1] (`StepStream(clip_actions=True)`).
+    """
+    if actions == "keep" and store.largest_action <= LARGEST:
+        return
+    box = _box(store)
+    usual = box is None or bool((box.low == -1).all() and (box.high == 1).all())
+    if actions == "clip":
+        if not usual:
+            raise InputError(
+                f"--actions clip would put other actions in the place of those in {store.path}, which are carried out: "
+                f"the box of {store.environment_id} is {_words(box)}, not -1 to 1; {RESCALE}"
+            )
+        return
+    if box is None:
+        advice = (
+            f"where the box of {store.environment_id}, which cannot be made here, is -1 to 1, train with --actions "
+            f"clip; where it is larger, {RESCALE}"
+        )
+    elif usual:
+        advice = (
+            f"the box of {store.environment_id} is the same, and it clips to it as MuJoCo's environments do: "
+            "train with --actions clip"
+        )
+    else:
+        advice = f"the box of {store.environment_id} is {_words(box)}: {RESCALE}"
+    raise InputError(
+        f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1; "
+        f"{advice}"
+    )
+
+
+def _box(store: EpisodeStore) -> gymnasium.spaces.Box | None:
+    """The actions of the environment that the data were collected in; None where it cannot be made here."""
+    if describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
+        return None
+    try:
+        space = environment_spaces(store.environment_id)[1]
+    except MissingEnvironmentError:
+        return None
+    return space if isinstance(space, gymnasium.spaces.Box) else None
+
+
+def _words(box: gymnasium.spaces.Box | None) -> str:
+    return "unknown" if box is None else f"{np.min(box.low):g} to {np.max(box.high):g}"

@@ -1,0 +1,135 @@
+"""The stand-ins: what each one stands in for, and how it came out where results/standins was made."""
+
+from dataclasses import dataclass
+
+from decision_rnn.data.spec import TASKS, DatasetSpec
+
+
+@dataclass(frozen=True)
+class D4RLStatistics:
+    """What the real D4RL set holds, to compare with: complete trajectories, undiscounted returns, steps.
+
+    As commonly quoted, not recomputed here; those of an expert set follow from medium and medium-expert. None where
+    we know of no number.
+    """
+
+    episodes: int | None = None
+    return_mean: float | None = None
+    return_sd: float | None = None
+    return_min: float | None = None
+    return_max: float | None = None
+    length_mean: float | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """The stand-in as it came out where results/standins was made."""
+
+    fingerprint: str
+    return_mean: float
+    length_mean: float
+
+
+@dataclass(frozen=True)
+class Standin:
+    """A stand-in: its spec, what it stands in for, and how it came out."""
+
+    spec: DatasetSpec
+    d4rl: D4RLStatistics
+    ours: Made
+
+
+def _standin(name: str, d4rl: D4RLStatistics, ours: Made) -> Standin:
+    task = TASKS[name.partition("-")[0]]
+    spec = task.spec(
+        f"standin/{name}",
+        f"{task.environment}-v5",
+        "the data are a stand-in and the reference scores D4RL's: compare with scores on it, with no paper's",
+    )
+    return Standin(spec, d4rl, ours)
+
+
+DATASETS = {
+    standin.spec.name: standin
+    for standin in [
+        _standin(
+            "hopper-random",
+            D4RLStatistics(),
+            Made("8f5a8f10fddfa1fc26d369284f854a6f6362ceaa57cdda38febe732d454a048a", 17.7, 22.3),
+        ),
+        _standin(
+            "hopper-medium-replay",
+            D4RLStatistics(2041, 467, 511, -1, 3193, 197),
+            Made("0d95d93ef16640ce5b7634a622d00e54a0826b0868e18760fd2e21d020bcd0aa", 482.9, 168.4),
+        ),
+        _standin(
+            "hopper-medium",
+            D4RLStatistics(2186, 1422, 379, 316, 3222, 457),
+            Made("b33aa1ffcb8c8a708a443fca15f7c21eb17c328a813b882580f7fa44377c76ab", 1400.9, 431.8),
+        ),
+        _standin(
+            "hopper-medium-expert",
+            D4RLStatistics(3213, 2090, 1040, 316, 3759, 622),
+            Made("d9e4022bec2a7f95fea13a43be60988fcd4be08cb43d5bbe6994f30571a37b58", 1899.9, 588.4),
+        ),
+        _standin(
+            "hopper-expert",
+            D4RLStatistics(1027, 3512, 326, None, 3759, 973),
+            Made("2491a03dcb8a13945bc97a4430938e8f81dbc355a1eaa3360fee41506c6620b3", 2966.0, 923.0),
+        ),
+        _standin(
+            "halfcheetah-random",
+            D4RLStatistics(),
+            Made("e98ddaf039a86a05cc28bca237c0a1563737c57bc0f7bf76aa5b533289870d64", -286.6, 1000.0),
+        ),
+        _standin(
+            "halfcheetah-medium-replay",
+            D4RLStatistics(202, 3093, 1681, -639, 4985, 1000),
+            Made("edda27572d1f9bad8e028edc4897d896c5a171ab7dca590c255cdc703984c426", 3038.1, 1000.0),
+        ),
+        _standin(
+            "halfcheetah-medium",
+            D4RLStatistics(1000, 4770, 356, -310, 5309, 1000),
+            Made("13cb37c3d0ae1c80fe93af506cd2e103b48e2b12059893ee1e982cd12c502f03", 4817.0, 1000.0),
+        ),
+        _standin(
+            "halfcheetah-medium-expert",
+            D4RLStatistics(2000, 7713, 2970, -310, 11252, 1000),
+            Made("034cd64b9ae107e723a95c6b57c547bc204c076e4a3824df207db73e85ded814", 7712.4, 1000.0),
+        ),
+        _standin(
+            "halfcheetah-expert",
+            D4RLStatistics(1000, 10656, 439, None, 11252, 1000),
+            Made("a248b1cf6062be9c5bc3c64e4c90c70db12129f9e95c7e9d01996770ce69439f", 10607.9, 1000.0),
+        ),
+        _standin(
+            "walker2d-random",
+            D4RLStatistics(),
+            Made("0979c5a41b1255fc95aa9cd2fdc22771d98213cb94afcd05fab2bb68436b00ce", 1.7, 21.2),
+        ),
+        _standin(
+            "walker2d-medium-replay",
+            D4RLStatistics(1093, 683, 896, -50, 4132),
+            Made("eddd82562d5f99280978bdca691abfb70b6d54564c95fc762c3bc3be1414ad19", 676.5, 336.7),
+        ),
+        _standin(
+            "walker2d-medium",
+            D4RLStatistics(1190, 2852, 1095, -7, 4227, 840),
+            Made("2d7b4088fac428cdd8d6a7ac6ee3af5fc975270ea635a40eec774d630d1e294b", 2827.5, 827.2),
+        ),
+        _standin(
+            "walker2d-medium-expert",
+            D4RLStatistics(2190, 3797, None, -7, 5012, 913),
+            Made("45fd554fbcfa9e8d4e01925806ebf4d422b226e7534eb2039047326df46e224e", 3736.4, 902.3),
+        ),
+        _standin(
+            "walker2d-expert",
+            D4RLStatistics(1000, 4922, None, None, 5012, 1000),
+            Made("a3e1ad5c0dd34a360a6e84658a7081aa920d72d3b2f63a9d9a1401f5e24d73db", 4826.6, 992.4),
+        ),
+    ]
+}
+JOINED = {  # those that are two others end to end
+    f"standin/{task}-medium-expert": (f"standin/{task}-medium", f"standin/{task}-expert")
+    for task in ("hopper", "halfcheetah", "walker2d")
+}

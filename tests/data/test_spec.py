@@ -1,0 +1,32 @@
+"""What is known of datasets by name: plain records, and which numbers of an observation a mask leaves."""
+
+import json
+from dataclasses import asdict, fields
+
+import numpy as np
+import pytest
+
+from decision_rnn.data.catalog import names, resolve
+from decision_rnn.data.spec import DatasetSpec, observation_index
+from decision_rnn.errors import InputError
+
+
+@pytest.mark.usefixtures("folders")
+def test_every_spec_comes_back_from_json_as_it_was() -> None:
+    keys = {field.name for field in fields(DatasetSpec)}
+    for name in names():
+        spec = resolve(name).spec
+        described = asdict(spec)
+        assert set(described) == keys
+        assert DatasetSpec(**json.loads(json.dumps(described))) == spec
+
+
+def test_the_observation_index_of_a_velocity_mask_are_the_positions() -> None:
+    """Hopper's state is 6 positions, the first of which it does not show, and 6 velocities."""
+    index = observation_index("velocity", "Hopper-v5")
+    assert index is not None
+    assert index.dtype == np.int64
+    np.testing.assert_array_equal(index, [0, 1, 2, 3, 4])
+    assert observation_index("none", "Pendulum-v1") is None
+    with pytest.raises(InputError, match="Pendulum-v1 are is known only for Hopper"):
+        observation_index("velocity", "Pendulum-v1")

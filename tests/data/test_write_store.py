@@ -1,0 +1,129 @@
+"""`write_store`: what is taken for an episode, and one name for one writer."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from d4rl_files import hopper_episodes
+from minari.dataset.episode_data import EpisodeData
+
+import decision_rnn
+from decision_rnn import Episode, EpisodeStore, InputError, write_store
+from decision_rnn.data.catalog import resolve
+
+KINDS = [(7, True, False), (9, False, True), (4, False, False)]
+
+WRITING = """
+import sys, time
+from pathlib import Path
+from d4rl_files import hopper_episodes
+from decision_rnn import InputError, write_store
+
+def episodes():
+    for index, episode in enumerate(hopper_episodes([(7, True, False)] * 3, seed={seed})):
+        if index == 1:
+            Path("{begun}").touch()
+            while not Path("{go}").exists():
+                time.sleep(0.01)
+        yield episode
+
+try:
+    print(write_store("own/mine", episodes(), "Hopper-v5").fingerprint)
+except InputError as error:
+    sys.exit(str(error))
+"""
+
+
+def writing(folder: Path, seed: int, go: str) -> "subprocess.Popen[str]":
+    script = WRITING.format(seed=seed, begun=folder / f"begun-{seed}", go=folder / go)
+    path = os.pathsep.join([str(Path(decision_rnn.__file__).parents[1]), str(Path(__file__).parent), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def test_of_two_processes_that_write_one_name_the_second_is_refused(own: Path, tmp_path: Path) -> None:
+    """At once, before it has written for an hour; its data must not be taken for the first one's."""
+    first = writing(tmp_path, 1, go="go")
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "begun-1").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    second = writing(tmp_path, 2, go="never")
+    try:
+        _, error = second.communicate(timeout=120)
+    finally:
+        second.kill()
+        (tmp_path / "go").touch()
+    assert second.returncode == 1
+    assert "another process is writing own/mine" in error
+    printed, error = first.communicate(timeout=120)
+    assert first.returncode == 0, error
+    assert resolve("own/mine").open().fingerprint + "\n" == printed
+    assert [path.name for path in own.iterdir()] == ["mine"]
+    third = writing(tmp_path, 3, go="go")
+    assert "own/mine exists" in third.communicate(timeout=120)[1]
+
+
+@pytest.mark.usefixtures("own")
+def test_an_episode_of_minaris_is_taken(tmp_path: Path) -> None:
+    episodes = hopper_episodes(KINDS)
+    theirs = []
+    for index, episode in enumerate(episodes):
+        last = np.arange(len(episode.rewards)) == len(episode.rewards) - 1
+        ends = (last & episode.terminated, last & episode.truncated)
+        theirs.append(EpisodeData(index, episode.observations, episode.actions, episode.rewards, *ends, {}))
+    store = write_store("own/mine", iter(theirs), "Hopper-v5")
+    directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
+    assert store.fingerprint == directly.fingerprint
+    early = replace(theirs[0], terminations=np.ones(7, bool))
+    with pytest.raises(InputError, match=r"own/two: episode 1 has terminations before its last step"):
+        write_store("own/two", [theirs[1], early], "Hopper-v5")
+
+
+EPISODE = hopper_episodes([(7, True, False)])[0]
+AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "told"),
+    [
+        ([vars(EPISODE)], r"episode 0 is of type dict, without observations: make a decision_rnn\.Episode"),
+        ((AS_TUPLE for _ in range(1)), "episode 0 is of type tuple, without observations"),
+        ([EPISODE, None], "episode 1 is of type NoneType, without observations"),
+        (EPISODE, "Episode is no sequence of episodes"),
+        (None, "NoneType is no sequence of episodes"),
+        ({"observations": EPISODE.observations}, "dict is no sequence of episodes"),
+        ("own/mine", "str is no sequence of episodes"),
+        ([SimpleNamespace(observations=1, actions=1, rewards=1)], "SimpleNamespace, without terminated"),
+        ([replace(EPISODE, terminated=np.zeros(7, bool))], r"terminated array\(\[False.*must be true or false"),
+        ([replace(EPISODE, truncated=None)], "truncated array.*must be true or false"),
+        ([replace(EPISODE, truncated="no")], "truncated array.*must be true or false"),
+    ],
+)
+def test_what_is_no_episode_is_told_in_one_sentence(episodes: Any, told: str, own: Path) -> None:
+    with pytest.raises(InputError, match=f"own/mine: .*{told}") as raised:
+        write_store("own/mine", episodes, "Hopper-v5")
+    assert len(str(raised.value).splitlines()) == 1
+    assert not own.exists() or not list(own.iterdir())
+
+
+def test_what_goes_wrong_in_the_users_own_generator_is_theirs(own: Path) -> None:
+    def episodes() -> Iterator[Episode]:
+        yield EPISODE
+        raise TimeoutError("the robot does not answer")
+
+    with pytest.raises(TimeoutError, match="robot"):
+        write_store("own/mine", episodes(), "Hopper-v5")
