@@ -14,7 +14,7 @@ from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig, parse_run
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.spec import seen_numbers
+from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
@@ -35,17 +35,18 @@ def test_what_is_seen_are_the_simulators_positions(body: str, version: str) -> N
     for _ in range(5):
         observation = environment.step(environment.action_space.sample())[0]
     simulated = environment.unwrapped.data
-    seen = seen_numbers("velocity", f"{body}-{version}")
-    assert seen is not None
-    np.testing.assert_array_equal(observation[:seen], simulated.qpos[len(simulated.qpos) - seen :])
+    index = observation_index("velocity", f"{body}-{version}")
+    assert index is not None
+    seen = len(index)
+    np.testing.assert_array_equal(observation[index], simulated.qpos[len(simulated.qpos) - seen :])
     velocities = observation[seen : seen + len(simulated.qvel)]  # Hopper's and Walker2d's are clipped
     np.testing.assert_array_equal(np.clip(velocities, -10, 10), np.clip(simulated.qvel, -10, 10))
-    assert seen_numbers("none", f"{body}-{version}") is None
+    assert observation_index("none", f"{body}-{version}") is None
 
 
 def test_unknown_velocities_cannot_be_hidden() -> None:
     with pytest.raises(InputError, match="Pendulum-v1 are is known only for Hopper"):
-        seen_numbers("velocity", "Pendulum-v1")
+        observation_index("velocity", "Pendulum-v1")
     with pytest.raises(InputError, match="mask"):
         parse_run("test", ["hopper-medium", "--observation.mask", "speed"])
 

@@ -22,8 +22,8 @@ from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.results import evaluate
-from decision_rnn.training.trainer import train
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.training.loop import train
 
 pytestmark = [
     pytest.mark.usefixtures("folders"),
