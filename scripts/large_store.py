@@ -109,7 +109,7 @@ def open_again(steps: int) -> dict[str, Any]:
 
 def train(steps: int) -> dict[str, Any]:
     """`decision-rnn train own/large`, but for the episodes that it plays in the end."""
-    from decision_rnn.config import parse_run
+    from decision_rnn.cli.arguments import parse_run
     from decision_rnn.training.trainer import train
 
     config = parse_run("large_store", [LARGE, "--training.steps", str(TRAINING_STEPS)])[0]
@@ -135,7 +135,7 @@ def sample(steps: int) -> dict[str, Any]:
 def step(steps: int) -> dict[str, Any]:
     """One training step, and one batch, on either store: in turn, medians of wall time."""
     from decision_rnn import open_store
-    from decision_rnn.config import parse_run
+    from decision_rnn.cli.arguments import parse_run
     from decision_rnn.training.trainer import Trainer
 
     names = (SMALL, LARGE)

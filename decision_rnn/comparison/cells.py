@@ -25,6 +25,7 @@ from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import hardware, versions
+from decision_rnn.plugins import import_plugins, imported
 from decision_rnn.training.trainer import train
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
@@ -125,7 +126,7 @@ def _train_all(runs: Sequence[tuple[RunConfig, Path]], jobs: int, fingerprint: s
         return [_train_one(config, run, fingerprint) for config, run in runs]
     results: dict[int, dict[str, Any]] = {}
     with (
-        ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start_quietly) as pool,
+        ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start_quietly, initargs=(imported(),)) as pool,
         tqdm(total=len(runs), desc="runs", unit="run", disable=None) as bar,
     ):
         with limited_threads(max(1, available_cores() // jobs)):
@@ -140,9 +141,10 @@ def _train_all(runs: Sequence[tuple[RunConfig, Path]], jobs: int, fingerprint: s
     return [results[i] for i in range(len(runs))]
 
 
-def _start_quietly() -> None:
-    """In a worker: no bars, which would write over each other."""
+def _start_quietly(plugins: Sequence[str]) -> None:
+    """In a worker: no bars, which would write over each other; the plugins of its parent."""
     start_worker()
+    import_plugins(plugins)
     os.environ["TQDM_DISABLE"] = "1"
 
 

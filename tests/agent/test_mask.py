@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from decision_rnn.backbones import State
-from decision_rnn.config import EvaluationConfig, parse_run
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import seen_numbers
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from decision_rnn import Episode, write_store
+from decision_rnn.cli.arguments import parse_run
 from decision_rnn.comparison.cells import compare
-from decision_rnn.config import parse_run
 from decision_rnn.errors import InputError
 
 
