@@ -193,7 +193,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def backbone_of(data: Mapping[str, Any]) -> str:
     """The name of the backbone that a configuration dictionary asks for: `backbone: lru` or its `name` key."""
     section = data.get("backbone", DEFAULT_BACKBONE)
-    name = str(section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section)
+    name = str(section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section)[:100]
     module, dot, _ = name.rpartition(".")
     if dot:
         check_plugins([module], f"the backbone {name}")

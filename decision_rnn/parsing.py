@@ -17,6 +17,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from decision_rnn.errors import InputError, did_you_mean
 
 COMMAND_LINE = "command line"
+UNUSABLE = (ArgumentError, OverflowError)  # of integers that no float can hold
 LARGEST = 2**63 - 1  # that torch can count to
 KINDS = {
     int: "a whole number",
@@ -46,7 +47,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], defaults: bool = Tru
     check_known(parser, (key for key, _ in given), [key for key in known if not _is_group(key, known)], COMMAND_LINE)
     try:
         return parser.parse_args(list(arguments), defaults=defaults)
-    except ArgumentError as error:
+    except UNUSABLE as error:
         raise _explain(parser, error, given, COMMAND_LINE) from None
 
 
@@ -63,9 +64,13 @@ def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> 
         else:
             raise InputError(f"{source}: {name} is {section!r:.100}: it must hold keys and values")
     check_known(parser, (key for key, _ in given), known, source)
+    types = _types(parser)
+    for key, value in given:
+        if value is None and NoneType not in get_args(types[key]):  # jsonargparse lets every key be null
+            raise InputError(f"{source}: {key} is null: it must be {_kind(types[key])}")
     try:
         return parser.parse_object(dict(given))
-    except ArgumentError as error:
+    except UNUSABLE as error:
         raise _explain(parser, error, given, source) from None
 
 
@@ -111,9 +116,9 @@ def _is_group(key: str, known: Iterable[str]) -> bool:
     return any(other.startswith(f"{key}.") for other in known)
 
 
-def _explain(parser: ArgumentParser, error: ArgumentError, given: Iterable[tuple[str, Any]], source: str) -> InputError:
+def _explain(parser: ArgumentParser, error: Exception, given: Iterable[tuple[str, Any]], source: str) -> InputError:
     """The sentence for what a parser refused."""
-    types = {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
+    types = _types(parser)
     for key, value in given:
         if types.get(key) is None:
             continue
@@ -121,9 +126,14 @@ def _explain(parser: ArgumentParser, error: ArgumentError, given: Iterable[tuple
         alone.add_argument("--value", type=types[key])
         try:
             alone.parse_object({"value": value})
-        except ArgumentError:
+        except UNUSABLE:
             return InputError(f"{source}: {key} is {value!r:.100}: it must be {_kind(types[key])}")
     return InputError(f"{source}: {' '.join(str(error).split())}; `{parser.prog} --help` lists the keys")
+
+
+def _types(parser: ArgumentParser) -> dict[str, Any]:
+    """The type of every key; None for flags."""
+    return {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
 
 
 def _kind(hint: Any) -> str:

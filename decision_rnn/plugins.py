@@ -24,9 +24,9 @@ def import_plugins(names: Iterable[str]) -> None:
             importlib.import_module(name)
             _IMPORTED[name] = None
         except (Exception, SystemExit) as error:  # of whatever the module does
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
-                f"--plugins: the module {name!r} cannot be imported ({reason}): mend or install it"
+                f"--plugins: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
             ) from error
 
 

@@ -20,6 +20,7 @@ from decision_rnn.config import (
     section,
     two_widths,
 )
+from decision_rnn.data.environments import environment_sizes
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, options_of, parse
 from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
@@ -87,6 +88,14 @@ def parse_command(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace
     command = parse(parser, arguments)
     import_plugins(split_names(command.plugins))
     return command
+
+
+def check_environment(environment_id: str, otherwise: str = "") -> None:
+    """InputError, before hours of work, where there is no such environment; `otherwise` ends its sentence."""
+    try:
+        environment_sizes(environment_id)
+    except InputError as error:
+        raise InputError(f"{error}; if a module of your own registers it, name that by --plugins{otherwise}") from None
 
 
 def take(arguments: Sequence[str], *options: str) -> tuple[argparse.Namespace, list[str]]:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.cli.arguments import BACKBONE, parse_run, split_names, take
-from decision_rnn.cli.train import check_environment
+from decision_rnn.cli.arguments import BACKBONE, check_environment, parse_run, split_names, take
 from decision_rnn.comparison.cells import compare, format_comparison
 from decision_rnn.config import RunConfig, read_yaml
 from decision_rnn.data.catalog import resolve

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.cli.arguments import command_parser, parse_command
+from decision_rnn.cli.arguments import check_environment, command_parser, parse_command
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import evaluate, format_result, write_result
@@ -24,6 +24,7 @@ def run(arguments: Sequence[str]) -> None:
     settings = EvaluationConfig(**{f.name: command[f.name] for f in fields(EvaluationConfig)})
     if not settings.episodes:
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
+    check_environment(trained.provenance.spec.environment_id)
     result = evaluate(trained, settings)
     path = write_result(command.run, result)
     print(format_result(result))

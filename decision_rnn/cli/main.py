@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InputError(f"unknown command {name!r}: {hint}known are {', '.join(COMMANDS)}")
         importlib.import_module(f"decision_rnn.cli.{name}").run(rest)
     except InputError as error:
-        print(f"decision-rnn: {error}", file=sys.stderr)
+        print(f"decision-rnn: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
