@@ -9,13 +9,12 @@ What is not an option of this script goes to `decision-rnn compare`.
 
 import argparse
 import json
-import platform
-import shlex
 import shutil
 import subprocess
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
+
+from results_folder import RESULTS, ROOT, Made, command_line, write_report
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig
@@ -23,7 +22,6 @@ from decision_rnn.data.catalog import open_store
 from decision_rnn.evaluation.results import evaluate
 from decision_rnn.plots import plot_asked_against_achieved, plot_comparison
 
-ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))
 COMMON = (1200, 2700)  # returns that the data have many of
 WINDOWED = EvaluationConfig(episodes=10, state="window")
@@ -42,10 +40,12 @@ def describe_distances(curves: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--name", default="hopper-medium", help="folder under results/ and runs/")
     options, rest = parser.parse_known_args()
-    runs, results = ROOT / "runs" / options.name, ROOT / "results" / options.name
+    runs, results = ROOT / "runs" / options.name, RESULTS / options.name
     compare = [
         "compare",
         "hopper-medium",
@@ -78,10 +78,16 @@ def main() -> None:
     data_max = float(open_store("hopper-medium").episode_returns.max())
     plot_asked_against_achieved(curves, data_max, results / "asked-achieved.png")
 
-    versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())
-    arguments = ["--name", options.name, *rest]
-    hardware, commits = comparison["hardware"], ", ".join(comparison["commits"])
-    (results / "README.md").write_text(
+    made = Made(
+        command_line(),
+        comparison["commits"],
+        comparison["seeds"],
+        comparison["hardware"],
+        comparison["versions"],
+        f"data fingerprint {comparison['dataset']['fingerprint'][:16]}",
+    )
+    write_report(
+        results / "README.md",
         f"# {options.name}\n\n"
         + (runs / "comparison.md").read_text()
         + "\n![scores](scores.png)\n\n"
@@ -95,11 +101,8 @@ def main() -> None:
         + "\n| ---"
         + " | --- | ---" * len(comparison["protocol"]["target_returns"])
         + " |\n"
-        + "\n".join(windowed)
-        + "\n\n"
-        + f"Made by `python scripts/hopper_medium.py {shlex.join(arguments)}` at commit {commits}; "
-        + f"seeds {comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
-        + f"{platform.system()}; {versions}; data fingerprint {comparison['dataset']['fingerprint'][:16]}.\n"
+        + "\n".join(windowed),
+        made,
     )
 
 
