@@ -1,6 +1,7 @@
 """Command lines: a run from a YAML file with `--section.key value` on top, and what all commands share."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def parse_run(
         data["plugins"] = plugins
     chosen = first.backbone if backbone is None else backbone
     if chosen is not None:
+        module, dot, mixer = chosen.rpartition(".")
+        if dot and module not in sys.modules:
+            raise InputError(
+                f"{COMMAND_LINE}: --backbone {chosen:.100} is a class, and its module is not imported for that: give "
+                f"the name that it is registered by, such as --plugins {module:.100} --backbone {mixer.lower():.100}"
+            )
         data["backbone"] = {**section(data.get("backbone")), "name": chosen}
     parser = run_parser(program, backbone_of(data))
     add_options(parser)

@@ -1,10 +1,12 @@
 """`decision-rnn compare`: several backbones over several seeds, and one table."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
+from decision_rnn.backbones import registered_names
 from decision_rnn.cli.arguments import BACKBONE, check_environment, parse_run, split_names, take
 from decision_rnn.comparison.cells import compare, format_comparison
 from decision_rnn.config import RunConfig, read_yaml
@@ -47,7 +49,12 @@ def variants(arguments: Sequence[str]) -> tuple[list[RunConfig], Namespace]:
 
 
 def _options(parser: ArgumentParser) -> None:
-    parser.add_argument("--backbones", type=str, default=DEFAULT_BACKBONES, help="names with commas between them")
+    for action in parser._actions:
+        if action.dest in ("backbone", "backbone.name"):
+            action.help = argparse.SUPPRESS
+    parser.epilog = "`decision-rnn compare --backbones NAME --help` shows the options of that backbone."
+    known = ", ".join(registered_names())
+    parser.add_argument("--backbones", type=str, default=DEFAULT_BACKBONES, metavar="A,B", help=f"which ones: {known}")
     parser.add_argument("--seeds", type=int, default=3, help="seeds per backbone, from `seed` on")
     parser.add_argument("--jobs", type=int, default=1, help="runs trained at the same time")
     parser.add_argument("--output", type=Path | None, help="folder of the runs (default: runs/compare-DATASET)")

@@ -54,6 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"decision-rnn: cannot write{where}: {error.strerror}; what was written before is intact", file=sys.stderr
         )
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)):
+            raise
+        print(
+            "decision-rnn: there is not enough memory: lower training.batch_size, training.context, backbone.width or "
+            "backbone.layers; what was written before is intact",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print("decision-rnn: interrupted; what was written is intact, and a run goes on by --resume", file=sys.stderr)
         return 130

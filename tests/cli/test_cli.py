@@ -261,3 +261,7 @@ def test_help_is_help(small_cli: SmallCLI) -> None:
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
     assert "--training.steps" in done.stdout
+    done = small_cli("compare", "--backbones", "lru", "--help")
+    assert done.returncode == 0
+    assert "--backbone.r_max" in done.stdout
+    assert "--backbone NAME" not in done.stdout

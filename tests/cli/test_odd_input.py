@@ -7,6 +7,8 @@ import pytest
 
 from decision_rnn.cli.arguments import command_parser, parse_command, parse_run
 from decision_rnn.cli.main import main
+from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
 KEYS = (
@@ -141,6 +143,19 @@ def test_every_command_refuses_odd_words_in_one_sentence(
     message = capsys.readouterr().err
     assert message.startswith("decision-rnn: ")
     assert one_sentence(message.removesuffix("\n"))
+
+
+@pytest.mark.parametrize("key", ["training.batch_size", "training.context", "backbone.width"])
+def test_more_memory_than_there_is(
+    key: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
+    write_store("own/mine", store.read_episodes(), environment_id="Hopper-v5")
+    options = ["--evaluation.episodes", "0", "--training.steps", "1", "--output", str(tmp_path / "run")]
+    assert main(["train", "own/mine", f"--{key}", str(10**15), *options]) == 2
+    message = capsys.readouterr().err
+    assert one_sentence(message.removesuffix("\n")), message
+    assert "memory" in message or key in message
 
 
 def test_an_option_of_a_command_is_named_with_what_it_takes() -> None:

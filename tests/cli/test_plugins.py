@@ -123,7 +123,7 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
 ) -> None:
     """The example of CONTRIBUTING.md, word for word."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
-    refused([*train, "--backbone", "layers.Average"], "--plugins layers", "layers.Average")
+    refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins layers --backbone average")
     refused([*train, "--backbone", "average"], "average", "--plugins")
     done = command(*train, "--backbone", "average", "--plugins", "layers")
     assert done.returncode == 0, done.stderr
