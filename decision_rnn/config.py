@@ -1,18 +1,18 @@
 """The configuration of a run: one frozen dataclass tree, strict, printed back whole, saved with every run.
 
-YAML file -> dictionary -> dataclasses, then the command line's `--section.key value` on top; the same way in
-reads a checkpoint's config.json.
+A YAML file, a checkpoint's config.json and a command line (cli/arguments.py) all come in through `run_parser`, which
+knows every key of a run with one backbone and its type.
 """
 
 import argparse
-import re
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.agent import (
     AgentConfig,
@@ -23,7 +23,8 @@ from decision_rnn.agent import (
 )
 from decision_rnn.backbones import BackboneConfig, match_parameters, registered, registered_names
 from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.plugins import import_plugins
+from decision_rnn.parsing import check_numbers, parse_count, parse_keys
+from decision_rnn.plugins import check_plugins, plugins_of
 
 WARMUP_STEPS = 500
 """Of the learning rate in a run of 1,000 steps or more, where none are asked for."""
@@ -93,7 +94,7 @@ class EvaluationConfig:
     """How the agent is evaluated: all episodes of all target returns at once.
 
     Attributes:
-        episodes: Episodes per target return; 0 for no evaluation after training.
+        episodes: Episodes per target return; 0 to train without being evaluated.
         target_returns: Returns to ask for; the dataset's own if left out.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for
             every action, the Decision Transformer's protocol.
@@ -112,6 +113,8 @@ class EvaluationConfig:
         _at_least(self, 0, "episodes", "seed")
         if self.target_returns is not None and not self.target_returns:
             raise InputError("evaluation.target_returns is empty: name at least one return, or leave it out")
+        if not all(math.isfinite(target) for target in self.target_returns or ()):
+            raise InputError(f"evaluation.target_returns is {list(self.target_returns or ())}: they must be finite")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +126,9 @@ class RunConfig:
         path: The file to read a D4RL dataset from, where it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
-        actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` them to that, as an
-            environment does whose own box it is.
-        plugins: Modules to import first: those that register backbones, objectives, sources of datasets or
+        actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` to that the few that do
+            not, as D4RL's own code does and as an environment does whose own box it is.
+        plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
         seed: Of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
@@ -149,12 +152,18 @@ class RunConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}: it must be at least 0")
+
 
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name
 PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
-_WIDTH, _MATCH = "backbone.width", "backbone.match_parameters"
-_SECTIONS = {
+ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip those that do not, as D4RL's code does"
+PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
+WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
+SECTIONS = {
     "observation": ObservationConfig,
     "agent": AgentConfig,
     "training": TrainingConfig,
@@ -162,61 +171,15 @@ _SECTIONS = {
 }
 
 
-def parse_run(
-    program: str,
-    arguments: Sequence[str],
-    add_options: Callable[[ArgumentParser], None] = lambda parser: None,
-    backbone: str | None = None,
-) -> tuple[RunConfig, Namespace]:
-    """The run that a command line asks for, and the command's own options.
-
-    A YAML file named by `--config` comes first, `--section.key value` goes on top of it.
-
-    Args:
-        program: The command's name, for its help.
-        arguments: What follows it.
-        add_options: Adds the command's own options.
-        backbone: Takes the place of the one asked for.
-
-    Raises:
-        InputError: Naming the file or key that cannot be used.
-    """
-    chosen, rest = _split_choices(arguments)
-    import_plugins(_plugin_names(chosen.plugins))
-    file = chosen.config
-    data = read_yaml(file) if file else {}
-    if backbone or chosen.backbone:
-        data["backbone"] = {**_section(data.get("backbone")), "name": backbone or chosen.backbone}
-    if chosen.objective:
-        data["objective"] = {**_section(data.get("objective")), "name": chosen.objective}
-    if chosen.plugins is not None:
-        data["plugins"] = chosen.plugins
-    parser = _run_parser(program, backbone_of(data), objective_of(data))
-    parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
-    add_options(parser)
-    base = _apply(parser, data, str(file or "command line"))
-    if _gives(rest, _WIDTH):
-        if _gives(rest, _MATCH):
-            raise _two_widths("command line")
-        base[_MATCH] = None  # the command line goes on top: its width stands, whatever the file asks for
-    namespace = parse(parser, rest, base)
-    if namespace.dataset is None:
-        namespace.dataset = base.dataset  # a positional that is left out hides what the file says
-    return _instantiate(parser, namespace), namespace
-
-
-def parse(parser: ArgumentParser, arguments: Sequence[str], base: Namespace | None = None) -> Namespace:
-    """Parse a command line; what cannot be used is an InputError of one sentence."""
-    try:
-        return parser.parse_args(list(arguments), namespace=base)
-    except ArgumentError as error:
-        raise InputError(_explain(parser, error, "command line")) from None
-
-
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
     """The run configuration that `to_dict` wrote; InputError names `source` and the key."""
-    parser = _run_parser("decision-rnn", backbone_of(data), objective_of(data))
-    return _instantiate(parser, _apply(parser, data, source))
+    check_plugins(plugins_of(data, source), source)
+    parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
+    namespace = apply(parser, data, source)
+    try:
+        return instantiate(parser, namespace)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -234,7 +197,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text())
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, or no such date as 2000-13-13
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if data is None:
         return {}
@@ -246,158 +209,121 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def backbone_of(data: Mapping[str, Any]) -> str:
     """The name of the backbone that a configuration dictionary asks for: `backbone: lru` or its `name` key."""
     section = data.get("backbone", DEFAULT_BACKBONE)
-    name = section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section
+    name = str(section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section)[:100]
+    module, dot, _ = name.rpartition(".")
+    if dot:
+        check_plugins([module], f"the backbone {name}")
     try:
-        registered(str(name))
+        registered(name)
     except KeyError as error:
-        hint = did_you_mean(str(name), registered_names())
-        raise InputError(f"{error.args[0]}; {hint}".rstrip("; ")) from None
+        hint = did_you_mean(name, registered_names()) or "one of your own needs --plugins with the module it is in"
+        raise InputError(f"{error.args[0]}; {hint}") from None
     return name
 
 
 def objective_of(data: Mapping[str, Any]) -> str:
     """The name of the objective that a configuration dictionary asks for: `objective: mse` or its `name` key."""
     section = data.get("objective", DEFAULT_OBJECTIVE)
-    name = str(section.get("name", DEFAULT_OBJECTIVE) if isinstance(section, Mapping) else section)
+    name = str(section.get("name", DEFAULT_OBJECTIVE) if isinstance(section, Mapping) else section)[:100]
     try:
         registered_objective(name)
     except KeyError as error:
-        hint = did_you_mean(name, registered_objectives())
-        raise InputError(f"{error.args[0]}; {hint}".rstrip("; ")) from None
+        hint = did_you_mean(name, registered_objectives()) or "one of your own needs --plugins with the module it is in"
+        raise InputError(f"{error.args[0]}; {hint}") from None
     return name
 
 
-def _plugin_names(written: Any) -> tuple[str, ...]:
-    """The modules of `--plugins a,b`."""
-    if not isinstance(written, str):
-        return tuple(written or ())
-    return tuple(name.strip() for name in written.split(",") if name.strip())
-
-
-def _parameter_count(written: int | str) -> int:
-    """600000, `600k` or `0.6M` as a number; ValueError where it is none."""
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", str(written).replace("_", ""), re.IGNORECASE)
-    count = round(float(parts[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[parts[2].lower()]) if parts else 0
-    if count < 1:
-        raise ValueError(f"{_MATCH} {written!r} is no number of parameters: write 600000, 600k or 0.6M")
-    return count
-
-
-def _gives(arguments: Sequence[str], key: str) -> bool:
-    """Whether a command line sets that key of the backbone; argparse lets a key be cut short."""
-    words = (word.partition("=")[0] for word in arguments if re.match(r"--backbone\.\w", word))
-    return any(f"--{key}".startswith(word) for word in words)
-
-
-def _two_widths(source: str) -> InputError:
-    return InputError(
-        f"{source}: {_MATCH} finds the width, so {_WIDTH} cannot be given beside it: leave one of the two out"
-    )
-
-
-def _at_least(section: Any, least: float, *names: str) -> None:
-    kind = type(section).__name__.removesuffix("Config").lower()
-    for name in names:
-        value = getattr(section, name)
-        if value is not None and value < least:
-            raise InputError(f"{kind}.{name} is {value}: it must be at least {least}")
-
-
-def _run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
+def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
     """A parser of every key of a run with that backbone and objective."""
     parser = ArgumentParser(
         prog=program,
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
         epilog=f"`{program} --backbone NAME --help` shows the options of another backbone than {backbone}.",
         exit_on_error=False,
+        allow_abbrev=False,
     )
     parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
     parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
     parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
-    parser.add_argument(
-        "--actions",
-        type=Literal["keep", "clip"],
-        default="keep",
-        help="keep the data's actions, or clip them to [-1, 1]",
-    )
-    parser.add_argument("--plugins", type=str | tuple[str, ...], default=(), help="modules to import first: a,b")
+    parser.add_argument("--actions", type=Literal["keep", "clip"], default="keep", help=ACTIONS_HELP)
+    parser.add_argument("--plugins", type=tuple[str, ...], default=(), metavar="A,B", help=PLUGINS_HELP)
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")
     parser.add_argument(
-        f"--{_MATCH}",
+        f"--{MATCH}",
         type=int | str | None,
         metavar="NUMBER",
         help="in place of a width: find that which gives the backbone about so many parameters, such as 600k",
     )
     parser.add_class_arguments(registered_objective(objective).config, "objective")
-    for name, section in _SECTIONS.items():
+    for name, section in SECTIONS.items():
         parser.add_class_arguments(section, name)
     for action in parser._actions:
         if action.dest == "backbone":
             action.metavar, action.help = "NAME", f"which one: {', '.join(registered_names())}"
         elif action.dest == "objective":
             action.metavar, action.help = "NAME", f"which one: {', '.join(registered_objectives())}"
-        elif action.dest in _SECTIONS:
+        elif action.dest in SECTIONS:
             action.help = argparse.SUPPRESS
     return parser
 
 
-def _split_choices(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Take `--backbone`, `--objective`, `--config` and `--plugins` out of a command line, which decide what the rest
-    may say."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    first.add_argument("--backbone", "--backbone.name")
-    first.add_argument("--objective", "--objective.name")
-    first.add_argument("--config", type=Path)
-    first.add_argument("--plugins")
-    try:
-        return first.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise InputError(f"command line: {error}") from None
-
-
-def _apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
+def apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
     """The parser's defaults with a configuration dictionary on top."""
-    nested = dict(data)
-    backbone = {**_section(nested.get("backbone")), "name": backbone_of(data)}
+    backbone = {**section(data.get("backbone")), "name": backbone_of(data)}
     if "width" in backbone and backbone.get("match_parameters") is not None:
-        raise _two_widths(source)
-    nested["backbone"] = backbone
-    nested["objective"] = {**_section(nested.get("objective")), "name": objective_of(data)}
-    for name in _SECTIONS:
-        if name in nested and not isinstance(nested[name], dict):
-            raise InputError(f"{source}: {name} must hold keys and values, not {nested[name]!r}")
-    try:
-        return parser.parse_object(nested)
-    except ArgumentError as error:
-        raise InputError(_explain(parser, error, source)) from None
+        raise two_widths(source)
+    check_backbone_keys(backbone["name"], [f"backbone.{key}" for key in backbone], source)
+    objective = {**section(data.get("objective")), "name": objective_of(data)}
+    return parse_keys(parser, {**data, "backbone": backbone, "objective": objective}, source)
 
 
-def _instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
-    asked = namespace.pop(_MATCH)
+def check_backbone_keys(backbone: str, keys: Sequence[str], source: str) -> None:
+    """InputError for a key of other backbones than this one, naming those that have it."""
+
+    def has(name: str, key: str) -> bool:
+        return key == MATCH or key in {f"backbone.{f.name}" for f in fields(registered(name).config)}
+
+    for key in keys:
+        owners = [name for name in registered_names() if has(name, key)]
+        if owners and not has(backbone, key):
+            raise InputError(
+                f"{source}: the backbone {backbone} has no {key}, which {', '.join(owners)} "
+                f"{'has' if len(owners) == 1 else 'have'}: leave out the key or the backbone"
+            )
+
+
+def two_widths(source: str) -> InputError:
+    """The error for a width that is given beside a number of parameters."""
+    return InputError(
+        f"{source}: {MATCH} finds the width, so {WIDTH} cannot be given beside it: leave one of the two out"
+    )
+
+
+def instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
+    """The run of a parser's values; InputError names the key of one that cannot be used."""
+    if namespace.dataset is None:
+        raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
+    check_numbers(namespace, endless=("training.gradient_clip",))  # infinite: nothing is clipped
+    asked = namespace.pop(MATCH)
     try:
         if asked is not None:
             options = {key: value for key, value in vars(namespace.backbone).items() if key != "width"}
-            matched = match_parameters(registered(namespace.backbone.name).config, _parameter_count(asked), **options)
+            matched = match_parameters(registered(namespace.backbone.name).config, parse_count(asked, MATCH), **options)
             namespace.backbone.width = matched.width
         values = parser.instantiate(namespace)
     except ValueError as error:  # of a backbone's configuration
         raise InputError(str(error)) from None
-    if values.dataset is None:
-        raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
-    values.plugins = _plugin_names(values.plugins)
     return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig)})
 
 
-def _section(value: Any) -> dict[str, Any]:
+def section(value: Any) -> dict[str, Any]:
+    """A section of a configuration, empty where there is none; `backbone: lru` names one without keys."""
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def _explain(parser: ArgumentParser, error: Exception, source: str) -> str:
-    """One sentence of a parser's message, with the nearest known key where one was misspelt."""
-    message = " ".join(str(error).split())
-    known = [action.dest for action in parser._actions if "." in action.dest]
-    unknown = re.search(r"unrecognized arguments: --([\w.]+)", message)
-    grouped = re.search(r"Group '(\w+)' does not accept option '(\w+)'", message)
-    key = unknown[1] if unknown else f"{grouped[1]}.{grouped[2]}" if grouped else ""
-    return f"{source}: {message}; {did_you_mean(key, known, 0.75)}`{parser.prog} --help` lists the keys"
+def _at_least(section: Any, least: float, *names: str) -> None:
+    kind = type(section).__name__.removesuffix("Config").lower()
+    for name in names:
+        if not getattr(section, name) >= least:  # nor is a NaN
+            raise InputError(f"{kind}.{name} is {getattr(section, name)}: it must be at least {least}")

@@ -7,9 +7,12 @@ does a checkpoint, but neither imports them: a module is code, and a file that s
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from decision_rnn.errors import InputError
+
+_IMPORTED: dict[str, None] = {}
 
 
 def import_plugins(names: Iterable[str]) -> None:
@@ -19,11 +22,17 @@ def import_plugins(names: Iterable[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except Exception as error:  # of whatever the module does
-            reason = " ".join(str(error).split()) or type(error).__name__
+            _IMPORTED[name] = None
+        except (Exception, SystemExit) as error:  # of whatever the module does
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
-                f"--plugins: the module {name!r} cannot be imported ({reason}): mend or install it"
+                f"--plugins: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
             ) from error
+
+
+def imported() -> tuple[str, ...]:
+    """The plugins that this process has imported, in their order: its worker processes must import them too."""
+    return tuple(_IMPORTED)
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:
@@ -31,6 +40,14 @@ def check_plugins(names: Iterable[str], where: str) -> None:
     missing = [name for name in names if name not in sys.modules]
     if missing:
         raise InputError(
-            f"{where} was made with --plugins {','.join(missing)}, code that is not run unasked: "
-            f"if you trust it, add --plugins {','.join(missing)}"
+            f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, code that is not run "
+            f"unasked: if you trust it, add --plugins {','.join(missing)}"
         )
+
+
+def plugins_of(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    """The plugins that a configuration dictionary names."""
+    names = data.get("plugins") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{source}: plugins is {names!r}: it must be a list of modules' names, such as [layers]")
+    return tuple(names)

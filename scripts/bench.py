@@ -8,11 +8,10 @@ import json
 import subprocess
 from pathlib import Path
 
-from decision_rnn.evaluation.results import PACKAGES
-from decision_rnn.machine import commit, hardware, versions
+from results_folder import RESULTS as ALL_RESULTS
+from results_folder import Made, write_report
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results" / "bench"
+RESULTS = ALL_RESULTS / "bench"
 HEAD = "| | median | ratio | baseline |\n| --- | --- | --- | --- |\n"
 
 
@@ -34,7 +33,7 @@ def main() -> None:
     parser.add_argument("--d3rlpy", help="the interpreter of an environment with d3rlpy, for `bench data`")
     options = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    revision = commit()  # before the results themselves are a change
+    made = Made.here()
     sections = []
     for name in ("train", "rollout", "data"):
         path = RESULTS / f"{name}.json"
@@ -45,17 +44,14 @@ def main() -> None:
             command += ["--d3rlpy", options.d3rlpy]
         subprocess.run(command, check=True)
         sections.append(f"## {name}\n\n`decision-rnn bench {name}`\n\n{table(path)}")
-    machine = hardware()
-    made = ", ".join(f"{package} {version}" for package, version in versions(PACKAGES).items())
-    (RESULTS / "README.md").write_text(
+    write_report(
+        RESULTS / "README.md",
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
         "round. Ratio: how many times better than the baseline; for rollout/episodes-100, time over that of the "
         "environments alone. The Decision Transformer is our plain-torch re-creation of the published one, with its "
         "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py). What one layer costs by the "
-        "length of the sequence: [backbones.md](backbones.md).\n\n"
-        + "\n".join(sections)
-        + f"\nMade by `python scripts/bench.py` at commit {revision} on {machine['cpu']}, {machine['cores']} cores, "
-        + f"GPU: {machine['gpu']}; {made}.\n"
+        "length of the sequence: [backbones.md](backbones.md).\n\n" + "\n".join(sections),
+        made,
     )
 
 

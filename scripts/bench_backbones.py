@@ -6,16 +6,15 @@ python scripts/bench_backbones.py             # some six minutes of an idle core
 
 import json
 import subprocess
-from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from decision_rnn.bench.layers import PEERS
-from decision_rnn.evaluation.results import PACKAGES
-from decision_rnn.machine import commit, hardware, versions
+from results_folder import RESULTS as ALL_RESULTS
+from results_folder import Made, write_report
 
-RESULTS = Path(__file__).parents[1] / "results" / "bench"
+from decision_rnn.bench.layers import PEERS
+
+RESULTS = ALL_RESULTS / "bench"
 COMMAND = ["decision-rnn", "bench", "backbones"]
 TITLES = {
     "core": "minGRU's core (gates, g, recurrence) from pre-activations: forward and backward, ms; batch x length",
@@ -47,23 +46,17 @@ def table(rows: list[dict[str, Any]], kind: str) -> str:
 
 def main() -> None:
     path, picture = RESULTS / "backbones.json", RESULTS / "backbones.png"
-    made_at = commit()  # before the results make the tree differ from it
+    installed = sorted({peer.distribution for peer in PEERS.values() if find_spec(peer.package)})
+    made = Made.here(packages=installed, notes=f"`{' '.join(COMMAND)}`")
     subprocess.run([*COMMAND, "--json", str(path), "--plot", str(picture)], check=True)
     rows = json.loads(path.read_text())
-    installed = {peer.distribution for peer in PEERS.values() if find_spec(peer.package)}
-    made = {
-        "command": " ".join(COMMAND),
-        "commit": made_at,
-        "hardware": hardware(),
-        "versions": {**versions(PACKAGES), **{name: version(name) for name in sorted(installed)}},
-    }
-    path.write_text(json.dumps({**made, "rows": rows}, indent=2) + "\n")
-    (RESULTS / "backbones.md").write_text(report(made, rows))
+    described = {"command": " ".join(COMMAND), "commit": made.commits[0], "hardware": made.hardware}
+    path.write_text(json.dumps({**described, "versions": made.versions, "rows": rows}, indent=2) + "\n")
+    write_report(RESULTS / "backbones.md", report(rows), made)
 
 
-def report(made: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """backbones.md: the rows as tables, and what they were made with."""
-    machine = made["hardware"]
+def report(rows: list[dict[str, Any]]) -> str:
+    """backbones.md: the rows as tables."""
     sections = [f"## {title}\n\n{table(rows, kind)}\n" for kind, title in TITLES.items() if f"/{kind}-" in str(rows)]
     return (
         "# Backbones over length\n\nOne layer of width 128 in fp32, without the stack's norms and MLP, at a batch of 8 "
@@ -72,10 +65,6 @@ def report(made: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         "what torch's allocator gave out at most during the pass. A layer that would take more than 4 GiB or 10 "
         "seconds at a length is left out there.\n\n![time, memory and speed over length](backbones.png)\n\n"
         + "\n".join(sections)
-        + f"\nMade by `python scripts/bench_backbones.py` (`{made['command']}`) at commit {made['commit']} on "
-        + f"{machine['cpu']}, {machine['cores']} cores, GPU: {machine['gpu']}; "
-        + ", ".join(f"{package} {number}" for package, number in made["versions"].items())
-        + ".\n"
     )
 
 

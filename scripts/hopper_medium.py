@@ -9,14 +9,13 @@ What is not an option of this script goes to `decision-rnn compare`.
 
 import argparse
 import json
-import platform
-import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from statistics import mean, median
+
+from results_folder import RESULTS, ROOT, Made, command_line, write_report
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import EvaluationConfig
@@ -25,7 +24,6 @@ from decision_rnn.evaluation.report import describe_target
 from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.plots import plot_asked_against_achieved, plot_comparison
 
-ROOT = Path(__file__).parents[1]
 SWEEP = tuple(range(600, 4201, 300))
 COMMON = (1200, 2700)  # returns that the data have many of
 
@@ -52,10 +50,12 @@ def describe_distances(curves: dict[str, list[TargetResult]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--name", default="hopper-medium", help="folder under results/ and runs/")
     options, rest = parser.parse_known_args()
-    runs, results = ROOT / "runs" / options.name, ROOT / "results" / options.name
+    runs, results = ROOT / "runs" / options.name, RESULTS / options.name
     compare = [
         "compare",
         "hopper-medium",
@@ -99,10 +99,16 @@ def main() -> None:
             f"![asked against achieved](asked-achieved.png)\n\n{describe_distances(curves)}\n\n"
         )
 
-    versions = ", ".join(f"{name} {version}" for name, version in comparison["versions"].items())
-    arguments = ["--name", options.name, *rest]
-    hardware, commits = comparison["hardware"], ", ".join(comparison["commits"])
-    (results / "README.md").write_text(
+    made = Made(
+        command_line(),
+        comparison["commits"],
+        comparison["seeds"],
+        comparison["hardware"],
+        comparison["versions"],
+        f"data fingerprint {comparison['dataset']['fingerprint'][:16]}",
+    )
+    write_report(
+        results / "README.md",
         f"# {options.name}\n\n"
         + (runs / "comparison.md").read_text()
         + "\n![scores](scores.png)\n\n"
@@ -114,11 +120,8 @@ def main() -> None:
         + "\n| ---"
         + " | --- | ---" * len(asked)
         + " |\n"
-        + "\n".join(rows)
-        + "\n\n"
-        + f"Made by `python scripts/hopper_medium.py {shlex.join(arguments)}` at commit {commits}; "
-        + f"seeds {comparison['seeds']}; {hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu']}; "
-        + f"{platform.system()}; {versions}; data fingerprint {comparison['dataset']['fingerprint'][:16]}.\n"
+        + "\n".join(rows),
+        made,
     )
 
 

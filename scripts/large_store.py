@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results" / "large-store"
 SMALL, LARGE = "own/small", "own/large"  # a million steps, and those that are asked for
 MILLION = 1_000_000
 TRAINING_STEPS = 200
@@ -110,7 +108,7 @@ def open_again(steps: int) -> dict[str, Any]:
 
 def train(steps: int) -> dict[str, Any]:
     """`decision-rnn train own/large`, but for the episodes that it plays in the end."""
-    from decision_rnn.config import parse_run
+    from decision_rnn.cli.arguments import parse_run
     from decision_rnn.training.loop import train
 
     config = parse_run("large_store", [LARGE, "--training.steps", str(TRAINING_STEPS)])[0]
@@ -136,7 +134,7 @@ def sample(steps: int) -> dict[str, Any]:
 def step(steps: int) -> dict[str, Any]:
     """One training step, and one batch, on either store: in turn, medians of wall time."""
     from decision_rnn import open_dataset
-    from decision_rnn.config import parse_run
+    from decision_rnn.cli.arguments import parse_run
     from decision_rnn.training.loop import prepare
 
     names = (SMALL, LARGE)
@@ -164,8 +162,6 @@ STAGES = {
 
 def report(steps: int, measured: dict[str, Any], size: int) -> str:
     """The README of results/large-store."""
-    from decision_rnn.evaluation.results import PACKAGES
-    from decision_rnn.machine import commit, hardware, versions
 
     def memory(stage: str) -> str:
         peaks = measured[stage]["peaks"]
@@ -184,8 +180,6 @@ def report(steps: int, measured: dict[str, Any], size: int) -> str:
         f"| opening the store of {MILLION:,} steps again | {1e3 * opened['again_small']:.1f} ms | | | |",
         f"| converting {MILLION:,} steps from D4RL's layout | {measured['convert']['seconds']:.1f} s | | | |",
     ]
-    machine, made = hardware(), ", ".join(f"{name} {version}" for name, version in versions(PACKAGES).items())
-    command = " ".join(["python scripts/large_store.py", *sys.argv[1:]])
     return (
         "# A store larger than memory may hold\n\n"
         f"{steps:,} steps of noise in Hopper's sizes, {size / 1e9:.2f} GB; each stage in a process of its own. "
@@ -199,9 +193,7 @@ def report(steps: int, measured: dict[str, Any], size: int) -> str:
         f"{1e3 * stepped[f'step {LARGE}']:.1f} ms |\n"
         f"| a batch of 64 x 20 | {1e6 * stepped[f'batch {SMALL}']:.0f} µs | {1e6 * stepped[f'batch {LARGE}']:.0f} µs |"
         "\n\nWall time, on one thread, beside other work on the machine. The page cache held both stores: from a disk, "
-        "a batch takes 64 scattered reads. A table of up to 0.5 GB is mapped; from a larger one slices are read.\n\n"
-        f"Made by `{command}` at commit {commit()} on {machine['cpu']}, {machine['cores']} cores, "
-        f"GPU: {machine['gpu']}; {made}.\n"
+        "a batch takes 64 scattered reads. A table of up to 0.5 GB is mapped; from a larger one slices are read."
     )
 
 
@@ -213,6 +205,9 @@ def main() -> None:
     if options.stage:
         print(json.dumps(STAGES[options.stage](options.steps)))
         return
+    from results_folder import RESULTS, Made, write_report  # here: a stage's memory must not hold what it imports
+
+    made = Made.here(seeds=[0])
     measured = {}
     with tempfile.TemporaryDirectory(prefix="decision_rnn-large-") as folder:
         places = {"DECISION_RNN_DATA": folder, "DECISION_RNN_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
@@ -224,8 +219,7 @@ def main() -> None:
             measured[stage] = json.loads(done.stdout.splitlines()[-1])
             print(stage, measured[stage], file=sys.stderr)
         size = sum(file.stat().st_size for file in Path(folder, LARGE).iterdir())
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "README.md").write_text(report(options.steps, measured, size))
+    write_report(RESULTS / "large-store" / "README.md", report(options.steps, measured, size), made)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ loses the row in work.
 
 import argparse
 import json
-import platform
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from matplotlib import pyplot as plt
+from results_folder import ROOT, Made, write_report
 from torch import Tensor, nn
 
 from decision_rnn.backbones import Backbone, BackboneConfig, State, registered, registered_names
@@ -32,7 +32,6 @@ from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.training.trainer import Trainer
 
-ROOT = Path(__file__).parents[1]
 EVALUATE_EVERY = 100
 SOLVED = 0.995
 """Share of right tokens at which a row's training ends before its last step."""
@@ -192,10 +191,18 @@ def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None
         parameters = of[max(of)]["parameters"]
         lines.append(f"| {name} | {' | '.join(cells)} | {parameters:,} |")
     first = rows[0]
-    made = ", ".join(f"{package} {version}" for package, version in first["versions"].items())
     differing = ", ".join(f"{name}'s {key} {v}" for name in names for key, v in OPTIONS.get(name, {}).items())
     asked = "".join(f" --{key} {v}" for key, v in asdict(protocol).items() if v != getattr(Protocol(), key))
-    (folder / "README.md").write_text(
+    made = Made(
+        f"python scripts/selective_copying.py --name {folder.name}{asked}",
+        sorted({str(row["commit"]) for row in rows}),
+        [protocol.seed],
+        first["hardware"],
+        first["versions"],
+        "one thread, beside other work",
+    )
+    write_report(
+        folder / "README.md",
         f"# {folder.name}\n\nAccuracy in % on 2048 fresh sequences, in brackets the steps it was trained for: "
         f"{protocol.steps}, or fewer where {100 * SOLVED:g}% were right before. {protocol.tokens} tokens of "
         f"{protocol.vocabulary - 2} kinds among {protocol.length} places; guessing gives "
@@ -205,10 +212,8 @@ def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None
         + f"\n\n![accuracy](accuracy.png)\n\nWidth {protocol.width}, MLPs as wide, batch {protocol.batch_size}, "
         + f"AdamW at {protocol.learning_rate:g} with 100 steps of warm-up and a cosine, gradients clipped at 1, "
         + f"float32, one seed. Defaults but for {differing}; attention reaches over the whole sequence.\n\n"
-        + f"Made by `python scripts/selective_copying.py --name {folder.name}{asked}` at commit "
-        + f"{', '.join(sorted({str(row['commit']) for row in rows}))}; seed {protocol.seed}; "
-        + f"{first['hardware']['cpu']}, one thread, beside other work; {platform.system()}; {made}. "
-        + "[rows](rows) has every row's configuration and learning curve.\n"
+        + "[rows](rows) has every row's configuration and learning curve.",
+        made,
     )
     plot(table, names, depths, protocol, folder / "accuracy.png")
 

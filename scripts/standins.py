@@ -10,25 +10,24 @@ is the same: remove the file to measure all of them again.
 import argparse
 import json
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from results_folder import RESULTS as ALL_RESULTS
+from results_folder import ROOT, Made, write_report
 
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
 from decision_rnn.data.store.episodes import EpisodeStore
-from decision_rnn.evaluation.results import PACKAGES
-from decision_rnn.machine import commit, hardware, versions
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ROOT = Path(__file__).parents[1]
-RESULTS, RUNS = ROOT / "results" / "standins", ROOT / "runs" / "standins"
+RESULTS, RUNS = ALL_RESULTS / "standins", ROOT / "runs" / "standins"
 PUBLISHED_CLONING = {  # normalised scores of behaviour cloning on D4RL's sets, CORL's docs/benchmarks/offline.md
     "standin/hopper-medium": 53.5,
     "standin/halfcheetah-medium": 42.4,
@@ -54,7 +53,7 @@ def clone(name: str, options: list[str]) -> dict[str, Any]:
     }
 
 
-def measure(standin: Standin, store: EpisodeStore, options: list[str], begun_at: str | None) -> dict[str, Any]:
+def measure(standin: Standin, store: EpisodeStore, options: list[str], made: Made) -> dict[str, Any]:
     """All that the table says of a stand-in, and where it was made."""
     spec, statistics = standin.spec, store.manifest["statistics"]
     return {
@@ -64,9 +63,9 @@ def measure(standin: Standin, store: EpisodeStore, options: list[str], begun_at:
         "d4rl": asdict(standin.d4rl),
         "cloning": None if spec.name.endswith("-random") else clone(spec.name, options),
         "recipes": recipes_of(spec.name),
-        "commit": begun_at,
-        "hardware": hardware(),
-        "versions": versions(PACKAGES),
+        "commit": made.commits[0],
+        "hardware": made.hardware,
+        "versions": made.versions,
     }
 
 
@@ -132,25 +131,26 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _, rest = parser.parse_known_args()
+    made = Made.here()
     RESULTS.mkdir(parents=True, exist_ok=True)
     kept = RESULTS / "standins.json"
     entries: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.is_file() else {}
-    begun_at = commit()  # before this run's own files change
     returns = {}
     for name, standin in DATASETS.items():
         store = resolve(name).open()
         returns[name] = store.episode_returns
         if entries.get(name, {}).get("recipes") != recipes_of(name):
-            entries[name] = measure(standin, store, rest, begun_at)
+            entries[name] = measure(standin, store, rest, made)
             kept.write_text(json.dumps({key: entries[key] for key in DATASETS if key in entries}, indent=1) + "\n")
     draw(returns, RESULTS / "returns.png")
-    made = "; ".join(
+    machines = "; ".join(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})
     )
     cloning = entries["standin/hopper-medium"]["cloning"]
     head = "| stand-in | steps | episodes | return, mean | sd | min | max | length | score of the data | cloning |\n"
-    (RESULTS / "README.md").write_text(
+    write_report(
+        RESULTS / "README.md",
         "# The stand-ins beside D4RL's sets\n\n"
         "In brackets what the real set holds, as commonly quoted (not recomputed here), and how far off ours is; for "
         "the expert sets what follows from medium and medium-expert; for cloning, CORL's published score.\n\n"
@@ -159,9 +159,9 @@ def main() -> None:
         + "|\n"
         + "\n".join(row(DATASETS[name], entries[name]) for name in DATASETS)
         + "\n\n![returns](returns.png)\n\n"
-        + f"Made by `python scripts/standins.py` {made}. Cloning: `{cloning['command']}` and the like, seeds "
-        + f"{cloning['seeds']}. standins.json names each set's commit, machine and fingerprint; the picture is of the "
-        + f"sets as made on {hardware()['cpu']}.\n"
+        + f"The sets were made {machines}: standins.json names each one's commit, machine and fingerprint. Cloning: "
+        + f"`{cloning['command']}` and the like. Table and picture:",
+        replace(made, seeds=cloning["seeds"]),
     )
 
 

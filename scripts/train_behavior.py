@@ -5,7 +5,9 @@ python scripts/train_behavior.py Walker2d-v5 --seed 0 --steps 600000 --out runs/
 
 The actors are files as in decision_rnn/data/standin/behavior; learning.csv beside them gives the return of the
 latest training episodes at each snapshot. The defaults are stable-baselines3's own, one update of 256 transitions per
-environment step; `--environments 4 --gradient-steps 2 --bf16` updates half as often and takes half the time.
+environment step. How often it learns is said by two options together: all environments take a step, then come
+`--gradient-steps` updates, so that `--environments 2 --gradient-steps 1` is one update for two environment steps, as is
+`--environments 4 --gradient-steps 2 --bf16`, which takes half the default's time.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from decision_rnn.checkpoint import (
     load_training_state,
     save_checkpoint,
 )
-from decision_rnn.config import parse_run
+from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from decision_rnn.backbones import Backbone, count_parameters, registered_names
-from decision_rnn.config import from_dict, parse_run, to_dict
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import from_dict, to_dict
 from decision_rnn.errors import InputError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -101,7 +102,13 @@ def test_the_paper_recipe_is_the_papers() -> None:
         (["hopper-medium", "--backbone.match_parameters", "0"], ["match_parameters", "600k"]),
         (["hopper-medium", "--backbone.match_parameters", "7"], ["match_parameters", "nearest", "65"]),
         (["hopper-medium", "--backbone.match_parameters", "9k", "--backbone.width", "8"], ["backbone.width", "leave"]),
-        (["hopper-medium", "--backbone.match_par=9k", "--backbone.wid=8"], ["backbone.width", "leave"]),
+        (
+            ["hopper-medium", "--backbone.match_par=9k"],
+            ["backbone.match_par", "did you mean backbone.match_parameters"],
+        ),
+        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean config"]),  # keys are written whole
+        (["hopper-medium", "--backbone", "mingru", "--backbone.heads", "2"], ["mingru has no", "transformer"]),
+        (["hopper-medium", "--evaluation.target_returns", "3600"], ["target_returns", "list", "[3600, 1800]"]),
         (["hopper-medium", "--config", "nowhere.yaml"], ["nowhere.yaml", "No such file"]),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from decision_rnn import Episode, write_store
 from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.config import parse_run
+from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.catalog import resolve
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate

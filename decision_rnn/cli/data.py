@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
-from decision_rnn.config import PARTIAL_HELP, parse
+from decision_rnn.cli.arguments import command_parser, parse_command
+from decision_rnn.config import PARTIAL_HELP
 from decision_rnn.data.catalog import names, resolve
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
@@ -15,7 +16,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, did_you_mean
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -29,15 +30,16 @@ USAGE = """usage: decision-rnn data ACTION ...
 `decision-rnn data ACTION --help` shows an action's options."""
 
 
-def data(arguments: Sequence[str]) -> None:
-    """Run one of the commands; InputError for input that cannot be used."""
+def run(arguments: Sequence[str]) -> None:
+    """Run one of the actions; InputError for input that cannot be used."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return
     action, *rest = arguments
     if action not in ACTIONS:
-        raise InputError(f"unknown command `data {action}`: known are {', '.join(ACTIONS)}")
-    parser = ArgumentParser(prog=f"decision-rnn data {action}", exit_on_error=False)
+        hint = did_you_mean(action, ACTIONS)
+        raise InputError(f"unknown command `data {action}`: {hint}known are {', '.join(ACTIONS)}")
+    parser = command_parser(f"decision-rnn data {action}")
     if action != "list":
         parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
     if action in ("info", "make", "verify", "export"):
@@ -48,7 +50,7 @@ def data(arguments: Sequence[str]) -> None:
     if action == "export":
         parser.add_argument("--format", type=str, required=True, help="minari or d4rl")
         parser.add_argument("--output", type=str, required=True, help="a new Minari id, or a new HDF5 file")
-    ACTIONS[action](parse(parser, rest))
+    ACTIONS[action](parse_command(parser, rest))
 
 
 def _list(command: Namespace) -> None:

@@ -61,8 +61,9 @@ def check_resumed_run(config: RunConfig, run: Path) -> None:
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
     before, now = to_dict(from_dict(read_yaml(path), str(path))), to_dict(config)
     for section, value in now.items():
-        # How it is evaluated and where the data lie may change (their fingerprint may not); what is trained may not.
-        if section in ("evaluation", "path") or value == before[section]:
+        # How it is evaluated, where the data lie (their fingerprint may not change) and what else is imported may
+        # change; what is trained may not.
+        if section in ("evaluation", "path", "plugins") or value == before[section]:
             continue
         pairs = [(section, before[section], value)]
         if isinstance(value, dict):

@@ -192,21 +192,6 @@ def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: Small
     assert small_cli(*command, "--training.steps", "20", "--resume").returncode == 0
 
 
-def test_a_backbone_of_ones_own_is_chosen_by_its_dotted_path(small_cli: SmallCLI, tmp_path: Path) -> None:
-    """The example of CONTRIBUTING.md, word for word."""
-    guide = (SMALL_CLI.parents[1] / "CONTRIBUTING.md").read_text()
-    (tmp_path / "layers.py").write_text(guide.split("```python\n")[1].split("```")[0])
-    command = ["--backbone", "layers.Average", "--backbone.decay", "0.8", "--training.steps", "10", *SMALL]
-    done = small_cli("train", "hopper-medium", "--output", "run", *command)
-    assert done.returncode == 0, done.stderr
-    assert read_result(tmp_path / "run")["config"]["backbone"]["decay"] == 0.8
-    done = small_cli("evaluate", "run")  # the checkpoint remembers where the class is
-    assert done.returncode == 0, done.stderr
-    done = small_cli("train", "hopper-medium", "--backbone", "layers.Median")
-    assert done.returncode == 2
-    assert "layers.Median" in done.stderr
-
-
 def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_path: Path) -> None:
     done = small_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
     assert done.returncode == 0, done.stderr
@@ -246,7 +231,13 @@ def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_pa
         (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
         (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
         (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),
-        (["compare", "hopper-medium", "--backbones", "lru,lru"], ["lru", "a label of its own"]),
+        (["compare", "hopper-medium", "--backbones", "mingru,lru,mingru"], ["mingru", "twice"]),
+        (["compare", "hopper-medium", "--backbones", ","], ["--backbones"]),
+        (["compare", "hopper-medium", "--backbone", "lru"], ["--backbones"]),
+        (
+            ["compare", "hopper-medium", "--backbones", "transformer,mingru", "--backbone.heads", "2"],
+            ["backbone.heads", "mingru", "transformer"],
+        ),
         (["train", "hopper-medium", "--output", "/dev/null/run"], ["/dev/null/run", "Not a directory"]),
         (["trian"], ["trian", "train"]),
         (["bench", "nothing"], ["nothing", "rollout"]),
@@ -270,9 +261,29 @@ def test_a_reader_that_has_seen_enough_is_no_error(small_environment: dict[str, 
     assert done.stderr == ""
 
 
+def test_options_of_the_compared_backbones_need_not_be_the_defaults(small_cli: SmallCLI, tmp_path: Path) -> None:
+    command = ["compare", "hopper-medium", "--backbones", "transformer,retention", "--backbone.heads", "2"]
+    done = small_cli(*command, "--seeds", "1", "--output", "out", "--training.steps", "2", *SMALL)
+    assert done.returncode == 0, done.stderr
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [entry["config"]["heads"] for entry in comparison["backbones"]] == [2, 2]
+
+
+def test_python_runs_the_package_as_the_command(small_environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "decision_rnn", "--help"], env=small_environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: decision-rnn COMMAND")
+
+
 def test_help_is_help(small_cli: SmallCLI) -> None:
     assert "train DATASET" in small_cli("--help").stdout
     done = small_cli("train", "--backbone", "lru", "--help")
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
     assert "--training.steps" in done.stdout
+    done = small_cli("compare", "--backbones", "lru", "--help")
+    assert done.returncode == 0
+    assert "--backbone.r_max" in done.stdout
+    assert "--backbone NAME" not in done.stdout

@@ -15,7 +15,8 @@ from minari_files import publish
 
 from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.config import EvaluationConfig, parse_run
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats import minari

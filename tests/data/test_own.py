@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
-from decision_rnn.config import parse_run
+from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.catalog import names, resolve
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train

@@ -15,7 +15,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from decision_rnn.checkpoint import last_checkpoint
-from decision_rnn.config import RunConfig, parse_run
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
@@ -29,7 +30,7 @@ TRAIN = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from decision_rnn.config import parse_run
+from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.training import loop

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from decision_rnn.checkpoint import last_checkpoint
-from decision_rnn.config import RunConfig, TrainingConfig, parse_run
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import Batch

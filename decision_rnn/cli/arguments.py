@@ -1,0 +1,119 @@
+"""Command lines: a run from a YAML file with `--section.key value` on top, and what all commands share."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from decision_rnn.config import (
+    MATCH,
+    PLUGINS_HELP,
+    WIDTH,
+    RunConfig,
+    apply,
+    backbone_of,
+    check_backbone_keys,
+    instantiate,
+    objective_of,
+    read_yaml,
+    run_parser,
+    section,
+    two_widths,
+)
+from decision_rnn.errors import InputError
+from decision_rnn.parsing import COMMAND_LINE, options_of, parse
+from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
+
+BACKBONE, OBJECTIVE = "--backbone --backbone.name", "--objective --objective.name"
+
+
+def parse_run(
+    program: str,
+    arguments: Sequence[str],
+    add_options: Callable[[ArgumentParser], None] = lambda parser: None,
+    backbone: str | None = None,
+) -> tuple[RunConfig, Namespace]:
+    """The run that a command line asks for, and the command's own options.
+
+    A YAML file named by `--config` comes first, `--section.key value` goes on top of it. Plugins are imported where
+    the command line names them: those that the file names must be among them.
+
+    Args:
+        program: The command's name, for its help.
+        arguments: What follows it.
+        add_options: Adds the command's own options.
+        backbone: Takes the place of the one asked for.
+
+    Raises:
+        InputError: Naming the file or key that cannot be used.
+    """
+    first, rest = take(arguments, BACKBONE, OBJECTIVE, "--config", "--plugins")  # they decide what the rest may say
+    plugins = split_names(first.plugins)
+    import_plugins(plugins)
+    data, source = {}, COMMAND_LINE
+    if first.config is not None:
+        data, source = read_yaml(Path(first.config)), first.config
+    check_plugins(plugins_of(data, source), source)
+    if plugins:
+        data["plugins"] = plugins
+    chosen = first.backbone if backbone is None else backbone
+    if chosen is not None:
+        module, dot, mixer = chosen.rpartition(".")
+        if dot and module not in sys.modules:
+            raise InputError(
+                f"{COMMAND_LINE}: --backbone {chosen:.100} is a class, and its module is not imported for that: give "
+                f"the name that it is registered by, such as --plugins {module:.100} --backbone {mixer.lower():.100}"
+            )
+        data["backbone"] = {**section(data.get("backbone")), "name": chosen}
+    if first.objective is not None:
+        data["objective"] = {**section(data.get("objective")), "name": first.objective}
+    parser = run_parser(program, backbone_of(data), objective_of(data))
+    add_options(parser)
+    base = apply(parser, data, source)
+    parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
+    check_backbone_keys(base.backbone.name, [key for key, _ in options_of(rest)], COMMAND_LINE)
+    given = parse(parser, rest, defaults=False)
+    if given.dataset is None:
+        del given["dataset"]  # a positional that is left out hides what the file says
+    if given.get(WIDTH) is not None:
+        if given.get(MATCH) is not None:
+            raise two_widths(COMMAND_LINE)
+        base[MATCH] = None  # the command line goes on top: its width stands, whatever the file asks for
+    base.update(given)
+    return instantiate(parser, base), base
+
+
+def command_parser(program: str) -> ArgumentParser:
+    """A parser for a command, which may need plugins."""
+    parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--plugins", type=str, default="", metavar="A,B", help=PLUGINS_HELP)
+    return parser
+
+
+def parse_command(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
+    """Parse a command line and import the plugins that it names; InputError for what cannot be used."""
+    command = parse(parser, arguments)
+    import_plugins(split_names(command.plugins))
+    return command
+
+
+def take(arguments: Sequence[str], *options: str) -> tuple[argparse.Namespace, list[str]]:
+    """Take options, each one or several words, out of a command line with the text that follows them.
+
+    Returns:
+        The texts, None for the options that are not there, and the rest.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in options:
+        parser.add_argument(*option.split())
+    try:
+        return parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise InputError(f"{COMMAND_LINE}: {error}") from None
+
+
+def split_names(text: str | None) -> list[str]:
+    """The names in `a,b`."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

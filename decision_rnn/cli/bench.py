@@ -1,0 +1,30 @@
+"""`decision-rnn bench`: one benchmark, as a table and as JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from decision_rnn.bench import BENCHES, check_destination, format_rows, write_rows
+from decision_rnn.cli.arguments import command_parser, parse_command
+from decision_rnn.errors import InputError, did_you_mean
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the benchmark that is named first; its parameters are its options."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(f"usage: decision-rnn bench NAME ...; NAME is one of {', '.join(BENCHES)}")
+        return
+    if not arguments or arguments[0] not in BENCHES:
+        named = f"unknown benchmark {arguments[0]!r}" if arguments else "no benchmark was named"
+        hint = did_you_mean(arguments[0], BENCHES) if arguments else ""
+        raise InputError(f"{named}: {hint}known are {', '.join(BENCHES)}")
+    name, *rest = arguments
+    parser = command_parser(f"decision-rnn bench {name}")
+    keys = parser.add_function_arguments(BENCHES[name])
+    parser.add_argument("--json", type=Path | None, help="also write the rows to this file")
+    command = parse_command(parser, rest)
+    if command.json:
+        check_destination(command.json)
+    rows = BENCHES[name](**{key: command[key] for key in keys})
+    print(format_rows(rows))
+    if command.json:
+        write_rows(command.json, rows)

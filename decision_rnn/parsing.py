@@ -1,0 +1,145 @@
+"""Keys and values, from a command line or a file, through a parser: what cannot be used is one sentence.
+
+jsonargparse's own messages take many lines and leave out where the value came from, so a fault is looked for here,
+one key after the other.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from decision_rnn.errors import InputError, did_you_mean
+
+COMMAND_LINE = "command line"
+UNUSABLE = (ArgumentError, OverflowError)  # of integers that no float can hold
+LARGEST = 2**63 - 1  # that torch can count to
+KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Path: "a path",
+    NoneType: "null",
+    tuple[float, ...]: "a list of numbers, such as [3600, 1800]",
+    tuple[str, ...]: "a list of names, such as [a, b]",
+}
+
+
+def parse(parser: ArgumentParser, arguments: Sequence[str], defaults: bool = True) -> Namespace:
+    """Parse a command line.
+
+    Args:
+        parser: Of the command.
+        arguments: Its words.
+        defaults: Whether what the words leave out takes the parser's defaults, or stays out.
+
+    Raises:
+        InputError: Naming the key that cannot be used.
+    """
+    given = options_of(arguments)
+    known = [option[2:] for action in parser._actions for option in action.option_strings]
+    check_known(parser, (key for key, _ in given), [key for key in known if not _is_group(key, known)], COMMAND_LINE)
+    try:
+        return parser.parse_args(list(arguments), defaults=defaults)
+    except UNUSABLE as error:
+        raise _explain(parser, error, given, COMMAND_LINE) from None
+
+
+def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
+    """The parser's defaults with the keys and values of a file on top; InputError names `source` and the key."""
+    known = [action.dest for action in parser._actions if action.dest != "help"]
+    groups = [key for key in known if _is_group(key, known)]
+    given: list[tuple[str, Any]] = []
+    for name, section in data.items():
+        if name not in groups:
+            given.append((str(name), section))
+        elif isinstance(section, Mapping):
+            given += [(f"{name}.{key}", value) for key, value in section.items()]
+        else:
+            raise InputError(f"{source}: {name} is {section!r:.100}: it must hold keys and values")
+    check_known(parser, (key for key, _ in given), known, source)
+    types = _types(parser)
+    for key, value in given:
+        if value is None and NoneType not in get_args(types[key]):  # jsonargparse lets every key be null
+            raise InputError(f"{source}: {key} is null: it must be {_kind(types[key])}")
+    try:
+        return parser.parse_object(dict(given))
+    except UNUSABLE as error:
+        raise _explain(parser, error, given, source) from None
+
+
+def options_of(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """The options of a command line with the text that follows each, which is the next option after a flag."""
+    given = []
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        if word == "--":
+            break
+        if word.startswith("--"):
+            key, equals, value = word[2:].partition("=")
+            given.append((key, value if equals else following))
+    return given
+
+
+def check_known(parser: ArgumentParser, keys: Iterable[str], known: Sequence[str], source: str) -> None:
+    """InputError for the first key that is not among the known ones."""
+    for key in keys:
+        if key not in known:
+            hint = did_you_mean(key, known, 0.75)
+            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`{parser.prog} --help` lists the keys")
+
+
+def check_numbers(values: Namespace, endless: Iterable[str] = ()) -> None:
+    """InputError for a number that is not finite, but in the keys that may be `endless`, or too large for torch."""
+    for key, value in values.items():
+        finite = not isinstance(value, float) or math.isfinite(value) or (value == math.inf and key in endless)
+        if not finite or (isinstance(value, int) and abs(value) > LARGEST):
+            raise InputError(f"{key} is {value}: it must be a finite number of at most {LARGEST}")
+
+
+def parse_count(written: int | str, key: str) -> int:
+    """600000, `600k` or `0.6M` as a number; InputError where it is none."""
+    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([km]?)", str(written).replace("_", ""), re.IGNORECASE | re.ASCII)
+    count = round(float(parts[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[parts[2].lower()]) if parts else 0
+    if count < 1:
+        raise InputError(f"{key} is {str(written)!r:.100}: it must be a number of parameters: 600000, 600k or 0.6M")
+    return count
+
+
+def _is_group(key: str, known: Iterable[str]) -> bool:
+    """Whether a key only holds others."""
+    return any(other.startswith(f"{key}.") for other in known)
+
+
+def _explain(parser: ArgumentParser, error: Exception, given: Iterable[tuple[str, Any]], source: str) -> InputError:
+    """The sentence for what a parser refused."""
+    types = _types(parser)
+    for key, value in given:
+        if types.get(key) is None:
+            continue
+        alone = ArgumentParser(exit_on_error=False)
+        alone.add_argument("--value", type=types[key])
+        try:
+            alone.parse_object({"value": value})
+        except UNUSABLE:
+            return InputError(f"{source}: {key} is {value!r:.100}: it must be {_kind(types[key])}")
+    return InputError(f"{source}: {' '.join(str(error).split())}; `{parser.prog} --help` lists the keys")
+
+
+def _types(parser: ArgumentParser) -> dict[str, Any]:
+    """The type of every key; None for flags."""
+    return {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
+
+
+def _kind(hint: Any) -> str:
+    """What a value of a type is, in words."""
+    if hint in KINDS:
+        return KINDS[hint]
+    if get_origin(hint) is Literal:
+        return " or ".join(str(value) for value in get_args(hint))
+    return " or ".join(_kind(part) for part in get_args(hint)) or str(hint)

@@ -1,0 +1,168 @@
+"""`--plugins`: modules of the user's own, imported by their word: environments and backbones, from data to scores."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from decision_rnn.cli.main import main
+
+ENVIRONMENT = """
+import gymnasium
+from gymnasium.wrappers import RescaleAction
+
+
+def make(**options):
+    return RescaleAction(gymnasium.make("Pendulum-v1", **options), -1.0, 1.0)
+
+
+gymnasium.register("RescaledPendulum-v0", make)
+"""
+COLLECT = """
+import numpy as np
+import pendulum
+from decision_rnn import play_episodes, write_store
+
+episodes = play_episodes("RescaledPendulum-v0", lambda observation: np.zeros(1), episodes=3)
+write_store("own/pendulum", episodes, environment_id="RescaledPendulum-v0")
+"""
+SMALL = ["--training.steps", "3", "--backbone.width", "8", "--evaluation.episodes", "1"]
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Refused = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def environment(small_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment variables under which there is own/pendulum, collected in the plugin's environment."""
+    folder = tmp_path_factory.mktemp("collected")
+    (folder / "pendulum.py").write_text(ENVIRONMENT)
+    environment = {**small_environment, "DECISION_RNN_DATA": str(folder / "data")}
+    subprocess.run([sys.executable, "-c", COLLECT], env=environment, cwd=folder, check=True)
+    return environment
+
+
+@pytest.fixture
+def command(environment: dict[str, str], tmp_path: Path) -> Command:
+    """Runs `python -m decision_rnn` in a folder with two plugins: pendulum.py and CONTRIBUTING.md's layers.py."""
+    (tmp_path / "pendulum.py").write_text(ENVIRONMENT)
+    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (tmp_path / "layers.py").write_text(guide.split("```python\n")[1].split("```")[0])
+
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        words = [sys.executable, "-m", "decision_rnn", *arguments]
+        return subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    return run
+
+
+@pytest.fixture
+def refused(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Refused:
+    """Runs a command in this process and expects a sentence with these words; no plugin may stay imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DECISION_RNN_DATA", environment["DECISION_RNN_DATA"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(arguments: list[str], *words: str) -> None:
+        assert main(arguments) == 2
+        message = capsys.readouterr().err
+        assert len(message.splitlines()) == 1, message
+        for word in words:
+            assert word in message
+
+    return run
+
+
+def test_environment_registered_by_a_plugin_is_trained_and_evaluated_in(
+    command: Command, refused: Refused, tmp_path: Path
+) -> None:
+    """README's recipe: actions rescaled, and their environment wrapped in RescaleAction under an id of its own."""
+    train = ["train", "own/pendulum", "--output", "run", *SMALL]
+    refused(train, "RescaledPendulum-v0", "--plugins", "--evaluation.episodes 0")
+    assert not (tmp_path / "run").exists()  # found before training
+    done = command(*train, "--plugins", "pendulum")
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["plugins"] == ["pendulum"]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["config"]["plugins"] == ["pendulum"]
+    refused(["evaluate", "run"], "--plugins pendulum")
+    done = command("evaluate", "run", "--plugins", "pendulum")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["targets"] == result["targets"]
+    refused([*train, "--resume"], "--plugins pendulum")
+    assert command(*train, "--resume", "--plugins", "pendulum").returncode == 0
+
+
+def test_training_without_evaluation_needs_no_environment(command: Command, refused: Refused, tmp_path: Path) -> None:
+    done = command("train", "own/pendulum", "--output", "run", *SMALL[:-1], "0")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
+    assert not (tmp_path / "run" / "result.json").exists()
+    refused(["evaluate", "run"], "episodes")  # as the run was configured
+    refused(["evaluate", "run", "--episodes", "1"], "RescaledPendulum-v0")
+    refused(["compare", "own/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
+
+
+def test_plugins_reach_the_workers_of_a_comparison(command: Command, refused: Refused, tmp_path: Path) -> None:
+    compare = ["compare", "own/pendulum", "--seeds", "1", "--jobs", "2", *SMALL]
+    refused([*compare, "--backbones", "mingru,lru"], "RescaledPendulum-v0")
+    done = command(*compare, "--backbones", "average,mingru", "--plugins", "layers,pendulum")
+    assert done.returncode == 0, done.stderr
+    assert "| average |" in done.stdout
+    assert (tmp_path / "runs" / "compare-own-pendulum" / "comparison.json").is_file()
+
+
+def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
+    command: Command, refused: Refused, tmp_path: Path
+) -> None:
+    """The example of CONTRIBUTING.md, word for word."""
+    train = ["train", "own/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
+    refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins layers --backbone average")
+    refused([*train, "--backbone", "average"], "average", "--plugins")
+    done = command(*train, "--backbone", "average", "--plugins", "layers")
+    assert done.returncode == 0, done.stderr
+    config = json.loads((tmp_path / "run" / "checkpoints" / "last" / "config.json").read_text())["config"]
+    assert (config["backbone"]["name"], config["backbone"]["decay"], config["plugins"]) == ("average", 0.8, ["layers"])
+    refused(["evaluate", "run", "--episodes", "1"], "--plugins layers")
+    done = command("train", "--plugins", "layers", "--backbone", "average", "--help")
+    assert "--backbone.decay" in done.stdout
+    assert "average" in done.stdout.split("--backbone.decay")[0]
+    bench = ["bench", "backbones", "--plugins", "layers", "--backbones", "average"]
+    done = command(*bench, "--lengths", "5", "--rounds", "1", "--steps", "3")
+    assert done.returncode == 0, done.stderr
+    assert "backbones/average/time-5" in done.stdout
+
+
+def test_a_file_does_not_import_the_plugins_it_names(command: Command, refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "trap.py").write_text("open('sprung', 'w')\n")
+    (tmp_path / "run.yaml").write_text("dataset: own/pendulum\nplugins: [trap]\n")
+    train = ["train", "--config", "run.yaml", *SMALL[:-1], "0"]
+    refused(train, "run.yaml", "--plugins trap")
+    assert not (tmp_path / "sprung").exists()
+    assert command(*train, "--plugins", "trap").returncode == 0
+    assert (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, ["faulty", "No module named"]),
+        ("import nothing_of_that_name", ["faulty", "nothing_of_that_name"]),
+        ("1 / 0", ["faulty", "division by zero"]),
+        ("raise SystemExit(0)", ["faulty"]),
+        ("def", ["faulty", "syntax"]),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_is_named(
+    refused: Refused, tmp_path: Path, text: str | None, words: list[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "faulty.py").write_text(text)
+    for rest in (["train", "hopper-medium"], ["data", "list"], ["evaluate", "run"], ["bench", "data"]):
+        refused([*rest, "--plugins", "faulty"], "--plugins", *words)

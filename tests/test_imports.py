@@ -1,0 +1,122 @@
+"""The law of imports: they run one way along the rooms, without circles, and files stay small enough to read."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "decision_rnn"
+ROOMS = (
+    "errors files machine workers",
+    "plugins parsing",
+    "backbones.contract",
+    "backbones.ops",
+    "backbones",
+    "backbones.stack backbones.matching backbones.__init__",
+    "data.store",
+    "data",
+    "data.sources data.dataset",
+    "data.catalog",
+    "agent",
+    "config",
+    "checkpoint",
+    "training",
+    "evaluation",
+    "comparison",
+    "plots bench",
+    "cli __main__",
+)
+"""From the ground up: a module imports from rooms below its own, and from its own. Those of a line are neighbours."""
+
+LARGEST = 300
+LARGER = {"backbones/ops/recurrence_kernels.py": "each Triton kernel stands beside its gradient"}
+"""Files that may have more lines than LARGEST, and why."""
+
+SOURCES = {
+    ".".join(("decision_rnn", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def imports(module: str) -> Iterator[str]:
+    """The package's own modules that a module imports: anywhere in it, but not for its type checker alone."""
+    tree = ast.parse(SOURCES[module].read_text())
+    unseen = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in unseen:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in SOURCES)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively"
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                if submodule in SOURCES:
+                    yield submodule
+                elif node.module in SOURCES:
+                    yield node.module
+
+
+def room(module: str) -> int:
+    """The floor of a module: that of the longest name in ROOMS which it begins with."""
+    path = module.removeprefix("decision_rnn.") + (".__init__" if SOURCES[module].name == "__init__.py" else "")
+    floors = {name: floor for floor, names in enumerate(ROOMS) for name in names.split()}
+    homes = [name for name in floors if path == name or path.startswith(f"{name}.")]
+    assert homes, f"{module} has no place in ROOMS"
+    return floors[max(homes, key=len)]
+
+
+IMPORTS = {module: sorted(set(imports(module))) for module in SOURCES if module != "decision_rnn"}
+
+
+@pytest.mark.parametrize("module", IMPORTS)
+def test_imports_run_one_way_along_the_rooms(module: str) -> None:
+    above = [name for name in IMPORTS[module] if name != "decision_rnn" and room(name) > room(module)]
+    assert not above, f"{module} imports {above}, which stand above it"
+    assert "decision_rnn" not in IMPORTS[module] or module.startswith("decision_rnn.cli"), (
+        "names have homes of their own"
+    )
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """A package's __init__ gathers its modules, so that only those of other rooms may import from it."""
+    try:
+        TopologicalSorter(IMPORTS).prepare()
+    except CycleError as error:
+        pytest.fail(f"circle: {' <- '.join(error.args[1])}")
+
+
+def test_data_knows_nothing_of_layers_and_agents() -> None:
+    for module, names in IMPORTS.items():
+        if module.startswith("decision_rnn.data"):
+            others = [name for name in names if name.startswith(("decision_rnn.backbones", "decision_rnn.agent"))]
+            assert not others, f"{module} imports {others}"
+
+
+def test_layers_know_nothing_but_each_other() -> None:
+    for module, names in IMPORTS.items():
+        if module.startswith("decision_rnn.backbones"):
+            others = [name for name in names if not name.startswith("decision_rnn.backbones")]
+            assert not others, f"{module} imports {others}"
+
+
+@pytest.mark.parametrize("module", ["decision_rnn", "decision_rnn.data.standin.collection", "decision_rnn.cli.main"])
+def test_what_must_start_fast_does_not_import_torch(module: str) -> None:
+    code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("path", SOURCES.values(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_are_small_enough_to_read(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    name = path.relative_to(PACKAGE).as_posix()
+    assert (lines > LARGEST) == (name in LARGER), f"{name} has {lines} lines: divide it, or give the reason in LARGER"
