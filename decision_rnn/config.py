@@ -325,5 +325,6 @@ def section(value: Any) -> dict[str, Any]:
 def _at_least(section: Any, least: float, *names: str) -> None:
     kind = type(section).__name__.removesuffix("Config").lower()
     for name in names:
-        if not getattr(section, name) >= least:  # nor is a NaN
-            raise InputError(f"{kind}.{name} is {getattr(section, name)}: it must be at least {least}")
+        value = getattr(section, name)
+        if value is not None and not value >= least:  # nor is a NaN
+            raise InputError(f"{kind}.{name} is {value}: it must be at least {least}")
