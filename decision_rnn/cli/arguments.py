@@ -16,14 +16,13 @@ from decision_rnn.config import (
     backbone_of,
     check_backbone_keys,
     instantiate,
-    read_yaml,
     run_parser,
     section,
     two_widths,
 )
 from decision_rnn.data.environments import environment_sizes
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of, parse
+from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml
 from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
 
 BACKBONE = "--backbone --backbone.name"

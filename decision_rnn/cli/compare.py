@@ -9,9 +9,10 @@ from jsonargparse import ArgumentParser, Namespace
 from decision_rnn.backbones import registered_names
 from decision_rnn.cli.arguments import BACKBONE, check_environment, parse_run, split_names, take
 from decision_rnn.comparison.cells import compare, format_comparison
-from decision_rnn.config import RunConfig, read_yaml
+from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import resolve
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import read_yaml
 
 DEFAULT_BACKBONES = "mingru,minlstm,lru,transformer"
 

@@ -25,7 +25,7 @@ from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.statistics import bootstrap_interval, interquartile_mean
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import hardware, versions
-from decision_rnn.plugins import import_plugins, imported
+from decision_rnn.plugins import import_plugins
 from decision_rnn.training.trainer import train
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
@@ -126,7 +126,9 @@ def _train_all(runs: Sequence[tuple[RunConfig, Path]], jobs: int, fingerprint: s
         return [_train_one(config, run, fingerprint) for config, run in runs]
     results: dict[int, dict[str, Any]] = {}
     with (
-        ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start_quietly, initargs=(imported(),)) as pool,
+        ProcessPoolExecutor(
+            jobs, get_context("spawn"), initializer=_start_quietly, initargs=(runs[0][0].plugins,)
+        ) as pool,
         tqdm(total=len(runs), desc="runs", unit="run", disable=None) as bar,
     ):
         with limited_threads(max(1, available_cores() // jobs)):
