@@ -66,8 +66,8 @@ def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> 
             raise InputError(f"{source}: {name} is {section!r:.100}: it must hold keys and values")
     check_known(parser, (key for key, _ in given), known, source)
     types = _types(parser)
-    for key, value in given:
-        if value is None and NoneType not in get_args(types[key]):  # jsonargparse lets every key be null
+    for key, value in given:  # jsonargparse lets every key be null
+        if value is None and types[key] is not None and NoneType not in get_args(types[key]):
             raise InputError(f"{source}: {key} is null: it must be {_kind(types[key])}")
     try:
         return parser.parse_object(dict(given))
