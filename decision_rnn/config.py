@@ -8,10 +8,8 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.agent import (
@@ -188,21 +186,6 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     targets = config.evaluation.target_returns
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
     data["plugins"] = list(config.plugins)
-    return data
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A configuration file as a dictionary."""
-    try:
-        data = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, or no such date as 2000-13-13
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise InputError(f"{path} holds a {type(data).__name__}: it must hold keys and values")
     return data
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from decision_rnn.errors import InputError, did_you_mean
@@ -65,13 +66,28 @@ def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> 
             raise InputError(f"{source}: {name} is {section!r:.100}: it must hold keys and values")
     check_known(parser, (key for key, _ in given), known, source)
     types = _types(parser)
-    for key, value in given:
-        if value is None and NoneType not in get_args(types[key]):  # jsonargparse lets every key be null
+    for key, value in given:  # jsonargparse lets every key be null
+        if value is None and types[key] is not None and NoneType not in get_args(types[key]):
             raise InputError(f"{source}: {key} is null: it must be {_kind(types[key])}")
     try:
         return parser.parse_object(dict(given))
     except UNUSABLE as error:
         raise _explain(parser, error, given, source) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A configuration file as a dictionary."""
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, or no such date as 2000-13-13
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise InputError(f"{path} holds a {type(data).__name__}: it must hold keys and values")
+    return data
 
 
 def options_of(arguments: Sequence[str]) -> list[tuple[str, str]]:

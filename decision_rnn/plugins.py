@@ -12,8 +12,6 @@ from typing import Any
 
 from decision_rnn.errors import InputError
 
-_IMPORTED: dict[str, None] = {}
-
 
 def import_plugins(names: Iterable[str]) -> None:
     """Import the modules of these names, from the working folder or as installed; InputError where one cannot be."""
@@ -22,17 +20,11 @@ def import_plugins(names: Iterable[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-            _IMPORTED[name] = None
         except (Exception, SystemExit) as error:  # of whatever the module does
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
                 f"--plugins: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
             ) from error
-
-
-def imported() -> tuple[str, ...]:
-    """The plugins that this process has imported, in their order: its worker processes must import them too."""
-    return tuple(_IMPORTED)
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:

@@ -17,13 +17,12 @@ from decision_rnn.config import (
     check_backbone_keys,
     instantiate,
     objective_of,
-    read_yaml,
     run_parser,
     section,
     two_widths,
 )
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of, parse
+from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml
 from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
 
 BACKBONE, OBJECTIVE = "--backbone --backbone.name", "--objective --objective.name"

@@ -11,10 +11,10 @@ from decision_rnn.cli.arguments import BACKBONE, parse_run, split_names, take
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.table import format_comparison
 from decision_rnn.comparison.variants import Variant
-from decision_rnn.config import read_yaml
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.environments import check_environment
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import read_yaml
 
 DEFAULT_BACKBONES = "mingru,minlstm,lru,transformer"
 
