@@ -1,4 +1,4 @@
-"""What a number depends on beside the code: versions, hardware, and how memory is kept."""
+"""What a number depends on beside the code: versions, hardware, how memory is kept and how threads wait."""
 
 import contextlib
 import ctypes

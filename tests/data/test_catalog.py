@@ -249,11 +249,11 @@ def test_a_process_killed_while_making_leaves_nothing_that_counts(small: Path, f
     dataset = folders / "minari" / "standin" / "hopper-medium-v0"
     if stage == "collecting":
         process = start(folders, steps=10_000_000)
-        wait_until(lambda: any(f.stat().st_size > 50_000 for f in dataset.parent.glob(".*/data/*.hdf5")))
+        wait_until(lambda: any(f.stat().st_size > 50_000 for f in dataset.parent.glob(".*/new/data/*.hdf5")))
         assert not dataset.exists()
     else:
         process = start(folders, pause=5.0)
-        wait_until(lambda: any(small.parent.glob(".*/steps.npy")))
+        wait_until(lambda: any(small.parent.glob(".*/new/steps.npy")))
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
