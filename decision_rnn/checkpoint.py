@@ -21,7 +21,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.config import RunConfig, from_dict, to_dict
+from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store.episodes import EpisodeStore

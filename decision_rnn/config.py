@@ -1,28 +1,15 @@
-"""The configuration of a run: one frozen dataclass tree, strict, printed back whole, saved with every run.
+"""The configuration of a run: one frozen dataclass tree, printed back whole, saved with every run.
 
-A YAML file, a checkpoint's config.json and a command line (cli/arguments.py) all come in through `run_parser`, which
-knows every key of a run with one backbone and its type.
+How files, checkpoints and command lines become one is config_parser.py's.
 """
 
-import argparse
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from jsonargparse import ArgumentParser, Namespace
-
-from decision_rnn.agent import (
-    AgentConfig,
-    ObjectiveConfig,
-    SquaredErrorConfig,
-    registered_objective,
-    registered_objectives,
-)
-from decision_rnn.backbones import BackboneConfig, match_parameters, registered, registered_names
-from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.parsing import check_numbers, parse_count, parse_keys
-from decision_rnn.plugins import check_plugins, plugins_of
+from decision_rnn.agent import AgentConfig, ObjectiveConfig, SquaredErrorConfig
+from decision_rnn.backbones import BackboneConfig
+from decision_rnn.errors import InputError
 
 WARMUP_STEPS = 500
 """Of the learning rate in a run of 1,000 steps or more, where none are asked for."""
@@ -157,27 +144,6 @@ class RunConfig:
 
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name
-PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
-ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip those that do not, as D4RL's code does"
-PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
-WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
-SECTIONS = {
-    "observation": ObservationConfig,
-    "agent": AgentConfig,
-    "training": TrainingConfig,
-    "evaluation": EvaluationConfig,
-}
-
-
-def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration that `to_dict` wrote; InputError names `source` and the key."""
-    check_plugins(plugins_of(data, source), source)
-    parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
-    namespace = apply(parser, data, source)
-    try:
-        return instantiate(parser, namespace)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -187,122 +153,6 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
     data["plugins"] = list(config.plugins)
     return data
-
-
-def backbone_of(data: Mapping[str, Any]) -> str:
-    """The name of the backbone that a configuration dictionary asks for: `backbone: lru` or its `name` key."""
-    section = data.get("backbone", DEFAULT_BACKBONE)
-    name = str(section.get("name", DEFAULT_BACKBONE) if isinstance(section, Mapping) else section)[:100]
-    module, dot, _ = name.rpartition(".")
-    if dot:
-        check_plugins([module], f"the backbone {name}")
-    try:
-        registered(name)
-    except KeyError as error:
-        hint = did_you_mean(name, registered_names()) or "one of your own needs --plugins with the module it is in"
-        raise InputError(f"{error.args[0]}; {hint}") from None
-    return name
-
-
-def objective_of(data: Mapping[str, Any]) -> str:
-    """The name of the objective that a configuration dictionary asks for: `objective: mse` or its `name` key."""
-    section = data.get("objective", DEFAULT_OBJECTIVE)
-    name = str(section.get("name", DEFAULT_OBJECTIVE) if isinstance(section, Mapping) else section)[:100]
-    try:
-        registered_objective(name)
-    except KeyError as error:
-        hint = did_you_mean(name, registered_objectives()) or "one of your own needs --plugins with the module it is in"
-        raise InputError(f"{error.args[0]}; {hint}") from None
-    return name
-
-
-def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
-    """A parser of every key of a run with that backbone and objective."""
-    parser = ArgumentParser(
-        prog=program,
-        usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
-        epilog=f"`{program} --backbone NAME --help` shows the options of another backbone than {backbone}.",
-        exit_on_error=False,
-        allow_abbrev=False,
-    )
-    parser.add_argument("dataset", nargs="?", type=str | None, help="the dataset's name, such as hopper-medium")
-    parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
-    parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
-    parser.add_argument("--actions", type=Literal["keep", "clip"], default="keep", help=ACTIONS_HELP)
-    parser.add_argument("--plugins", type=tuple[str, ...], default=(), metavar="A,B", help=PLUGINS_HELP)
-    parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
-    parser.add_class_arguments(registered(backbone).config, "backbone")
-    parser.add_argument(
-        f"--{MATCH}",
-        type=int | str | None,
-        metavar="NUMBER",
-        help="in place of a width: find that which gives the backbone about so many parameters, such as 600k",
-    )
-    parser.add_class_arguments(registered_objective(objective).config, "objective")
-    for name, section in SECTIONS.items():
-        parser.add_class_arguments(section, name)
-    for action in parser._actions:
-        if action.dest == "backbone":
-            action.metavar, action.help = "NAME", f"which one: {', '.join(registered_names())}"
-        elif action.dest == "objective":
-            action.metavar, action.help = "NAME", f"which one: {', '.join(registered_objectives())}"
-        elif action.dest in SECTIONS:
-            action.help = argparse.SUPPRESS
-    return parser
-
-
-def apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
-    """The parser's defaults with a configuration dictionary on top."""
-    backbone = {**section(data.get("backbone")), "name": backbone_of(data)}
-    if "width" in backbone and backbone.get("match_parameters") is not None:
-        raise two_widths(source)
-    check_backbone_keys(backbone["name"], [f"backbone.{key}" for key in backbone], source)
-    objective = {**section(data.get("objective")), "name": objective_of(data)}
-    return parse_keys(parser, {**data, "backbone": backbone, "objective": objective}, source)
-
-
-def check_backbone_keys(backbone: str, keys: Sequence[str], source: str) -> None:
-    """InputError for a key of other backbones than this one, naming those that have it."""
-
-    def has(name: str, key: str) -> bool:
-        return key == MATCH or key in {f"backbone.{f.name}" for f in fields(registered(name).config)}
-
-    for key in keys:
-        owners = [name for name in registered_names() if has(name, key)]
-        if owners and not has(backbone, key):
-            raise InputError(
-                f"{source}: the backbone {backbone} has no {key}, which {', '.join(owners)} "
-                f"{'has' if len(owners) == 1 else 'have'}: leave out the key or the backbone"
-            )
-
-
-def two_widths(source: str) -> InputError:
-    """The error for a width that is given beside a number of parameters."""
-    return InputError(
-        f"{source}: {MATCH} finds the width, so {WIDTH} cannot be given beside it: leave one of the two out"
-    )
-
-
-def instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
-    """The run of a parser's values; InputError names the key of one that cannot be used."""
-    if namespace.dataset is None:
-        raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
-    check_numbers(namespace, endless=("training.gradient_clip",))  # infinite: nothing is clipped
-    asked = namespace.pop(MATCH)
-    try:
-        if asked is not None:
-            options = {key: value for key, value in vars(namespace.backbone).items() if key != "width"}
-            matched = match_parameters(registered(namespace.backbone.name).config, parse_count(asked, MATCH), **options)
-            namespace.backbone.width = matched.width
-        values = parser.instantiate(namespace)
-    except ValueError as error:  # of a backbone's configuration
-        raise InputError(str(error)) from None
-    return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig)})
-
-
-def section(value: Any) -> dict[str, Any]:
-    """A section of a configuration, empty where there is none; `backbone: lru` names one without keys."""
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _at_least(section: Any, least: float, *names: str) -> None:

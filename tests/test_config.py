@@ -6,7 +6,8 @@ import pytest
 
 from decision_rnn.backbones import Backbone, count_parameters, registered_names
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.config import from_dict, to_dict
+from decision_rnn.config import to_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.errors import InputError
 
 CONFIGS = Path(__file__).parents[1] / "configs"

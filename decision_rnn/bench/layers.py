@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones import registered
-from decision_rnn.config import backbone_of
+from decision_rnn.config_parser import backbone_of
 from decision_rnn.errors import InputError
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.config import (
+from decision_rnn.config import RunConfig
+from decision_rnn.config_parser import (
     MATCH,
     PLUGINS_HELP,
     WIDTH,
-    RunConfig,
     apply,
     backbone_of,
     check_backbone_keys,

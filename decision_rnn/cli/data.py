@@ -7,7 +7,7 @@ from typing import Literal
 from jsonargparse import Namespace
 
 from decision_rnn.cli.arguments import command_parser, parse_command
-from decision_rnn.config import PARTIAL_HELP
+from decision_rnn.config_parser import PARTIAL_HELP
 from decision_rnn.data.catalog import names, resolve
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decision_rnn.agent import AgentConfig
-from decision_rnn.config import EvaluationConfig, RunConfig, from_dict, to_dict
+from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically

@@ -19,13 +19,15 @@ from decision_rnn.checkpoint import (
     load_training_state,
     save_checkpoint,
 )
-from decision_rnn.config import RunConfig, TrainingConfig, from_dict, read_yaml
+from decision_rnn.config import RunConfig, TrainingConfig
+from decision_rnn.config_parser import from_dict
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import read_yaml
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
 from decision_rnn.training.trainer import Trainer
 

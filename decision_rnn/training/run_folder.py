@@ -11,7 +11,8 @@ from pathlib import Path
 import yaml
 from torch.utils.tensorboard import SummaryWriter
 
-from decision_rnn.config import RunConfig, from_dict, to_dict
+from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, lock_file, locked, write_atomically
 from decision_rnn.parsing import read_yaml

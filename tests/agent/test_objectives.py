@@ -18,7 +18,8 @@ from decision_rnn.agent import objectives, registered_objective, registered_obje
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.config import from_dict, to_dict
+from decision_rnn.config import to_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from decision_rnn import Episode, write_store
-from decision_rnn.config import RunConfig, from_dict
+from decision_rnn.config import RunConfig
+from decision_rnn.config_parser import from_dict
 
 
 @pytest.fixture

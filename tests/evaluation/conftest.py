@@ -7,7 +7,7 @@ import torch
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import Provenance, TrainedAgent
-from decision_rnn.config import from_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import DatasetSpec
 
 
