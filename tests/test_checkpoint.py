@@ -142,7 +142,7 @@ def test_a_plugin_named_by_a_checkpoint_is_imported_by_the_users_word_alone(
     make(store, 1, run=run)
     folder = last_checkpoint(run)
     describe(folder, plugins=["hostile"])
-    with pytest.raises(InputError, match=r"config\.json was made with --plugins hostile, code that is not run unasked"):
+    with pytest.raises(InputError, match=r"config\.json needs the plugin hostile, code that is not run unasked"):
         load_agent(folder)
     assert not hostile.exists()
     assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)

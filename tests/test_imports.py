@@ -23,6 +23,7 @@ ROOMS = (
     "data.catalog",
     "agent",
     "config",
+    "config_parser",
     "checkpoint",
     "training",
     "evaluation",

@@ -103,8 +103,8 @@ def test_a_checkpoint_of_version_0_1_is_scored_by_its_dataset(tmp_path: Path, pa
     folder = train_briefly(tmp_path, "--partial", partial)
     before = scores(folder)
     make_old(folder)
-    # What that version did not keep: the data's range.
-    before["dataset"] |= {"return_min": None, "return_max": None}
+    # What that version did not keep: the data's range, and notes on them.
+    before["dataset"] |= {"return_min": None, "return_max": None, "notes": type(before["dataset"]["notes"])()}
     before["targets"] = [{**target, "in_range": None} for target in before["targets"]]
     assert scores(folder) == before
 

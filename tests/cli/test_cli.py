@@ -68,7 +68,7 @@ def test_training_without_evaluation(small_cli: SmallCLI, tmp_path: Path) -> Non
     none = ["--training.steps", "10", *SMALL, "--evaluation.episodes", "0"]
     done = small_cli("train", "hopper-medium", "--output", "run", *none)
     assert done.returncode == 0, done.stderr
-    assert "no evaluation was asked for" in done.stdout
+    assert "not evaluated: evaluation.episodes is 0" in done.stdout
     assert not (tmp_path / "run" / "results").exists()
     for options in ([], ["--episodes", "0"]):
         done = small_cli("evaluate", "run", *options)
@@ -266,7 +266,7 @@ def test_options_of_the_compared_backbones_need_not_be_the_defaults(small_cli: S
     done = small_cli(*command, "--seeds", "1", "--output", "out", "--training.steps", "2", *SMALL)
     assert done.returncode == 0, done.stderr
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert [entry["config"]["heads"] for entry in comparison["backbones"]] == [2, 2]
+    assert [entry["config"]["backbone"]["heads"] for entry in comparison["variants"]] == [2, 2]
 
 
 def test_python_runs_the_package_as_the_command(small_environment: dict[str, str]) -> None:

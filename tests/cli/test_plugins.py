@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -34,6 +35,13 @@ SMALL = ["--training.steps", "3", "--backbone.width", "8", "--evaluation.episode
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Refused = Callable[..., None]
+
+
+def read_result(run: Path) -> dict[str, Any]:
+    """The one result in a run's folder."""
+    (path,) = (run / "results").iterdir()
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +97,12 @@ def test_environment_registered_by_a_plugin_is_trained_and_evaluated_in(
     done = command(*train, "--plugins", "pendulum")
     assert done.returncode == 0, done.stderr
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["plugins"] == ["pendulum"]
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_result(tmp_path / "run")
     assert result["config"]["plugins"] == ["pendulum"]
     refused(["evaluate", "run"], "--plugins pendulum")
     done = command("evaluate", "run", "--plugins", "pendulum")
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["targets"] == result["targets"]
+    assert read_result(tmp_path / "run")["targets"] == result["targets"]
     refused([*train, "--resume"], "--plugins pendulum")
     assert command(*train, "--resume", "--plugins", "pendulum").returncode == 0
 
@@ -103,7 +111,7 @@ def test_training_without_evaluation_needs_no_environment(command: Command, refu
     done = command("train", "own/pendulum", "--output", "run", *SMALL[:-1], "0")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
-    assert not (tmp_path / "run" / "result.json").exists()
+    assert not (tmp_path / "run" / "results").exists()
     refused(["evaluate", "run"], "episodes")  # as the run was configured
     refused(["evaluate", "run", "--episodes", "1"], "RescaledPendulum-v0")
     refused(["compare", "own/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
