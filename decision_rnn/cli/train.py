@@ -12,6 +12,7 @@ from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
 from decision_rnn.evaluation.results import write_result
 from decision_rnn.training.loop import train
+from decision_rnn.training.run_folder import check_resumed_run
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -20,6 +21,8 @@ def run(arguments: Sequence[str]) -> None:
     dataset = resolve(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
     folder = command.output or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
+    if command.resume:
+        config = check_resumed_run(config, folder)
     if config.evaluation.episodes:
         spec = dataset.spec
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

@@ -1,7 +1,6 @@
 """Training: from a run's configuration to its last checkpoint, and how a killed run goes on."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,14 +19,12 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.config_parser import from_dict
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import resolve
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import read_yaml
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
 from decision_rnn.training.trainer import Trainer
 
@@ -91,8 +88,7 @@ def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
     spec = dataset.spec  # a name that nobody knows is told now
     # Before the data, which may take minutes to make.
     if resume:
-        config = _as_begun(config, run)
-        check_resumed_run(config, run)
+        config = check_resumed_run(config, run)
     else:
         _check_warmup(config.training)
         check_new_run(run)
@@ -151,18 +147,6 @@ def _check_warmup(settings: TrainingConfig) -> None:
             f"training.warmup_steps {settings.warmup_steps} is more than training.steps {settings.steps}: "
             f"give fewer, or leave it out for {TrainingConfig(steps=settings.steps).warmup_steps}"
         )
-
-
-def _as_begun(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration with the warm-up of the run there, where none was asked for.
-
-    In version 0.1 a run that was given no warm-up had one of 500 steps, however short it was.
-    """
-    path, settings = run / "config.yaml", config.training
-    if not path.is_file() or settings.warmup_steps != TrainingConfig(steps=settings.steps).warmup_steps:
-        return config
-    begun = from_dict(read_yaml(path), str(path)).training
-    return replace(config, training=replace(settings, warmup_steps=begun.warmup_steps))
 
 
 def _resume(agent: DecisionAgent, trainer: Trainer, stream: StepStream, run: Path, store: EpisodeStore) -> float:

@@ -6,12 +6,13 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 from torch.utils.tensorboard import SummaryWriter
 
-from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config import RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, lock_file, locked, write_atomically
@@ -56,12 +57,17 @@ def check_new_run(run: Path) -> None:
         raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
 
 
-def check_resumed_run(config: RunConfig, run: Path) -> None:
-    """InputError unless the run there was begun with this very configuration."""
+def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
+    """The configuration, with the warm-up of the run there where none was asked for: in version 0.1 that was one of 500
+    steps, however short the run. InputError unless the run was begun with this very configuration.
+    """
     path = run / "config.yaml"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
-    before, now = to_dict(from_dict(read_yaml(path), str(path))), to_dict(config)
+    begun, settings = from_dict(read_yaml(path), str(path)), config.training
+    if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
+        config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))
+    before, now = to_dict(begun), to_dict(config)
     for section, value in now.items():
         # How it is evaluated, where the data lie (their fingerprint may not change) and what else is imported may
         # change; what is trained may not.
@@ -78,6 +84,7 @@ def check_resumed_run(config: RunConfig, run: Path) -> None:
         raise InputError(
             f"{run} was begun with {key} {old!r}, not {new!r}: resume it with --config {path}, or use another --output"
         )
+    return config
 
 
 def begin_run_folder(config: RunConfig, run: Path) -> None:
