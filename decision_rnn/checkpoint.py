@@ -23,7 +23,7 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
@@ -93,7 +93,7 @@ class Provenance:
             return cls(**{**data, "spec": DatasetSpec(**known), "notes": tuple(data["notes"])})
         name = data["dataset"]
         try:
-            dataset = resolve(name, partial=partial)
+            dataset = open_dataset(name, partial=partial)
             spec = replace(dataset.spec, environment_id=data["environment_id"])
             if spec.contents is not None and dataset.open().fingerprint != data["fingerprint"]:
                 raise InputError(f"{name} has other contents than those the agent was trained on")

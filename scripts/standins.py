@@ -19,7 +19,7 @@ import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import ROOT, Made, write_report
 
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
 from decision_rnn.data.store.episodes import EpisodeStore
@@ -137,7 +137,7 @@ def main() -> None:
     entries: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.is_file() else {}
     returns = {}
     for name, standin in DATASETS.items():
-        store = resolve(name).open()
+        store = open_dataset(name).open()
         returns[name] = store.episode_returns
         if entries.get(name, {}).get("recipes") != recipes_of(name):
             entries[name] = measure(standin, store, rest, made)

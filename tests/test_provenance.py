@@ -13,7 +13,7 @@ import pytest
 from decision_rnn import Episode, write_store
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.training.loop import train
@@ -81,7 +81,7 @@ def test_an_agent_is_evaluated_where_its_dataset_is_gone(tmp_path: Path) -> None
     write(1.0)
     folder = train_briefly(tmp_path)
     there = scores(folder)
-    shutil.rmtree(resolve(NAME).source.folder(NAME))
+    shutil.rmtree(open_dataset(NAME).source.folder(NAME))
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     assert scores(folder) == there
     assert (there["dataset"]["reference_min"], there["dataset"]["reference_max"]) == (0, 45)
@@ -92,7 +92,7 @@ def test_an_agent_is_evaluated_by_the_dataset_as_it_was_trained_on(tmp_path: Pat
     write(1.0)
     folder = train_briefly(tmp_path)
     before = scores(folder)
-    shutil.rmtree(resolve(NAME).source.folder(NAME))
+    shutil.rmtree(open_dataset(NAME).source.folder(NAME))
     write(100.0)
     assert scores(folder) == before
 
@@ -113,7 +113,7 @@ def test_a_checkpoint_of_version_0_1_needs_its_dataset(tmp_path: Path) -> None:
     write(1.0)
     folder = train_briefly(tmp_path)
     make_old(folder)
-    shutil.rmtree(resolve(NAME).source.folder(NAME))
+    shutil.rmtree(open_dataset(NAME).source.folder(NAME))
     with pytest.raises(InputError, match=r"there is no dataset own/mine .* version 0\.1, .* put that dataset back"):
         load_agent(folder)
     write(100.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decision_rnn.bench.d3rlpy import running_d3rlpy
 from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
@@ -83,7 +83,7 @@ def bench_data(rounds: int = 20, d3rlpy: Path | None = None) -> list[Row]:
         `data/d3rlpy-<size>x<context>`, in µs per batch; ratio: the baseline's time over theirs.
     """
     check_rounds(rounds)
-    store = resolve(DATASET).open()
+    store = open_dataset(DATASET).open()
     timings: dict[str, Timing] = {}
     with ExitStack() as stack:
         stack.enter_context(one_thread())

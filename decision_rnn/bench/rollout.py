@@ -14,7 +14,7 @@ from decision_rnn.backbones import State, registered
 from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
@@ -175,7 +175,7 @@ def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
 
 def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
     """An agent that stays up long enough for its episodes to be like a trained one's."""
-    dataset = resolve(DATASET)
+    dataset = open_dataset(DATASET)
     spec = dataset.spec
     training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
     backbone = registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE)

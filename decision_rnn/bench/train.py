@@ -12,7 +12,7 @@ from decision_rnn.backbones import State, registered, registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.measure import Row, compare, interleaved, timed
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.evaluation.rollout import one_thread
@@ -73,7 +73,7 @@ def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> lis
     Returns:
         Rows `train/<backbone>/<precision>`, in ms per step; ratio: the baseline's time over theirs.
     """
-    dataset = resolve(DATASET)
+    dataset = open_dataset(DATASET)
     spec, store = dataset.spec, dataset.open()
     steps: dict[str, Callable[[], object]] = {}
     for name in registered_names():

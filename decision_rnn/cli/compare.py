@@ -11,7 +11,7 @@ from decision_rnn.cli.arguments import BACKBONE, parse_run, split_names, take
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.table import format_comparison
 from decision_rnn.comparison.variants import Variant
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import read_yaml
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError("command line: --seeds and --jobs must be at least 1")
     if not first.evaluation.episodes:
         raise InputError("evaluation.episodes is 0: a comparison needs at least 1 for each target return")
-    dataset = resolve(first.dataset, first.path, first.partial)
+    dataset = open_dataset(first.dataset, first.path, first.partial)
     spec = dataset.spec
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     output = command.output or Path("runs") / f"compare-{dataset.name.replace('/', '-')}"

@@ -8,7 +8,7 @@ from jsonargparse import Namespace
 
 from decision_rnn.cli.arguments import command_parser, parse_command
 from decision_rnn.config_parser import PARTIAL_HELP
-from decision_rnn.data.catalog import names, resolve
+from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
@@ -55,14 +55,14 @@ def run(arguments: Sequence[str]) -> None:
 
 def _list(command: Namespace) -> None:
     for name in names():
-        print(f"{name:<45} {'ready' if resolve(name).ready else ''}".rstrip())
+        print(f"{name:<45} {'ready' if open_dataset(name).ready else ''}".rstrip())
     print("further: " + ", ".join(source.pattern for source in SOURCES.values()))
 
 
 def _info(command: Namespace) -> None:
     if command.plot and command.plot.suffix != ".png":
         raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
-    dataset = resolve(command.dataset, command.path, command.partial)
+    dataset = open_dataset(command.dataset, command.path, command.partial)
     store = dataset.open()
     spec = dataset.spec
     print(format_info(spec, store))
@@ -77,12 +77,12 @@ def _info(command: Namespace) -> None:
 
 
 def _make(command: Namespace) -> None:
-    store = resolve(command.dataset, command.path, command.partial).open()
+    store = open_dataset(command.dataset, command.path, command.partial).open()
     print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
 
 
 def _verify(command: Namespace) -> None:
-    store = resolve(command.dataset, command.path, command.partial).open()
+    store = open_dataset(command.dataset, command.path, command.partial).open()
     try:
         store.verify()
     except CacheError as error:
@@ -95,14 +95,14 @@ def _verify(command: Namespace) -> None:
 
 
 def _download(command: Namespace) -> None:
-    for path in resolve(command.dataset).download():
+    for path in open_dataset(command.dataset).download():
         print(path)
 
 
 def _export(command: Namespace) -> None:
     if command.format not in FORMATS:
         raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
-    dataset = resolve(command.dataset, command.path, command.partial)
+    dataset = open_dataset(command.dataset, command.path, command.partial)
     store = dataset.open()
     try:
         where = FORMATS[command.format](command.output, store, dataset.spec)

@@ -6,7 +6,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
@@ -18,7 +18,7 @@ from decision_rnn.training.run_folder import check_resumed_run
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless no episodes are asked for, evaluate it; InputError for what cannot be used."""
     config, command = parse_run("decision-rnn train", arguments, _options)
-    dataset = resolve(config.dataset, config.path, config.partial)
+    dataset = open_dataset(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
     folder = command.output or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
     if command.resume:

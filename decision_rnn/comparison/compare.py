@@ -1,5 +1,6 @@
 """Variants x seeds on one dataset: trains what is missing, evaluates, and makes one table."""
 
+import itertools
 import json
 import statistics
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from decision_rnn.comparison.latency import action_latency
 from decision_rnn.comparison.table import format_comparison
 from decision_rnn.comparison.variants import Variant, check_variants
 from decision_rnn.config import to_dict
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result
@@ -52,25 +53,27 @@ def compare(variants: Sequence[Variant], seeds: Sequence[int], output: Path, job
     first = variants[0].config
     if first.evaluation.episodes == 0:
         raise InputError("evaluation.episodes is 0, which leaves nothing to compare: ask for at least 1")
-    runs = [(variant, seed, variant.folder(output, seed)) for seed in seeds for variant in variants]
-    for variant, seed, folder in runs:  # all of them before hours of work on the first
+    runs = []
+    for seed, variant in itertools.product(seeds, variants):  # all of them before hours of work on the first
         check_plugins(variant.config.plugins, variant.label)
+        config, folder = replace(variant.config, seed=seed), variant.folder(output, seed)
         if (folder / "config.yaml").is_file():
-            check_resumed_run(replace(variant.config, seed=seed), folder)
-    dataset = resolve(first.dataset, first.path, first.partial)
+            config = check_resumed_run(config, folder)
+        runs.append((variant, config, folder))
+    dataset = open_dataset(first.dataset, first.path, first.partial)
     store = dataset.open()  # made here, where progress can be seen
     spec = dataset.spec
     cells = [
         Cell(
             variant.label,
-            replace(variant.config, seed=seed),
+            config,
             folder,
             store.fingerprint,
-            Protocol.of(variant.config.evaluation, spec, variant.config.agent),
+            Protocol.of(config.evaluation, spec, config.agent),
         )
-        for variant, seed, folder in runs
+        for variant, config, folder in runs
     ]
-    outcomes = dict(zip([(variant.label, seed) for variant, seed, _ in runs], run_cells(cells, jobs), strict=True))
+    outcomes = dict(zip([(cell.label, cell.config.seed) for cell in cells], run_cells(cells, jobs), strict=True))
     failures = {cell: outcome for cell, outcome in outcomes.items() if isinstance(outcome, Exception)}
     results = {cell: outcome for cell, outcome in outcomes.items() if isinstance(outcome, Result)}
     if not results:

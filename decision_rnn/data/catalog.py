@@ -39,7 +39,3 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
             "adds the sources of a module of your own"
         )
     return Dataset(full, source, Path(path) if path else None, partial)
-
-
-resolve = open_dataset
-"""What the package's own modules call it: a name becomes a `Dataset`."""

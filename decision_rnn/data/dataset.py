@@ -12,7 +12,7 @@ from decision_rnn.data.store.episodes import MANIFEST, EpisodeStore
 
 @dataclass(frozen=True)
 class Dataset:
-    """What `catalog.resolve` finds under a name; nothing is read before `spec` or `open` ask for it.
+    """What `catalog.open_dataset` finds under a name; nothing is read before `spec` or `open` ask for it.
 
     Attributes:
         name: The full name, its source included.

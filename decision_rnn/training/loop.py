@@ -20,7 +20,7 @@ from decision_rnn.checkpoint import (
 )
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.actions import check_actions
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.data.stream import StepStream
@@ -84,7 +84,7 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
 
 
 def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
-    dataset = resolve(config.dataset, config.path, config.partial)
+    dataset = open_dataset(config.dataset, config.path, config.partial)
     spec = dataset.spec  # a name that nobody knows is told now
     # Before the data, which may take minutes to make.
     if resume:

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from guide import example
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
@@ -26,44 +27,7 @@ from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 
-HUBER = '''
-from dataclasses import dataclass
-
-import torch
-import torch.nn.functional as F
-from torch import nn
-
-from decision_rnn import Objective, ObjectiveConfig, register_objective
-
-
-@dataclass(frozen=True, kw_only=True)
-class HuberConfig(ObjectiveConfig):
-    """The Huber loss of tanh actions.
-
-    Attributes:
-        delta: The error at which it goes over from a square to a straight line.
-    """
-
-    name: str = "huber"
-    delta: float = 0.5
-
-
-@register_objective(HuberConfig)
-class Huber(Objective):
-    """The Huber loss of actions tanh(W h + b): large errors count less than in their square."""
-
-    def __init__(self, config, width, action_dim):
-        super().__init__()
-        self.delta = config.delta
-        self.head = nn.Linear(width, action_dim)
-
-    def loss(self, hidden, columns):
-        return F.huber_loss(self.action(hidden).float(), columns["action"], delta=self.delta)
-
-    def action(self, hidden):
-        return torch.tanh(self.head(hidden))
-'''
-"""As CONTRIBUTING.md has it."""
+HUBER = example("myobjective.py")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.cli.main import main
-from decision_rnn.data.catalog import names, resolve
+from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import histogram
@@ -67,7 +67,7 @@ def test_info_says_what_the_dataset_holds(
 def test_verify_reads_every_byte_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verify = ["data", "verify", NAME, "--path", str(file)]
     assert main(verify) == 0
-    store = resolve(NAME, path=file).open()
+    store = open_dataset(NAME, path=file).open()
     total = sum(path.stat().st_size for path in store.path.glob("*.npy"))
     assert f"{total:,} bytes in {store.path} are as they were written" in capsys.readouterr().out
 
@@ -76,7 +76,7 @@ def test_verify_names_what_only_it_can_find(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bit that changed beneath the file system: played by a table whose hash is another one to `verify` alone."""
-    store = resolve(NAME, path=file).open()
+    store = open_dataset(NAME, path=file).open()
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     table = bytearray((store.path / "steps.npy").read_bytes())
     table[-1] ^= 1
@@ -101,8 +101,8 @@ def test_export_and_back_is_the_same_dataset(file: Path, store: EpisodeStore, tm
     export = ["data", "export", NAME, "--path", str(file)]
     assert main([*export, "--format", "d4rl", "--output", str(tmp_path / "new" / "copy.hdf5")]) == 0
     assert main([*export, "--format", "minari", "--output", "own/copy-v0"]) == 0
-    assert resolve(NAME, path=tmp_path / "new" / "copy.hdf5").open().fingerprint == store.fingerprint
-    assert resolve("minari/own/copy-v0").open().fingerprint == store.fingerprint
+    assert open_dataset(NAME, path=tmp_path / "new" / "copy.hdf5").open().fingerprint == store.fingerprint
+    assert open_dataset("minari/own/copy-v0").open().fingerprint == store.fingerprint
     dataset = minari.load_dataset("own/copy-v0")
     assert (dataset.total_episodes, dataset.total_steps) == (store.episodes, store.steps)
     assert dataset.recover_environment().spec.id == "Hopper-v4"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from guide import example
 
 from decision_rnn.cli.main import main
 
@@ -58,8 +59,7 @@ def environment(small_environment: dict[str, str], tmp_path_factory: pytest.Temp
 def command(environment: dict[str, str], tmp_path: Path) -> Command:
     """Runs `python -m decision_rnn` in a folder with two plugins: pendulum.py and CONTRIBUTING.md's layers.py."""
     (tmp_path / "pendulum.py").write_text(ENVIRONMENT)
-    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
-    (tmp_path / "layers.py").write_text(guide.split("```python\n")[1].split("```")[0])
+    (tmp_path / "layers.py").write_text(example("layers.py"))
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         words = [sys.executable, "-m", "decision_rnn", *arguments]

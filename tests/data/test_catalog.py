@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.data import catalog
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Made
 from decision_rnn.data.store import cache
@@ -41,7 +41,7 @@ if __name__ == "__main__":
             time.sleep({pause})
             yield episode
     minari.read_episodes = slowly
-    print(catalog.resolve("hopper-medium").open().fingerprint)
+    print(catalog.open_dataset("hopper-medium").open().fingerprint)
 """
 
 
@@ -60,7 +60,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("DECISION_RNN_CACHE", str(root / "cache"))
         patch.setenv("MINARI_DATASETS_PATH", str(root / "minari"))
         patch.setitem(recipes.RECIPES, NAME, SMALL)
-        resolve(NAME).open()
+        open_dataset(NAME).open()
     return root
 
 
@@ -85,8 +85,8 @@ def start(folder: Path, steps: int = SMALL.steps, pause: float = 0.0) -> "subpro
 
 
 def test_a_short_name_means_the_stand_in() -> None:
-    assert resolve("hopper-medium").spec is resolve("standin/hopper-medium").spec
-    spec = resolve("hopper-medium").spec
+    assert open_dataset("hopper-medium").spec is open_dataset("standin/hopper-medium").spec
+    spec = open_dataset("hopper-medium").spec
     assert (spec.environment_id, spec.target_returns, spec.return_scale) == ("Hopper-v5", (3600.0, 1800.0), 1000.0)
     assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
 
@@ -94,13 +94,13 @@ def test_a_short_name_means_the_stand_in() -> None:
 @pytest.mark.parametrize("name", ["hoper-medium", "standin/hopper-mediun", "hopper_medium"])
 def test_a_misspelt_name_is_told_the_nearest(name: str) -> None:
     with pytest.raises(InputError, match=rf"{name}'.*did you mean standin/hopper-medium\?.*known are"):
-        _ = resolve(name).spec
+        _ = open_dataset(name).spec
 
 
 @pytest.mark.parametrize("name", ["nobody/hopper-medium", "", "/", "pong"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
     with pytest.raises(InputError, match=r"unknown dataset.*known are standin/hopper-.*standin/walker2d-expert"):
-        resolve(name).open()
+        open_dataset(name).open()
 
 
 def test_every_body_has_every_level() -> None:
@@ -124,28 +124,28 @@ def test_medium_expert_is_medium_and_expert_end_to_end(
 ) -> None:
     expert = "standin/hopper-expert"
     monkeypatch.setitem(recipes.RECIPES, expert, replace(recipes.RECIPES[expert], steps=1500))
-    both = resolve("hopper-medium-expert").open()
-    parts = [resolve(NAME).open(), resolve(expert).open()]
+    both = open_dataset("hopper-medium-expert").open()
+    parts = [open_dataset(NAME).open(), open_dataset(expert).open()]
     assert both.steps == sum(part.steps for part in parts)
     for column in ("observations", "actions", "rewards", "episode_lengths", "terminated", "truncated"):
         np.testing.assert_array_equal(getattr(both, column), np.concatenate([getattr(part, column) for part in parts]))
     capfd.readouterr()
-    assert resolve("hopper-medium-expert").open().fingerprint == both.fingerprint
+    assert open_dataset("hopper-medium-expert").open().fingerprint == both.fingerprint
     assert capfd.readouterr().err == ""
 
     monkeypatch.setitem(recipes.RECIPES, expert, replace(recipes.RECIPES[expert], steps=1500, seed=1))
-    assert resolve("hopper-medium-expert").open().fingerprint != both.fingerprint
+    assert open_dataset("hopper-medium-expert").open().fingerprint != both.fingerprint
     assert "was made by another recipe; making it again" in capfd.readouterr().err
 
 
 def test_the_first_use_makes_the_dataset_and_the_second_opens_it(
     small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    store = resolve("hopper-medium").open()
+    store = open_dataset("hopper-medium").open()
     assert store.steps >= 1500
     assert "other bits than in our results" in capfd.readouterr().err
     made = (small / "manifest.json").stat().st_mtime_ns
-    again = resolve(NAME).open()
+    again = open_dataset(NAME).open()
     assert (small / "manifest.json").stat().st_mtime_ns == made
     assert again.fingerprint == store.fingerprint
     assert capfd.readouterr().err == ""
@@ -163,7 +163,7 @@ def test_the_first_use_makes_the_dataset_and_the_second_opens_it(
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "manifest", "garbage", "absent"])
 def test_a_damaged_store_is_made_again(made: Path, capfd: pytest.CaptureFixture[str], damage: str) -> None:
-    fingerprint = resolve(NAME).open().fingerprint
+    fingerprint = open_dataset(NAME).open().fingerprint
     file = made / ("manifest.json" if damage in ("manifest", "garbage") else "steps.npy")
     content = bytearray(file.read_bytes())
     if damage == "flip":
@@ -176,7 +176,7 @@ def test_a_damaged_store_is_made_again(made: Path, capfd: pytest.CaptureFixture[
     else:
         file.unlink()
     capfd.readouterr()
-    assert resolve(NAME).open().fingerprint == fingerprint
+    assert open_dataset(NAME).open().fingerprint == fingerprint
     first_line = capfd.readouterr().err.splitlines()[0]
     assert file.name in first_line
     assert first_line.endswith("making it again")
@@ -186,23 +186,23 @@ def test_a_damaged_store_is_made_again(made: Path, capfd: pytest.CaptureFixture[
 def test_both_store_and_minari_data_damaged_are_made_again(
     made: Path, folders: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    fingerprint = resolve(NAME).open().fingerprint
+    fingerprint = open_dataset(NAME).open().fingerprint
     shutil.rmtree(made)
     data = folders / "minari" / "standin" / "hopper-medium-v0" / "data" / "main_data.hdf5"
     data.write_bytes(data.read_bytes()[:-100])
     capfd.readouterr()
-    assert resolve(NAME).open().fingerprint == fingerprint
+    assert open_dataset(NAME).open().fingerprint == fingerprint
     assert "main_data.hdf5 is corrupt" in capfd.readouterr().err
 
 
 def test_a_dataset_of_another_recipe_is_never_used(
     made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first = resolve(NAME).open()
+    first = open_dataset(NAME).open()
     changed = replace(SMALL, seed=1)
     monkeypatch.setitem(recipes.RECIPES, NAME, changed)
     capfd.readouterr()
-    second = resolve(NAME).open()
+    second = open_dataset(NAME).open()
     assert capfd.readouterr().err.count("was made by another recipe; making it again") == 2  # store and Minari
     assert second.fingerprint != first.fingerprint
     assert second.manifest["source"]["recipe_fingerprint"] == changed.fingerprint
@@ -213,7 +213,7 @@ def test_a_strangers_minari_dataset_is_refused_and_kept(small: Path, folders: Pa
     theirs.mkdir(parents=True)
     (theirs / "metadata.json").write_text("{}")
     with pytest.raises(InputError, match="not made by decision_rnn"):
-        resolve(NAME).open()
+        open_dataset(NAME).open()
     assert (theirs / "metadata.json").read_text() == "{}"
     assert not small.exists()
 
@@ -221,15 +221,15 @@ def test_a_strangers_minari_dataset_is_refused_and_kept(small: Path, folders: Pa
 def test_a_stand_in_far_from_ours_says_so(
     made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    statistics = resolve(NAME).open().manifest["statistics"]
+    statistics = open_dataset(NAME).open().manifest["statistics"]
     for factor, verdict in ((1.03, "close enough"), (1.2, "too far off")):
         ours = Made("other", statistics["return_mean"] * factor, statistics["length_mean"])
         monkeypatch.setitem(DATASETS, NAME, replace(DATASETS[NAME], ours=ours))
         shutil.rmtree(made)
         capfd.readouterr()
-        resolve(NAME).open()
+        open_dataset(NAME).open()
         assert verdict in capfd.readouterr().err
-        assert ("too far off" in resolve(NAME).spec.comparable) == (verdict == "too far off")
+        assert ("too far off" in open_dataset(NAME).spec.comparable) == (verdict == "too far off")
 
 
 def children(pid: int) -> list[int]:
@@ -260,7 +260,7 @@ def test_a_process_killed_while_making_leaves_nothing_that_counts(small: Path, f
     process.stdout.close()  # type: ignore[union-attr]
     assert not small.exists()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-    store = resolve(NAME).open()
+    store = open_dataset(NAME).open()
     assert store.manifest["source"]["recipe_fingerprint"] == SMALL.fingerprint
     EpisodeStore.open(small)
 
@@ -269,7 +269,7 @@ def test_two_processes_at_once_end_with_one_whole_dataset(small: Path, folders: 
     processes = [start(folders) for _ in range(2)]
     printed = {process.communicate(timeout=120)[0] for process in processes}
     assert [process.returncode for process in processes] == [0, 0]
-    assert printed == {resolve(NAME).open().fingerprint + "\n"}
+    assert printed == {open_dataset(NAME).open().fingerprint + "\n"}
     for parent in (small.parent, folders / "minari" / "standin"):
         assert [path.name for path in parent.iterdir() if path.name.startswith(".")] == []
 
@@ -277,7 +277,7 @@ def test_two_processes_at_once_end_with_one_whole_dataset(small: Path, folders: 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folders")
 def test_hopper_medium_holds_what_d4rls_holds() -> None:
-    store = resolve("hopper-medium").open()
+    store = open_dataset("hopper-medium").open()
     d4rl = DATASETS[NAME].d4rl
     returns = store.episode_returns
     assert 1_000_000 <= store.steps < 1_001_000
@@ -293,5 +293,5 @@ def test_a_disk_without_room_is_told_before_anything_is_collected(small: Path, m
     usage = shutil.disk_usage(small.anchor)
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda path: usage._replace(free=100_000))
     with pytest.raises(InputError, match=r"will not fit.*DECISION_RNN_CACHE"):
-        resolve(NAME).open()
+        open_dataset(NAME).open()
     assert not small.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from d4rl_files import make_file
 
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.download import fetch
 from decision_rnn.data.sources import d4rl
 from decision_rnn.errors import InputError
@@ -69,12 +69,12 @@ def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler
 def test_a_dataset_that_is_not_here_is_downloaded(
     server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    store = resolve(NAME).open()
+    store = open_dataset(NAME).open()
     assert store.steps == 20
     assert (data / FILE).read_bytes() == server.content
     assert store.manifest["source"]["files"][0]["sha256"] == d4rl.SHA256["hopper_medium"]
     assert "published file" not in capfd.readouterr().err
-    resolve(NAME).open()
+    open_dataset(NAME).open()
     assert server.ranges == [None]
 
 
@@ -82,10 +82,10 @@ def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler
     server.mode = "breaks off"
     half = len(server.content) // 2
     with pytest.raises(InputError, match=rf"{half} of {len(server.content)} bytes.*try again"):
-        resolve(NAME).open()
+        open_dataset(NAME).open()
     assert not (data / FILE).exists()
     server.mode = "whole"
-    resolve(NAME).open()
+    open_dataset(NAME).open()
     assert (data / FILE).read_bytes() == server.content
     assert server.ranges == [None, f"bytes={half}-"]
 
@@ -93,35 +93,35 @@ def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler
 def test_a_server_without_ranges_begins_anew(server: type[Handler], data: Path) -> None:
     (data / f".{FILE}.part").write_bytes(server.content[:100])
     server.mode = "no ranges"
-    resolve(NAME).open()
+    open_dataset(NAME).open()
     assert (data / FILE).read_bytes() == server.content
 
 
 @pytest.mark.parametrize("extra", [b"", b"too much"])
 def test_a_part_that_is_all_or_more(server: type[Handler], data: Path, extra: bytes) -> None:
     (data / f".{FILE}.part").write_bytes(server.content + extra)
-    resolve(NAME).open()
+    open_dataset(NAME).open()
     assert (data / FILE).read_bytes() == server.content
 
 
 def test_other_content_than_the_published_is_thrown_away(server: type[Handler], data: Path) -> None:
     server.content = server.content[:-1] + b"?"
     with pytest.raises(InputError, match="SHA-256 is not"):
-        resolve(NAME).open()
+        open_dataset(NAME).open()
     assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
 
 
 def test_a_refusal_says_what_else_to_do(server: type[Handler], data: Path) -> None:
     server.mode = "forbidden"
     with pytest.raises(InputError, match=r"HTTP 403.*--path.*hopper_medium-v2\.hdf5"):
-        resolve(NAME).open()
+        open_dataset(NAME).open()
     assert not (data / FILE).exists()
 
 
 @pytest.mark.usefixtures("data")
 def test_no_network_is_one_sentence() -> None:
     with pytest.raises(InputError, match=r"cannot download http.*refused.*--path"):
-        resolve(NAME).open()
+        open_dataset(NAME).open()
 
 
 def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) -> None:

@@ -12,7 +12,7 @@ from d4rl_files import arrays_of, hopper_episodes, make_file, write
 
 from decision_rnn.checkpoint import Provenance
 from decision_rnn.data import catalog
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.cache import store_folder
@@ -25,9 +25,9 @@ FILE = "hopper_medium-v2.hdf5"
 
 def test_every_name_is_evaluated_where_it_came_from() -> None:
     assert len(SOURCES["d4rl"].names()) == 24
-    specs = [resolve(name).spec for name in SOURCES["d4rl"].names()]
+    specs = [open_dataset(name).spec for name in SOURCES["d4rl"].names()]
     assert {spec.environment_id for spec in specs} == {"Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4"}
-    spec = resolve("d4rl/walker2d-medium-expert-v2").spec
+    spec = open_dataset("d4rl/walker2d-medium-expert-v2").spec
     assert (spec.reference_min, spec.reference_max) == (1.629008, 4592.3)  # D4RL's infos.py
     assert (spec.target_returns, spec.return_scale) == ((5000.0, 2500.0), 1000.0)
 
@@ -36,7 +36,7 @@ def test_every_name_is_evaluated_where_it_came_from() -> None:
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_version_4_environments_are_here_in_the_datas_shapes(task: str) -> None:
     known = TASKS[task]
-    environment = gymnasium.make(resolve(f"d4rl/{task}-medium-v2").spec.environment_id)
+    environment = gymnasium.make(open_dataset(f"d4rl/{task}-medium-v2").spec.environment_id)
     assert environment.observation_space.shape == (known.observation_dim,)
     assert environment.action_space.shape == (known.action_dim,)
     assert environment.spec.max_episode_steps == d4rl.TIME_LIMIT
@@ -45,20 +45,20 @@ def test_version_4_environments_are_here_in_the_datas_shapes(task: str) -> None:
 @pytest.mark.parametrize("name", ["d4rl/hopper-medium-v0", "d4rl/hoper-medium-v2", "d4rl/", "d4rl/../hopper-medium-v2"])
 def test_no_other_version_or_name_is_taken(name: str) -> None:
     with pytest.raises(InputError, match=r"unknown dataset.*TASK-LEVEL-v2"):
-        resolve(name).open()
+        open_dataset(name).open()
 
 
 @pytest.mark.usefixtures("data")
 def test_a_named_file_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = make_file(folders / "mine.hdf5")
-    store = resolve(NAME, path=file).open()
+    store = open_dataset(NAME, path=file).open()
     assert (store.episodes, store.steps, store.environment_id) == (3, 20, "Hopper-v4")
     error = capfd.readouterr().err
     assert "1 of 3 episodes (4 steps) break off" in error
     assert "not that of the published file" in error
     made = (store.path / "manifest.json").stat().st_mtime_ns
     os.utime(file)  # another time, the same bytes
-    assert resolve(NAME, path=file).open().fingerprint == store.fingerprint
+    assert open_dataset(NAME, path=file).open().fingerprint == store.fingerprint
     assert (store.path / "manifest.json").stat().st_mtime_ns == made
     assert capfd.readouterr().err == ""
 
@@ -67,15 +67,15 @@ def test_local_files_are_found_and_the_store_outlives_them(data: Path, folders: 
     home = folders / ".d4rl" / "datasets"
     home.mkdir(parents=True)
     at_home = make_file(home / FILE, seed=1)
-    from_home = resolve(NAME).open()
+    from_home = open_dataset(NAME).open()
     in_data = make_file(data / FILE, seed=2)
-    from_data = resolve(NAME).open()
+    from_data = open_dataset(NAME).open()
     assert from_data.fingerprint != from_home.fingerprint
     assert from_data.manifest["source"]["files"][0]["path"] == str(in_data)
     in_data.unlink()
-    assert resolve(NAME).open().fingerprint == from_home.fingerprint
+    assert open_dataset(NAME).open().fingerprint == from_home.fingerprint
     at_home.unlink()
-    assert resolve(NAME).open().fingerprint == from_home.fingerprint
+    assert open_dataset(NAME).open().fingerprint == from_home.fingerprint
 
 
 @pytest.mark.usefixtures("data")
@@ -83,16 +83,16 @@ def test_a_file_that_is_not_the_published_one_is_compared_with_no_paper(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Used later without --path, the dataset is still of that file, and says so."""
-    dataset = resolve(NAME)
+    dataset = open_dataset(NAME)
     assert "where the file is the published one, compare with papers on hopper-medium-v2" in dataset.spec.comparable
     file = make_file(folders / "mine.hdf5")
-    made = resolve(NAME, path=file).open()
+    made = open_dataset(NAME, path=file).open()
     assert "file is not D4RL's hopper-medium-v2: compare with no paper's" in dataset.spec.comparable
     capfd.readouterr()
-    resolve(NAME, path=file).open()
+    open_dataset(NAME, path=file).open()
     assert capfd.readouterr().err == ""
     for partial in ("keep", "drop"):
-        store = resolve(NAME, partial=partial).open()
+        store = open_dataset(NAME, partial=partial).open()
         assert "not that of the published file" in " ".join(store.manifest["source"]["notes"])
         lines = capfd.readouterr().err.splitlines()
         assert f"converted from {file}, which is not known to be the published file" in lines[0]
@@ -109,44 +109,44 @@ def test_a_file_that_is_not_the_published_one_is_compared_with_no_paper(
 @pytest.mark.usefixtures("data")
 def test_a_file_whose_published_hash_nobody_knows_is_named(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = make_file(folders / "mine.hdf5")
-    resolve("d4rl/hopper-random-v2", path=file).open()
+    open_dataset("d4rl/hopper-random-v2", path=file).open()
     capfd.readouterr()
-    resolve("d4rl/hopper-random-v2").open()
+    open_dataset("d4rl/hopper-random-v2").open()
     assert f"converted from {file}" in capfd.readouterr().err
-    assert "where the file is the published one" in resolve("d4rl/hopper-random-v2").spec.comparable
+    assert "where the file is the published one" in open_dataset("d4rl/hopper-random-v2").spec.comparable
 
 
 def test_a_changed_file_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    first = resolve(NAME, path=make_file(data / FILE, seed=1)).open()
-    second = resolve(NAME, path=make_file(data / FILE, seed=2)).open()
+    first = open_dataset(NAME, path=make_file(data / FILE, seed=1)).open()
+    second = open_dataset(NAME, path=make_file(data / FILE, seed=2)).open()
     assert second.fingerprint != first.fingerprint
     assert "made from other contents" in capfd.readouterr().err
 
 
 def test_a_corrupt_store_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    store = resolve(NAME, path=make_file(data / FILE)).open()
+    store = open_dataset(NAME, path=make_file(data / FILE)).open()
     table = store.path / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
-    assert resolve(NAME).open().fingerprint == store.fingerprint
+    assert open_dataset(NAME).open().fingerprint == store.fingerprint
     assert "making it again" in capfd.readouterr().err
 
 
 def test_two_processes_at_once_end_with_one_whole_store(data: Path) -> None:
     make_file(data / FILE)
-    script = f"from decision_rnn.data.catalog import resolve; print(resolve({NAME!r}).open().fingerprint)"
+    script = f"from decision_rnn.data.catalog import open_dataset; print(open_dataset({NAME!r}).open().fingerprint)"
     path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
     command = [sys.executable, "-c", script]
     environment = {**os.environ, "PYTHONPATH": path}
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     printed = {process.communicate(timeout=120)[0] for process in processes}
-    assert printed == {resolve(NAME).open().fingerprint + "\n"}
+    assert printed == {open_dataset(NAME).open().fingerprint + "\n"}
     assert [path.name for path in store_folder("d4rl").iterdir()] == ["hopper-medium-v2"]
 
 
 def test_another_bodys_file_is_refused(data: Path) -> None:
     make_file(data / "halfcheetah_medium-v2.hdf5")
     with pytest.raises(InputError, match=r"halfcheetah_medium-v2\.hdf5 has observations of 11 .*another dataset's"):
-        resolve("d4rl/halfcheetah-medium-v2").open()
+        open_dataset("d4rl/halfcheetah-medium-v2").open()
     assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
 
 
@@ -157,43 +157,43 @@ def test_partial_episodes_are_kept_or_dropped_by_choice(
     kinds = [(7, True, False), (6, False, False), (9, False, True), (4, False, False)]
     episodes = hopper_episodes(kinds)
     file = write(data / FILE, arrays_of(episodes))
-    kept = resolve(NAME).open()
+    kept = open_dataset(NAME).open()
     assert "--partial drop" in capfd.readouterr().err
-    dropped = resolve(NAME, partial="drop").open()
+    dropped = open_dataset(NAME, partial="drop").open()
     assert "2 of 4 episodes (10 steps) were partial and are dropped" in capfd.readouterr().err
     directly = EpisodeStore.write(tmp_path / "directly", episodes[::2], environment_id="Hopper-v4", source={})
     assert dropped.fingerprint == directly.fingerprint != kept.fingerprint
     assert dropped.manifest["source"]["notes"][-1].startswith("2 of 4 episodes")
-    assert resolve(NAME).open().fingerprint == kept.fingerprint
-    assert resolve(NAME, partial="drop").open().path == dropped.path
+    assert open_dataset(NAME).open().fingerprint == kept.fingerprint
+    assert open_dataset(NAME, partial="drop").open().path == dropped.path
     assert capfd.readouterr().err == ""
     file.unlink()
     write(data / FILE, arrays_of(hopper_episodes(kinds, seed=1)))
-    assert resolve(NAME, partial="drop").open().fingerprint != dropped.fingerprint
+    assert open_dataset(NAME, partial="drop").open().fingerprint != dropped.fingerprint
     assert "other contents of d4rl/hopper-medium-v2; making it again" in capfd.readouterr().err
 
 
 def test_where_all_episodes_are_complete_dropping_changes_nothing(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, True, False), (9, False, True)])))
-    assert resolve(NAME, partial="drop").open().path == resolve(NAME).open().path
+    assert open_dataset(NAME, partial="drop").open().path == open_dataset(NAME).open().path
 
 
 def test_where_no_episode_is_complete_there_is_nothing_to_train_on(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, False, False), (9, False, False)])))
     with pytest.raises(InputError, match=r"all 2 episodes of d4rl/hopper-medium-v2 are partial"):
-        resolve(NAME, partial="drop").open()
+        open_dataset(NAME, partial="drop").open()
 
 
 @pytest.mark.usefixtures("data")
 def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
     for path in (folders / "none.hdf5", folders):
         with pytest.raises(InputError, match="is not a file"):
-            resolve(NAME, path=path).open()
+            open_dataset(NAME, path=path).open()
     with pytest.raises(InputError, match="leave out --path"):
-        resolve("hopper-medium", path=folders / "none.hdf5").open()
+        open_dataset("hopper-medium", path=folders / "none.hdf5").open()
 
 
 def test_a_store_is_the_same_from_a_file_and_from_its_episodes(data: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], 0)
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v4", source={})
-    assert resolve(NAME, path=make_file(data / FILE)).open().fingerprint == directly.fingerprint
+    assert open_dataset(NAME, path=make_file(data / FILE)).open().fingerprint == directly.fingerprint

@@ -17,7 +17,7 @@ from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
@@ -55,7 +55,7 @@ def edit(folder: Path, **changes: Any) -> None:
 def test_a_minari_dataset_is_read_without_its_environment(absent: Path, episodes: list[Episode]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dataset = resolve("minari/reach/medium-v0")
+        dataset = open_dataset("minari/reach/medium-v0")
         store = dataset.open(progress=False)
     assert (store.episodes, store.environment_id) == (2, "FetchReachFlat-v4")
     np.testing.assert_array_equal(store.actions[: len(episodes[0].actions)], episodes[0].actions)
@@ -71,7 +71,7 @@ def test_a_minari_dataset_is_read_without_its_environment(absent: Path, episodes
 
 
 def test_data_info_says_that_the_environment_is_not_here(absent: Path) -> None:
-    dataset = resolve("minari/reach/medium-v0")
+    dataset = open_dataset("minari/reach/medium-v0")
     store = dataset.open(progress=False)
     text = format_info(dataset.spec, store)
     assert "pip install 'gymnasium-robotics>=1.3.1'" in text
@@ -80,7 +80,7 @@ def test_data_info_says_that_the_environment_is_not_here(absent: Path) -> None:
 
 def test_data_info_of_an_environment_that_is_here_says_nothing_of_the_kind() -> None:
     publish("pendulum/random-v0", list(play_episodes("Pendulum-v1", lambda o: np.ones(1), 1)), "Pendulum-v1")
-    dataset = resolve("minari/pendulum/random-v0")
+    dataset = open_dataset("minari/pendulum/random-v0")
     store = dataset.open(progress=False)
     check_environment(dataset.spec.environment_id, dataset.spec.requirements, dataset.spec.environment_settings)
     assert "--plugins" not in format_info(dataset.spec, store)
@@ -89,7 +89,7 @@ def test_data_info_of_an_environment_that_is_here_says_nothing_of_the_kind() -> 
 def test_without_the_environment_sizes_are_those_that_the_metadata_state(absent: Path) -> None:
     edit(absent, observation_space=minari_box(10))
     with pytest.raises(InputError, match=r"episode 0 has observations of shape .*FetchReachFlat-v4 has 10 and 1"):
-        resolve("minari/reach/medium-v0").open()
+        open_dataset("minari/reach/medium-v0").open()
 
 
 def minari_box(size: int) -> str:
@@ -112,7 +112,7 @@ def test_an_altered_environment_is_read_and_not_evaluated_in(
     monkeypatch.chdir(folders)
     folder = publish("altered/random-v0", episodes, "Pendulum-v1")
     edit(folder, env_spec=json.dumps(json.loads(gymnasium.spec("Pendulum-v1").to_json()) | changes))
-    dataset = resolve("minari/altered/random-v0")
+    dataset = open_dataset("minari/altered/random-v0")
     store = dataset.open(progress=False)
     assert store.environment_id == "Pendulum-v1"
     spec = dataset.spec
@@ -141,7 +141,7 @@ def test_an_altered_environment_is_read_and_not_evaluated_in(
 )
 def test_only_plain_packages_are_passed_on_from_metadata(requirement: str, absent: Path) -> None:
     edit(absent, requirements=[requirement, 7, None])
-    spec = resolve("minari/reach/medium-v0").spec
+    spec = open_dataset("minari/reach/medium-v0").spec
     with pytest.raises(InputError, match="install its package") as raised:
         check_environment(spec.environment_id, spec.requirements)
     assert "pip install" not in str(raised.value)
@@ -151,7 +151,7 @@ def test_only_plain_packages_are_passed_on_from_metadata(requirement: str, absen
 def test_an_id_that_could_be_more_than_a_name_is_refused(environment_id: Any, absent: Path) -> None:
     edit(absent, env_spec=json.dumps({"id": environment_id}))
     with pytest.raises(InputError, match="names no environment"):
-        resolve("minari/reach/medium-v0").open()
+        open_dataset("minari/reach/medium-v0").open()
 
 
 def test_a_misspelt_environment_is_told_the_nearest() -> None:
@@ -180,7 +180,7 @@ def test_own_data_are_written_without_their_environment(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store = write_store("own/plant", episodes, environment_id="factory/Plant-v0")
-    spec = resolve("own/plant").spec
+    spec = open_dataset("own/plant").spec
     assert spec.environment_id == store.environment_id == "factory/Plant-v0"
     text = format_info(spec, store)
     assert "factory/Plant-v0 could not be made where this was written" in text
@@ -188,7 +188,7 @@ def test_own_data_are_written_without_their_environment(
 
 
 def test_a_checkpoint_keeps_what_is_needed_to_judge_the_environment(absent: Path) -> None:
-    spec = resolve("minari/reach/medium-v0").spec
+    spec = open_dataset("minari/reach/medium-v0").spec
     again = DatasetSpec(**json.loads(json.dumps(asdict(spec))))
     assert again == spec
     assert again.environment_settings == {
@@ -201,7 +201,7 @@ def test_a_checkpoint_keeps_what_is_needed_to_judge_the_environment(absent: Path
 @pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])
 def test_an_export_to_minari_keeps_the_environment_that_is_not_here(absent: Path, changes: dict[str, str]) -> None:
     edit(absent, env_spec=json.dumps(REACH | changes))
-    dataset = resolve("minari/reach/medium-v0")
+    dataset = open_dataset("minari/reach/medium-v0")
     store, spec = dataset.open(progress=False), dataset.spec
     minari.write_dataset(
         "copy/reach-v0",
@@ -212,7 +212,7 @@ def test_an_export_to_minari_keeps_the_environment_that_is_not_here(absent: Path
         metadata={"requirements": list(spec.requirements)},
         source={},
     )
-    again = resolve("minari/copy/reach-v0")
+    again = open_dataset("minari/copy/reach-v0")
     assert again.open(progress=False).fingerprint == store.fingerprint
     assert (again.spec.environment_id, again.spec.requirements) == (spec.environment_id, spec.requirements)
     assert again.spec.environment_settings == spec.environment_settings
@@ -243,7 +243,7 @@ def test_an_environment_that_is_registered_with_a_class_is_exported_and_known_ag
     registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
     minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", metadata={}, source={})
-    spec = resolve("minari/swing/x-v0").spec
+    spec = open_dataset("minari/swing/x-v0").spec
     assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", replace(registered, kwargs={"g": 3.7}))

@@ -15,7 +15,7 @@ from faults import QUIET, Draw, Payload, assert_nothing_made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episodes import EpisodeStore
@@ -38,7 +38,7 @@ def folder(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refuse_name(name: str, folder: Path) -> None:
     with pytest.raises(InputError) as raised:
-        resolve(name).open()
+        open_dataset(name).open()
     assert len(str(raised.value).splitlines()) == 1
     assert list(folder.iterdir()) == []
 
@@ -58,7 +58,7 @@ def test_many_hostile_names_are_refused(name: str, folder: Path) -> None:
 
 def refuse_path(path: str, folder: Path) -> None:
     with pytest.raises(InputError):
-        resolve("d4rl/hopper-medium-v2", path="./" + path).open()
+        open_dataset("d4rl/hopper-medium-v2", path="./" + path).open()
     assert_nothing_made(folder)
 
 
@@ -142,7 +142,7 @@ def refuse_store(fault: Callable[..., None], data: st.DataObject, good: Path, fo
     shutil.copytree(good, store)
     fault(data.draw, store, folder / "mark")
     with pytest.raises(InputError, match=str(store)) as raised:
-        resolve(f"own/{store.name}").open()
+        open_dataset(f"own/{store.name}").open()
     assert len(str(raised.value).splitlines()) == 1
     assert not (folder / "mark").exists()
 

@@ -15,7 +15,7 @@ from faults import QUIET, Draw, Payload, assert_nothing_made, pickled_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episodes import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -213,7 +213,7 @@ def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, root: Path)
         file = folder / "bad.hdf5"
         fault(data.draw, file)
         with pytest.raises(InputError, match=r"bad\.hdf5") as raised:
-            resolve(NAME, path=file).open()
+            open_dataset(NAME, path=file).open()
         assert len(str(raised.value).splitlines()) == 1
         assert_nothing_made(folder)
 
@@ -246,7 +246,7 @@ def survive(data: st.DataObject, root: Path) -> None:
             content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
         (folder / "bad.hdf5").write_bytes(content)
         try:
-            store = resolve(NAME, path=folder / "bad.hdf5").open()
+            store = open_dataset(NAME, path=folder / "bad.hdf5").open()
         except InputError:
             assert_nothing_made(folder)
         else:
@@ -272,7 +272,7 @@ def test_many_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> N
 @pytest.mark.usefixtures("folders")
 def test_hostile_paths_are_refused(path: str) -> None:
     with pytest.raises(InputError):
-        resolve(NAME, path=Path(path)).open()
+        open_dataset(NAME, path=Path(path)).open()
 
 
 HOSTILE = [
@@ -292,5 +292,5 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_refused(name: str, folders: Path) -> None:
     with pytest.raises(InputError, match="unknown dataset"):
-        resolve(name).open()
+        open_dataset(name).open()
     assert list(folders.iterdir()) == []

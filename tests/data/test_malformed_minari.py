@@ -16,7 +16,7 @@ from faults import QUIET, Draw, Payload, assert_nothing_made, pickled_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.minari import write_dataset
 from decision_rnn.data.store.episodes import Episode, EpisodeStore
 from decision_rnn.errors import InputError
@@ -208,7 +208,7 @@ def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path,
         shutil.copytree(good, copy)
         fault(data.draw, copy)
         with pytest.raises(InputError, match=r"theirs/bad-v0|CartPole-v1") as raised:
-            resolve(f"minari/{ID}").open()
+            open_dataset(f"minari/{ID}").open()
         assert len(str(raised.value).splitlines()) == 1
         assert_nothing_made(copy)
 
@@ -235,4 +235,4 @@ def test_many_faulty_datasets_are_refused(
 @pytest.mark.usefixtures("folders")
 def test_what_the_faults_are_made_from_is_good(good: Path, folders: Path) -> None:
     shutil.copytree(good, folders / "minari" / ID / "data")
-    assert isinstance(resolve(f"minari/{ID}").open(), EpisodeStore)
+    assert isinstance(open_dataset(f"minari/{ID}").open(), EpisodeStore)

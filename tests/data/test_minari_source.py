@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from minari_files import publish
 
-from decision_rnn.data.catalog import names, resolve
+from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats.minari import dataset_folder, write_dataset
 from decision_rnn.data.store.episodes import Episode, EpisodeStore
@@ -60,10 +60,10 @@ def store_of(episodes: list[Episode], folder: Path) -> EpisodeStore:
 def test_a_local_dataset_is_opened_with_its_environment_and_d4rls_references(folders: Path) -> None:
     episodes = play("Hopper-v5")
     publish("theirs/random-v3", episodes)
-    store = resolve("minari/theirs/random-v3").open()
+    store = open_dataset("minari/theirs/random-v3").open()
     assert store.environment_id == "Hopper-v5"
     assert store.fingerprint == store_of(episodes, folders / "directly").fingerprint
-    spec = resolve("minari/theirs/random-v3").spec
+    spec = open_dataset("minari/theirs/random-v3").spec
     assert (spec.environment_id, spec.reference_max, spec.target_returns) == ("Hopper-v5", 3234.3, (3600.0, 1800.0))
     assert "D4RL's for the same task, our choice" in spec.comparable
     assert "minari/theirs/random-v3" in names()
@@ -71,7 +71,7 @@ def test_a_local_dataset_is_opened_with_its_environment_and_d4rls_references(fol
 
 def test_references_of_the_dataset_come_first() -> None:
     publish("theirs/random-v3", play("Hopper-v5"), ref_min_score=5.0, ref_max_score=50.0)
-    spec = resolve("minari/theirs/random-v3").spec
+    spec = open_dataset("minari/theirs/random-v3").spec
     assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
     assert "the dataset's own" in spec.comparable
 
@@ -79,7 +79,7 @@ def test_references_of_the_dataset_come_first() -> None:
 def test_an_unknown_body_is_scored_between_its_own_returns() -> None:
     episodes = play("Pendulum-v1", 5)
     publish("pendulum/random-v0", episodes, "Pendulum-v1")
-    spec = resolve("minari/pendulum/random-v0").spec
+    spec = open_dataset("minari/pendulum/random-v0").spec
     returns = sorted(float(e.rewards.astype(np.float32).sum(dtype=np.float64)) for e in episodes)
     assert (spec.reference_min, spec.reference_max) == pytest.approx((returns[0], returns[-1]))
     assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
@@ -88,7 +88,7 @@ def test_an_unknown_body_is_scored_between_its_own_returns() -> None:
 
 
 def test_published_sets_are_known_before_they_are_here() -> None:
-    spec = resolve("minari/mujoco/walker2d/medium-v0").spec
+    spec = open_dataset("minari/mujoco/walker2d/medium-v0").spec
     assert (spec.environment_id, spec.reference_max) == ("Walker2d-v5", 4592.3)
     assert "our choice" in spec.comparable
 
@@ -102,7 +102,7 @@ def test_store_to_minari_to_store_gives_the_same_bits(folders: Path) -> None:
     ]
     store = store_of(episodes, folders / "store")
     write_dataset("own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", metadata={}, source={})
-    again = resolve("minari/own/copy-v0").open()
+    again = open_dataset("minari/own/copy-v0").open()
     assert again.fingerprint == store.fingerprint
     np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
 
@@ -111,7 +111,7 @@ def test_medium_expert_is_both_end_to_end(folders: Path) -> None:
     medium, expert = play("Hopper-v5", seed=1), play("Hopper-v5", seed=2)
     publish(MEDIUM, medium)
     publish(EXPERT, expert)
-    store = resolve("minari/mujoco/hopper/medium-expert-v0").open()
+    store = open_dataset("minari/mujoco/hopper/medium-expert-v0").open()
     assert store.fingerprint == store_of([*medium, *expert], folders / "both").fingerprint
     assert store.manifest["source"]["minari"] == [MEDIUM, EXPERT]
 
@@ -120,26 +120,26 @@ def test_medium_and_expert_of_two_environments_are_not_joined() -> None:
     publish(MEDIUM, play("Hopper-v5"))
     publish(EXPERT, play("Hopper-v4"), "Hopper-v4")
     with pytest.raises(InputError, match=r"collected in Hopper-v5 and Hopper-v4: it is not what its name says"):
-        resolve("minari/mujoco/hopper/medium-expert-v0").open()
+        open_dataset("minari/mujoco/hopper/medium-expert-v0").open()
 
 
 def test_a_changed_dataset_is_converted_anew(capfd: pytest.CaptureFixture[str]) -> None:
     publish(MEDIUM, play("Hopper-v5", seed=1))
-    first = resolve(f"minari/{MEDIUM}").open()
+    first = open_dataset(f"minari/{MEDIUM}").open()
     made = (first.path / "manifest.json").stat().st_mtime_ns
-    assert resolve(f"minari/{MEDIUM}").open().fingerprint == first.fingerprint
+    assert open_dataset(f"minari/{MEDIUM}").open().fingerprint == first.fingerprint
     assert (first.path / "manifest.json").stat().st_mtime_ns == made
     minari.delete_dataset(MEDIUM)
-    assert resolve(f"minari/{MEDIUM}").open().fingerprint == first.fingerprint  # the store outlives it
+    assert open_dataset(f"minari/{MEDIUM}").open().fingerprint == first.fingerprint  # the store outlives it
     publish(MEDIUM, play("Hopper-v5", seed=2))
-    assert resolve(f"minari/{MEDIUM}").open().fingerprint != first.fingerprint
+    assert open_dataset(f"minari/{MEDIUM}").open().fingerprint != first.fingerprint
     assert "made from other contents" in capfd.readouterr().err
 
 
 def test_a_dataset_that_is_not_what_its_name_says_is_refused() -> None:
     publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
     with pytest.raises(InputError, match=r"collected in HalfCheetah-v5.*not what its name says"):
-        resolve(f"minari/{MEDIUM}").open()
+        open_dataset(f"minari/{MEDIUM}").open()
 
 
 def test_an_entry_point_in_a_dataset_is_never_run(folders: Path) -> None:
@@ -148,12 +148,12 @@ def test_an_entry_point_in_a_dataset_is_never_run(folders: Path) -> None:
     hostile = specification(entry_point="os:mkdir", kwargs={"path": str(mark)})
     folder = publish("theirs/random-v0", play("Hopper-v5"))
     edit(folder, env_spec=hostile, observation_space=None, action_space=None)
-    spec = resolve("minari/theirs/random-v0").spec
+    spec = open_dataset("minari/theirs/random-v0").spec
     with pytest.raises(InputError, match="with kwargs"):
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     edit(folder, env_spec=specification(id="no_such_module:X-v0", entry_point="os:getcwd"))
     with pytest.raises(InputError, match="names no environment"):
-        resolve("minari/theirs/random-v0").open()
+        open_dataset("minari/theirs/random-v0").open()
     assert not mark.exists()
 
 
@@ -174,30 +174,30 @@ def test_an_entry_point_in_a_dataset_is_never_run(folders: Path) -> None:
 def test_no_usable_environment_is_an_error(specified: Any) -> None:
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
     with pytest.raises(InputError, match="names no environment"):
-        resolve("minari/theirs/random-v0").open()
+        open_dataset("minari/theirs/random-v0").open()
 
 
 @pytest.mark.parametrize("changes", [{"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}])
 def test_an_altered_environment_is_not_taken_for_the_usual_one(changes: dict[str, Any]) -> None:
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(**changes))
-    spec = resolve("minari/theirs/random-v0").spec
+    spec = open_dataset("minari/theirs/random-v0").spec
     with pytest.raises(InputError, match=f"in Hopper-v5 with {next(iter(changes))}"):
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     edit(publish(MEDIUM, play("Hopper-v5", 1)), env_spec=specification(**changes))
     with pytest.raises(InputError, match=f"in Hopper-v5 with {next(iter(changes))}.*not what its name says"):
-        resolve(f"minari/{MEDIUM}").open()
+        open_dataset(f"minari/{MEDIUM}").open()
 
 
 def test_render_mode_alters_nothing() -> None:
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(kwargs={"render_mode": "rgb_array"}))
-    assert resolve("minari/theirs/random-v0").open().environment_id == "Hopper-v5"
+    assert open_dataset("minari/theirs/random-v0").open().environment_id == "Hopper-v5"
 
 
 def test_observations_of_another_size_than_the_environments_are_refused() -> None:
     episodes = [replace(e, observations=e.observations[:, :5]) for e in play("Hopper-v5")]
     publish("theirs/random-v0", episodes)
     with pytest.raises(InputError, match=r"minari/theirs/random-v0: episode 0 has observations of shape \(\d+, 5\)"):
-        resolve("minari/theirs/random-v0").open()
+        open_dataset("minari/theirs/random-v0").open()
 
 
 @pytest.mark.parametrize("error", [ImportError("no hub"), ConnectionError(), ValueError("no\nversion"), KeyError("x")])
@@ -214,7 +214,7 @@ def test_a_download_that_fails_is_one_sentence_and_leaves_nothing(
     with pytest.raises(
         InputError, match=r"cannot download the Minari dataset mujoco/hopper/medium-v0 \(.*network"
     ) as e:
-        resolve(f"minari/{MEDIUM}").open()
+        open_dataset(f"minari/{MEDIUM}").open()
     assert len(str(e.value).splitlines()) == 1
     assert [path for path in (folders / "minari").rglob("*") if path.is_file()] == []
     assert not (folders / "minari" / "mujoco" / "hopper" / "medium-v0").exists()
@@ -230,8 +230,8 @@ def test_a_dataset_that_is_not_here_is_downloaded(folders: Path, monkeypatch: py
         publish(dataset_id, episodes)
 
     monkeypatch.setattr(minari, "download_dataset", fetch)
-    assert resolve(f"minari/{MEDIUM}").open().fingerprint == store_of(episodes, folders / "directly").fingerprint
-    resolve(f"minari/{MEDIUM}").open()
+    assert open_dataset(f"minari/{MEDIUM}").open().fingerprint == store_of(episodes, folders / "directly").fingerprint
+    open_dataset(f"minari/{MEDIUM}").open()
     assert calls == [MEDIUM]
     assert list(minari.list_local_datasets()) == [MEDIUM]
 
@@ -254,10 +254,10 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_ids_are_refused(name: str, folders: Path) -> None:
     with pytest.raises(InputError, match="no Minari id"):
-        resolve(f"minari/{name}").open()
+        open_dataset(f"minari/{name}").open()
     assert list(folders.rglob("*")) == []
 
 
 def test_a_path_is_refused(folders: Path) -> None:
     with pytest.raises(InputError, match="leave out --path"):
-        resolve(f"minari/{MEDIUM}", path=folders / "f.hdf5").open()
+        open_dataset(f"minari/{MEDIUM}", path=folders / "f.hdf5").open()

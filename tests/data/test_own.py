@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.catalog import names, resolve
+from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 
@@ -28,12 +28,12 @@ def test_arrays_become_a_dataset_that_trains(own: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes(KINDS)
     written = write_store("own/mine", episodes, environment_id="Hopper-v5")
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
-    store = resolve("own/mine").open()
+    store = open_dataset("own/mine").open()
     assert store.fingerprint == written.fingerprint == directly.fingerprint
     assert store.path == own / "mine"
-    assert resolve("own/mine").spec.reference_max == 3234.3
+    assert open_dataset("own/mine").spec.reference_max == 3234.3
     assert "own/mine" in names()
-    assert resolve("own/mine").ready
+    assert open_dataset("own/mine").ready
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["own/mine", *small])[0], tmp_path / "run")
     assert trained.provenance.fingerprint == store.fingerprint
@@ -67,7 +67,7 @@ def test_a_policy_plays_what_the_environment_gives() -> None:
             assert store.exact_rewards[row] == reward
         np.testing.assert_array_equal(store.final_observations[index], observation)
         assert (store.terminated[index], store.truncated[index]) == (terminated, truncated) == (False, True)
-    spec = resolve("own/pendulum").spec
+    spec = open_dataset("own/pendulum").spec
     assert (spec.reference_min, spec.reference_max) == (store.episode_returns.min(), store.episode_returns.max())
 
 
@@ -82,7 +82,7 @@ def test_a_dataset_is_not_written_over() -> None:
     store = write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     with pytest.raises(InputError, match="own/mine exists"):
         write_store("own/mine", hopper_episodes(KINDS, seed=1), "Hopper-v5")
-    assert resolve("own/mine").open().fingerprint == store.fingerprint
+    assert open_dataset("own/mine").open().fingerprint == store.fingerprint
 
 
 def test_a_damaged_dataset_is_not_made_again_but_named(own: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_damaged_dataset_is_not_made_again_but_named(own: Path) -> None:
     table = own / "mine" / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
     with pytest.raises(InputError, match=r"steps\.npy has .* write own/mine anew"):
-        resolve("own/mine").open()
+        open_dataset("own/mine").open()
     assert table.exists()
 
 
@@ -98,7 +98,7 @@ def test_a_damaged_dataset_is_not_made_again_but_named(own: Path) -> None:
 def test_an_absent_dataset_lists_those_there_are() -> None:
     write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     with pytest.raises(InputError, match="known there: own/mine"):
-        resolve("own/yours").open()
+        open_dataset("own/yours").open()
 
 
 HOSTILE = [
@@ -117,7 +117,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_refused(name: str, own: Path, folders: Path) -> None:
-    for use in (lambda n: resolve(n).open(), lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
+    for use in (lambda n: open_dataset(n).open(), lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
         with pytest.raises(InputError, match="unknown dataset"):
             use(name)
     assert list(folders.iterdir()) == []

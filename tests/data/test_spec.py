@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 import numpy as np
 import pytest
 
-from decision_rnn.data.catalog import names, resolve
+from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.errors import InputError
 
@@ -15,7 +15,7 @@ from decision_rnn.errors import InputError
 def test_every_spec_comes_back_from_json_as_it_was() -> None:
     keys = {field.name for field in fields(DatasetSpec)}
     for name in names():
-        spec = resolve(name).spec
+        spec = open_dataset(name).spec
         described = asdict(spec)
         assert set(described) == keys
         assert DatasetSpec(**json.loads(json.dumps(described))) == spec

@@ -17,7 +17,7 @@ from minari.dataset.episode_data import EpisodeData
 
 import decision_rnn
 from decision_rnn import Episode, EpisodeStore, InputError, write_store
-from decision_rnn.data.catalog import resolve
+from decision_rnn.data.catalog import open_dataset
 
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
 
@@ -71,7 +71,7 @@ def test_of_two_processes_that_write_one_name_the_second_is_refused(own: Path, t
     assert "another process is writing own/mine" in error
     printed, error = first.communicate(timeout=120)
     assert first.returncode == 0, error
-    assert resolve("own/mine").open().fingerprint + "\n" == printed
+    assert open_dataset("own/mine").open().fingerprint + "\n" == printed
     assert [path.name for path in own.iterdir()] == ["mine"]
     third = writing(tmp_path, 3, go="go")
     assert "own/mine exists" in third.communicate(timeout=120)[1]
