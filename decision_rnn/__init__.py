@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from decision_rnn.data.sources.own import write_store as write_store
     from decision_rnn.data.spec import DatasetSpec as DatasetSpec
     from decision_rnn.data.store.cache import open_or_make as open_or_make
-    from decision_rnn.data.store.episodes import Episode as Episode
-    from decision_rnn.data.store.episodes import EpisodeStore as EpisodeStore
+    from decision_rnn.data.store.episode import Episode as Episode
+    from decision_rnn.data.store.episode_store import EpisodeStore as EpisodeStore
     from decision_rnn.data.stream import StepStream as StepStream
     from decision_rnn.errors import InputError as InputError
 
@@ -42,7 +42,8 @@ _ROOMS = {
     "decision_rnn.data.dataset": ("Dataset",),
     "decision_rnn.data.environments": ("play_episodes",),
     "decision_rnn.data.sources": ("Source", "register_source"),
-    "decision_rnn.data.store.episodes": ("Episode", "EpisodeStore"),
+    "decision_rnn.data.store.episode": ("Episode",),
+    "decision_rnn.data.store.episode_store": ("EpisodeStore",),
     "decision_rnn.data.sources.own": ("write_store",),
     "decision_rnn.data.spec": ("DatasetSpec",),
     "decision_rnn.data.store.cache": ("open_or_make",),

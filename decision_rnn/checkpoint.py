@@ -25,7 +25,7 @@ from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import DatasetSpec, observation_index
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
 from decision_rnn.plugins import check_plugins, import_plugins

@@ -22,7 +22,7 @@ from results_folder import ROOT, Made, write_report
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 
 torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other's cores are slower than none
 

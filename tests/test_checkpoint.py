@@ -20,7 +20,7 @@ from decision_rnn.checkpoint import (
 )
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.spec import TASKS
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.bench.measure import Timing
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 WORKER = Path(__file__).with_name("d3rlpy_worker.py")

@@ -10,7 +10,7 @@ from torch import Tensor
 from decision_rnn.bench.d3rlpy import running_d3rlpy
 from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
 

@@ -19,7 +19,7 @@ from decision_rnn.data.environments import make_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor
-from decision_rnn.evaluation.rollout import Episodes, one_thread, rollout
+from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.training.loop import prepare
 
 DATASET = "hopper-medium"
@@ -96,7 +96,7 @@ class Recording:
         self._check(returns)
         return taken
 
-    def _rollout(self, actor: Actor, on_step: OnStep | None) -> list[Episodes]:
+    def _rollout(self, actor: Actor, on_step: OnStep | None) -> list[RolloutResult]:
         targets, count = self.target_returns, self.episodes
         return rollout(actor, self.environment_id, targets, count, self.seed, on_step=on_step)
 

@@ -13,7 +13,7 @@ from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.measure import Row, compare, interleaved, timed
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.training.loop import prepare

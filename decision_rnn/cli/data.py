@@ -14,7 +14,7 @@ from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import bytes_per_step, check_room
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
 

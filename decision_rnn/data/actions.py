@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.data.environments import MissingEnvironmentError, describe_alteration, environment_spaces
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 LARGEST = 1.01  # some data overstep 1 by a rounding error

@@ -7,7 +7,7 @@ from typing import Literal
 from decision_rnn.data.sources.contract import Source
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.complete import complete_episodes
-from decision_rnn.data.store.episodes import MANIFEST, EpisodeStore
+from decision_rnn.data.store.episode_store import MANIFEST, EpisodeStore
 
 
 @dataclass(frozen=True)

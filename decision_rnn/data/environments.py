@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")

@@ -4,7 +4,7 @@ import numpy as np
 
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 BINS, WIDTH = 12, 40  # of the histogram

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 D4RL_REFERENCES = (

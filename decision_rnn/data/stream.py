@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 LARGE = 1 << 29  # bytes of a table: a larger one is neither mapped nor on a GPU, its slices are read from the file

@@ -13,7 +13,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
-from decision_rnn.evaluation.rollout import Episodes, rollout
+from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
 
@@ -69,7 +69,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> Result:
     )
 
 
-def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, episodes: Episodes) -> TargetResult:
+def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, episodes: RolloutResult) -> TargetResult:
     scores = spec.normalised(episodes.returns)
     if not np.isfinite(scores).all():
         raise InputError(

@@ -29,7 +29,7 @@ def one_thread() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Episodes:
+class RolloutResult:
     """What the episodes of one target return came to.
 
     Attributes:
@@ -53,7 +53,7 @@ def rollout(
     seed: int,
     device: torch.device | str = "cpu",
     on_step: Callable[[Sequence[int], np.ndarray], None] | None = None,
-) -> list[Episodes]:
+) -> list[RolloutResult]:
     """Play `episodes` episodes for each target return, all at once.
 
     Each has its own environment, begun by reset(seed + its number), the same for every target; one that has ended
@@ -105,5 +105,6 @@ def rollout(
         env.close()
     per_target = [slice(i, i + episodes) for i in range(0, count, episodes)]
     return [
-        Episodes(target, returns[part], lengths[part]) for target, part in zip(target_returns, per_target, strict=True)
+        RolloutResult(target, returns[part], lengths[part])
+        for target, part in zip(target_returns, per_target, strict=True)
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 
 
 @pytest.fixture

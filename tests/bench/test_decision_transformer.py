@@ -6,7 +6,7 @@ from torch import Tensor
 
 from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.train import DecisionTransformerTask
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 
 BATCH, TIME, OBSERVATION, ACTION = 3, 7, 11, 3

@@ -15,7 +15,7 @@ from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import histogram
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 
 NAME = "d4rl/hopper-medium-v2"
 

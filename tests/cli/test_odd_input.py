@@ -8,7 +8,7 @@ import pytest
 from decision_rnn.cli.arguments import command_parser, parse_command, parse_run
 from decision_rnn.cli.main import main
 from decision_rnn.data.sources.own import write_store
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 KEYS = (

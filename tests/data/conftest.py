@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.data.sources import d4rl
-from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.episode import Episode
 
 
 def random_episode(generator: np.random.Generator, length: int, terminated: bool, truncated: bool) -> Episode:

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
-from decision_rnn.data.store.episodes import cache_root
+from decision_rnn.data.store.episode_store import cache_root
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

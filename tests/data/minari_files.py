@@ -8,7 +8,7 @@ import numpy as np
 from minari.data_collector import EpisodeBuffer
 
 from decision_rnn.data.formats.minari import dataset_folder
-from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.episode import Episode
 
 
 def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper-v5", **metadata: Any) -> Path:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from decision_rnn.data.actions import check_actions
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 

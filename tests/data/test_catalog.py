@@ -18,7 +18,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Made
 from decision_rnn.data.store import cache
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 NAME = "standin/hopper-medium"

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.data.formats.d4rl import D4RLFile, write_file
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 

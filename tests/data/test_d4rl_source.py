@@ -16,7 +16,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.cache import store_folder
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"

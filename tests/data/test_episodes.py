@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.store.episodes import Episode, EpisodeStore, cache_root
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore, cache_root
 from decision_rnn.errors import InputError
 
 
@@ -186,7 +187,7 @@ def test_a_garbled_manifest_is_an_error(store: EpisodeStore, text: str) -> None:
 def test_a_manifest_of_another_format_is_refused(
     store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decision_rnn.data.store.episodes.FORMAT", 99)
+    monkeypatch.setattr("decision_rnn.data.store.episode_store.FORMAT", 99)
     with pytest.raises(InputError, match="format 3, not 99"):
         EpisodeStore.open(store.path)
 

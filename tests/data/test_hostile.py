@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import d4rl
 from decision_rnn.data.sources.own import write_store
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import sha256_of, sha256_of_json
 from decision_rnn.errors import InputError
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.minari import write_dataset
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 ID = "theirs/bad-v0"

@@ -10,7 +10,8 @@ from minari.data_collector import EpisodeBuffer
 from minari_files import publish
 
 from decision_rnn.data.formats.minari import dataset_folder, read_episodes, read_source, write_dataset
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 ID = "standin/toy-v0"

@@ -14,7 +14,8 @@ from minari_files import publish
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats.minari import dataset_folder, write_dataset
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"

@@ -12,7 +12,7 @@ from decision_rnn.data.standin import recipes
 from decision_rnn.data.standin.collection import Collector, collect
 from decision_rnn.data.standin.policies import Policy
 from decision_rnn.data.standin.recipes import RECIPES, weights_path
-from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
 SMALL = replace(RECIPES["standin/hopper-medium"], steps=3000)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
 

@@ -11,7 +11,8 @@ import pytest
 
 import decision_rnn
 from decision_rnn.data.store import verification
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import STAMPS, sha256_of
 from decision_rnn.errors import InputError
 
@@ -137,7 +138,7 @@ def test_many_processes_verify_at_once(store: EpisodeStore) -> None:
     (store.path / STAMPS).unlink()
     script = (
         "import sys, time; from pathlib import Path; from decision_rnn.data.store import verification\n"
-        "from decision_rnn.data.store.episodes import EpisodeStore\n"
+        "from decision_rnn.data.store.episode_store import EpisodeStore\n"
         "now = time.time_ns; verification.time.time_ns = lambda: now() + 10**10\n"
         "for _ in range(50):\n"
         "    (Path(sys.argv[1]) / verification.STAMPS).unlink(missing_ok=True)\n"

@@ -14,7 +14,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
-from decision_rnn.evaluation.rollout import Episodes
+from decision_rnn.evaluation.rollout import RolloutResult
 
 Make = Callable[..., TrainedAgent]
 
@@ -27,7 +27,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
     def rollout(actor: object, environment: str, targets: list[float], episodes: int, *rest: object, **more: object):
         asked.append(list(targets))
         factors = np.linspace(1, 0.5, episodes)
-        return [Episodes(target, target * factors, np.full(episodes, 7)) for target in targets]
+        return [RolloutResult(target, target * factors, np.full(episodes, 7)) for target in targets]
 
     monkeypatch.setattr(module, "rollout", rollout)
     return asked
@@ -126,7 +126,10 @@ def test_a_run_made_with_plugins_is_evaluated_only_with_them(pendulum: Make, pla
 
 
 def test_returns_that_are_not_finite_are_refused(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = [Episodes(-200.0, np.array([np.nan]), np.array([3])), Episodes(-400.0, np.array([1.0]), np.array([3]))]
+    broken = [
+        RolloutResult(-200.0, np.array([np.nan]), np.array([3])),
+        RolloutResult(-400.0, np.array([1.0]), np.array([3])),
+    ]
     monkeypatch.setattr(module, "rollout", lambda *arguments, **options: broken)
     with pytest.raises(InputError, match="Pendulum-v1 have returns that are not finite"):
         evaluate(pendulum(), EvaluationConfig(episodes=1))

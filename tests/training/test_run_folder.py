@@ -18,7 +18,7 @@ from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import MetricsLog, alone_in
@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.training import loop
 
 torch.set_num_threads(1)

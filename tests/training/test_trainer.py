@@ -9,7 +9,7 @@ from torch import Tensor, distributed, nn
 from decision_rnn.backbones import State
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.training.loop import prepare
 from decision_rnn.training.trainer import Trainer
 

@@ -13,7 +13,7 @@ from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare, train

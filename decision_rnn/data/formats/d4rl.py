@@ -11,7 +11,8 @@ import h5py
 import numpy as np
 
 from decision_rnn.data.formats.hdf5 import as_flags, check_finite, find_dataset, open_file
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_file

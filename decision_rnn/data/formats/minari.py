@@ -21,7 +21,7 @@ from minari.storage import get_dataset_path
 
 from decision_rnn.data import environments
 from decision_rnn.data.formats.hdf5 import as_flags, find_dataset, open_file
-from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory

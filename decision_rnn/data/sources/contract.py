@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import DERIVED, store_folder
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 

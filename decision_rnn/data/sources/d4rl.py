@@ -20,7 +20,7 @@ from decision_rnn.data.store.cache import (
     open_or_make,
     store_folder,
 )
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")

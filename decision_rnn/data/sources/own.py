@@ -12,7 +12,8 @@ import numpy as np
 from decision_rnn.data.environments import MissingEnvironmentError, check_id, environment_sizes, of_environment
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
-from decision_rnn.data.store.episodes import Episode, EpisodeStore
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
 from decision_rnn.files import locked

@@ -16,7 +16,7 @@ from decision_rnn.data.standin import collection
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES, Recipe
 from decision_rnn.data.store.cache import check_room, discard, made_manifest, open_or_make, store_folder
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import cpu_model, versions

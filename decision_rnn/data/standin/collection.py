@@ -17,7 +17,7 @@ from tqdm import tqdm
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.standin.policies import Policy, UniformPolicy
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
-from decision_rnn.data.store.episodes import Episode
+from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.data.store.cache import DERIVED, bytes_per_step, check_room, open_or_make, store_folder
-from decision_rnn.data.store.episodes import EpisodeStore
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
 

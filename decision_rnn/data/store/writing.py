@@ -4,14 +4,12 @@ import contextlib
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
-
-if TYPE_CHECKING:
-    from decision_rnn.data.store.episodes import Episode
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
 ARRAYS = (TABLE, "offsets.npy", "terminated.npy", "truncated.npy", FINAL, REWARDS, RETURNS)
@@ -36,7 +34,7 @@ def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
     return columns
 
 
-def _rows(episode: "Episode", columns: dict[str, slice]) -> np.ndarray:
+def _rows(episode: Episode, columns: dict[str, slice]) -> np.ndarray:
     """The episode as rows of the packed table, (T, columns) float32."""
     table = np.zeros((len(episode.rewards), columns["reset"].stop), np.float32)
     # Summed from the end in float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
@@ -96,7 +94,7 @@ class _Summary:
         self.largest_action = max(self.largest_action, float(np.abs(rows[:, self.columns["action"]]).max(initial=0)))
 
 
-def write_arrays(folder: Path, episodes: Iterable["Episode"]) -> dict[str, Any]:
+def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
     """Write the arrays of a store into `folder`; returns what its manifest says of their numbers.
 
     Raises InputError, naming the episode, when one is empty, not finite or of other shapes than the first, and when

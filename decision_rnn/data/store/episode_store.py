@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
 from decision_rnn.data.store.writing import ARRAYS, FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
 from decision_rnn.errors import InputError
@@ -17,45 +17,6 @@ from decision_rnn.files import new_directory
 
 FORMAT = 3  # of the files below; raised when their layout or meaning changes
 MANIFEST = "manifest.json"
-
-
-@dataclass(frozen=True, eq=False)  # arrays have no one truth value to compare by
-class Episode:
-    """One episode of T steps as an environment gave it.
-
-    observations (T+1, O), the last one being what followed the last action; actions (T, A); rewards (T,).
-    `terminated` and `truncated` describe the last step; both false marks a partial episode.
-    `seed` is the environment's reset seed, where it is known.
-    """
-
-    observations: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    terminated: bool
-    truncated: bool
-    seed: int | None = None
-
-    def validate(self, name: str) -> None:
-        """Raise InputError, calling the episode `name`, unless it is non-empty, finite and of one length."""
-        if self.rewards.ndim != 1 or self.actions.ndim != 2 or self.observations.ndim != 2:
-            raise InputError(
-                f"{name} has observations of shape {self.observations.shape}, actions {self.actions.shape} "
-                f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) are needed"
-            )
-        length = len(self.rewards)
-        if length == 0:
-            raise InputError(f"{name} has no steps: leave it out")
-        if len(self.actions) != length or len(self.observations) != length + 1:
-            raise InputError(
-                f"{name} has {len(self.observations)} observations, {len(self.actions)} actions and {length} "
-                "rewards: there must be as many actions as rewards and one observation more"
-            )
-        for field in ("observations", "actions", "rewards"):
-            # Cast first: what overflows float32 would be stored as infinite.
-            with np.errstate(over="ignore"):
-                finite = np.isfinite(getattr(self, field).astype(np.float32)).all()
-            if not finite:
-                raise InputError(f"{name} has {field} that are not finite in float32: leave the episode out")
 
 
 def cache_root() -> Path:
