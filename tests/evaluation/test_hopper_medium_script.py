@@ -41,6 +41,7 @@ def test_the_windows_scores_are_of_the_targets_they_stand_under(
     (runs / "comparison.json").write_text(json.dumps(comparison))
     (runs / "comparison.md").write_text("the table\n")
     monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(script.subprocess, "run", lambda *arguments, **options: None)
     monkeypatch.setattr(script, "evaluate", fake_evaluate)
     monkeypatch.setattr(script, "load_agent", lambda folder: None)
