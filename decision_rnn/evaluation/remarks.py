@@ -17,7 +17,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         if target is None or low is None or high is None or low <= target <= high:
             continue
         bound, side = (high, "best") if target > high else (low, "worst")
-        text = f"{target:g} is beyond the data's {side} {bound:.0f}: what follows is extrapolation"
+        text = f"{target:g} is beyond the data's {side} {bound:.0f}: its score measures extrapolation"
         if abs(target - bound) > FAR_BEYOND * (high - low):
             text += (
                 f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "

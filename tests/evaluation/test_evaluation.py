@@ -42,8 +42,8 @@ def test_targets_inside_and_beyond_the_data_are_told_apart(pendulum: Make, playe
     result = evaluate(pendulum(), EvaluationConfig(episodes=2, target_returns=(-50.0, -400.0, -1600.0, -100.0)))
     assert [target.in_range for target in result.targets] == [False, True, False, True]
     assert result.remarks == (
-        "-50 is beyond the data's best -100: what follows is extrapolation",
-        "-1600 is beyond the data's worst -1500: what follows is extrapolation",
+        "-50 is beyond the data's best -100: its score measures extrapolation",
+        "-1600 is beyond the data's worst -1500: its score measures extrapolation",
     )
     text = format_result(result)
     for asked, place in (("-50", "beyond the data"), ("-400", "inside the data"), ("-1600", "beyond the data")):
