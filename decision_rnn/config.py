@@ -112,7 +112,7 @@ class RunConfig:
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
         actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` to that the few that do
-            not, as D4RL's own code does and as an environment does whose own box it is.
+            not, as an environment does whose own box that is.
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
         seed: Of the weights' initialisation, the sampled slices and dropout.

@@ -26,7 +26,7 @@ from decision_rnn.parsing import check_numbers, parse_count, parse_keys
 from decision_rnn.plugins import check_plugins, plugins_of
 
 PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
-ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip those that do not, as D4RL's code does"
+ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip them as an environment of that box does"
 PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 SECTIONS = {
