@@ -93,10 +93,7 @@ def registered_objective(name: str) -> ObjectiveRegistration:
         KeyError: If there is none; the message lists the known names.
     """
     if name not in _REGISTRY:
-        raise KeyError(
-            f"unknown objective {name!r}; known: {', '.join(registered_objectives())}; one in a file of your own is "
-            "imported by --plugins"
-        )
+        raise KeyError(f"unknown objective {name!r}; known: {', '.join(registered_objectives())}")
     return _REGISTRY[name]
 
 
