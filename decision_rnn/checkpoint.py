@@ -11,7 +11,7 @@ Every folder is written under a temporary name, fsynced and renamed, so that it 
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,9 +63,8 @@ class Provenance:
     def of(cls, spec: DatasetSpec, store: EpisodeStore) -> "Provenance":
         """That of an agent trained on this store of this dataset."""
         returns = store.manifest["statistics"]
-        known = {field.name: getattr(spec, field.name) for field in fields(DatasetSpec)}
         return cls(
-            DatasetSpec(**{**known, "environment_id": store.environment_id}),
+            replace(spec, environment_id=store.environment_id),
             store.fingerprint,
             returns["return_mean"],
             returns["return_sd"],
@@ -89,8 +88,7 @@ class Provenance:
             KeyError: Likewise.
         """
         if "spec" in data:
-            known = {**data["spec"], "target_returns": tuple(data["spec"]["target_returns"])}
-            return cls(**{**data, "spec": DatasetSpec(**known), "notes": tuple(data["notes"])})
+            return cls(**{**data, "spec": DatasetSpec(**data["spec"]), "notes": tuple(data["notes"])})
         name = data["dataset"]
         try:
             dataset = open_dataset(name, partial=partial)
