@@ -68,6 +68,11 @@ DATASETS = {
             Made("b33aa1ffcb8c8a708a443fca15f7c21eb17c328a813b882580f7fa44377c76ab", 1400.9, 431.8),
         ),
         _standin(
+            "hopper-mixed",
+            D4RLStatistics(),
+            Made("b33aa1ffcb8c8a708a443fca15f7c21eb17c328a813b882580f7fa44377c76ab", 1400.9, 431.8),
+        ),
+        _standin(
             "hopper-medium-expert",
             D4RLStatistics(3213, 2090, 1040, 316, 3759, 622),
             Made("d9e4022bec2a7f95fea13a43be60988fcd4be08cb43d5bbe6994f30571a37b58", 1899.9, 588.4),

@@ -61,7 +61,8 @@ RECIPES = {
         ),
         402_000,
     ),
-    "standin/hopper-medium": Recipe(
+    "standin/hopper-medium": Recipe("Hopper-v5", (("hopper-seed3half-0138k", 1.0),), 1_000_000),
+    "standin/hopper-mixed": Recipe(
         "Hopper-v5",
         (("hopper-seed1-0130k", 0.80), ("hopper-seed1-0140k", 0.05), ("hopper-seed0-0120k", 0.15)),
         1_000_000,
