@@ -1,0 +1,226 @@
+"""The record of a comparison: what comparison.json holds, and how it comes back.
+
+It keeps what was measured, cell by cell; what that comes to is computed from it (summary.py), for the table, the file and
+the page alike.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.results import DataSummary, TargetResult
+
+SCHEMA = 3
+"""Of comparison.json. Those of schema 2 and of version 0.1, which names none, hold one dataset and no episodes."""
+
+Role = Literal["paper", "best", "spread", "cloning"]
+"""Why a return is asked for: the `paper` of the task asks for it (or the user did), it is the `best` of the data, it is one
+of those `spread` through the data's range, or none is asked for, in `cloning`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A return that the agents of a dataset are asked for; None in cloning.
+
+    `in_range` says whether it lies in the data's range: there its score measures obedience, beyond it extrapolation.
+    """
+
+    target_return: float | None
+    role: Role
+    in_range: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedDataset:
+    """A dataset of the comparison: what it holds, and which returns are asked for on it, the paper's first."""
+
+    data: DataSummary
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedVariant:
+    """A variant of the comparison.
+
+    Attributes:
+        label: Its name in every table.
+        control: Whether it is there to be compared with, such as cloning.
+        config: Of its runs on the first dataset with the first seed, whole, as plain JSON values.
+    """
+
+    label: str
+    control: bool
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointScores:
+    """An evaluation of one checkpoint, by fewer episodes than the last one's."""
+
+    step: int
+    targets: tuple[TargetResult, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRecord:
+    """One run: a variant on a dataset with a seed.
+
+    Attributes:
+        variant: Its label.
+        dataset: Its name.
+        seed: Of the run.
+        run: Its folder, relative to the comparison's.
+        steps: Of training.
+        targets: What the last checkpoint's episodes came to, for every target of the dataset, or for cloning's None.
+        checkpoints: What every checkpoint came to, the last one included, by `checkpoint_episodes` each.
+        loss: Steps of training and the loss there.
+        parameters: Of the agent.
+        backbone_parameters: Of its backbone alone.
+        state_bytes: What it remembers of one environment.
+        action_microseconds: Median of one action in one environment on one thread.
+        training_seconds: Wall time of the training.
+        evaluation_seconds: Wall time of the last checkpoint's evaluation.
+        remarks: What a reader has to know before believing the scores, in sentences.
+        commit: Of the source tree that evaluated it; None for an installed package.
+        versions: Of Python and of the packages a score depends on.
+        hardware: Of the machine that evaluated it.
+    """
+
+    variant: str
+    dataset: str
+    seed: int
+    run: str
+    steps: int
+    targets: tuple[TargetResult, ...]
+    checkpoints: tuple[CheckpointScores, ...]
+    loss: tuple[tuple[int, float], ...]
+    parameters: int
+    backbone_parameters: int | None
+    state_bytes: int
+    action_microseconds: float
+    training_seconds: float
+    evaluation_seconds: float
+    remarks: tuple[str, ...]
+    commit: str | None
+    versions: dict[str, str]
+    hardware: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A run that failed, and with what, in one line."""
+
+    variant: str
+    dataset: str
+    seed: int
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Variants x datasets x seeds, as far as they could be had.
+
+    Attributes:
+        command: That made it, as it can be typed again.
+        seeds: Of the runs of every variant on every dataset.
+        jobs: How many runs were trained at the same time.
+        state: `carry`, or re-running a `window`.
+        window: Steps in that window; None where the state is carried.
+        episodes: Of the last checkpoint, for each target.
+        checkpoint_episodes: Of the other checkpoints.
+        datasets: In the order asked for.
+        variants: Likewise; the controls come last.
+        cells: Those that have a result.
+        failed: Those that have none.
+        versions: Of the machine that gathered it.
+        hardware: Likewise.
+    """
+
+    command: str
+    seeds: tuple[int, ...]
+    jobs: int
+    state: Literal["carry", "window"]
+    window: int | None
+    episodes: int
+    checkpoint_episodes: int
+    datasets: tuple[ComparedDataset, ...]
+    variants: tuple[ComparedVariant, ...]
+    cells: tuple[CellRecord, ...]
+    failed: tuple[Failure, ...]
+    versions: dict[str, str]
+    hardware: dict[str, Any]
+
+    def cells_of(self, variant: str, dataset: str) -> tuple[CellRecord, ...]:
+        """The runs of a variant on a dataset, by seed."""
+        found = [cell for cell in self.cells if (cell.variant, cell.dataset) == (variant, dataset)]
+        return tuple(sorted(found, key=lambda cell: cell.seed))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, what comparison.json holds."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], source: str) -> "Comparison":
+        """What `to_dict` gave; InputError, naming `source`, where it is not that."""
+        schema = data.get("schema", 1) if isinstance(data, Mapping) else None
+        if schema != SCHEMA:
+            raise InputError(
+                f"{source} is a comparison of schema {schema}, of which this version knows {SCHEMA}: run its command "
+                "again, which makes the file anew from the runs"
+            )
+        try:
+            return cls(
+                **{
+                    **{key: value for key, value in data.items() if key != "schema"},
+                    "seeds": tuple(data["seeds"]),
+                    "datasets": tuple(
+                        ComparedDataset(
+                            data=DataSummary(**{**entry["data"], "notes": tuple(entry["data"]["notes"])}),
+                            targets=tuple(Target(**target) for target in entry["targets"]),
+                        )
+                        for entry in data["datasets"]
+                    ),
+                    "variants": tuple(ComparedVariant(**entry) for entry in data["variants"]),
+                    "cells": tuple(_cell(entry) for entry in data["cells"]),
+                    "failed": tuple(Failure(**entry) for entry in data["failed"]),
+                }
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise InputError(f"{source} is not a comparison, or damaged ({reason}): run its command again") from None
+
+
+def read_comparison(path: Path) -> Comparison:
+    """The comparison of a folder, or of its comparison.json; InputError where there is none."""
+    file = path / "comparison.json" if path.is_dir() else path
+    try:
+        data = json.loads(file.read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"cannot read {file}: {error.strerror}; name the folder of a comparison that `decision-rnn compare` has made"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{file} is not a comparison, or damaged ({error}): run its command again") from None
+    return Comparison.from_dict(data, str(file))
+
+
+def _cell(entry: Mapping[str, Any]) -> CellRecord:
+    return CellRecord(
+        **{
+            **entry,
+            "targets": _targets(entry["targets"]),
+            "checkpoints": tuple(
+                CheckpointScores(step=point["step"], targets=_targets(point["targets"]))
+                for point in entry["checkpoints"]
+            ),
+            "loss": tuple((int(step), float(loss)) for step, loss in entry["loss"]),
+            "remarks": tuple(entry["remarks"]),
+        }
+    )
+
+
+def _targets(entries: list[dict[str, Any]]) -> tuple[TargetResult, ...]:
+    return tuple(TargetResult(**{**entry, "returns": tuple(entry["returns"])}) for entry in entries)
