@@ -1,7 +1,7 @@
 """The record of a comparison: what comparison.json holds, and how it comes back.
 
-It keeps what was measured, cell by cell; what that comes to is computed from it (summary.py), for the table, the file and
-the page alike.
+It keeps what was measured, cell by cell; what that comes to is computed from it (summary.py), for the table and the
+page alike.
 """
 
 import json
@@ -17,8 +17,8 @@ SCHEMA = 3
 """Of comparison.json. Those of schema 2 and of version 0.1, which names none, hold one dataset and no episodes."""
 
 Role = Literal["paper", "best", "spread", "cloning"]
-"""Why a return is asked for: the `paper` of the task asks for it (or the user did), it is the `best` of the data, it is one
-of those `spread` through the data's range, or none is asked for, in `cloning`."""
+"""Why a return is asked for: the `paper` of the task asks for it (or the user did), it is the `best` of the data, it is
+one of those `spread` through the data's range, or none is asked for, in `cloning`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +200,7 @@ def read_comparison(path: Path) -> Comparison:
         data = json.loads(file.read_bytes())
     except OSError as error:
         raise InputError(
-            f"cannot read {file}: {error.strerror}; name the folder of a comparison that `decision-rnn compare` has made"
+            f"cannot read {file}: {error.strerror}; name the folder of a comparison made by `decision-rnn compare`"
         ) from None
     except ValueError as error:
         raise InputError(f"{file} is not a comparison, or damaged ({error}): run its command again") from None

@@ -78,8 +78,8 @@ class VariantSummary:
         dataset: Its name.
         seeds: Those that have a result.
         targets: One for each target of the dataset; for cloning the one with role `cloning`.
-        obedience: How far, in % of the data's range, the median return is from what is asked inside it; over seeds. None
-            for cloning.
+        obedience: How far, in % of the data's range, the median return is from what is asked inside it; over seeds.
+            None for cloning.
         curves: Learning curves, for the dataset's first target and for its best return; for cloning the one.
         tuning: None for cloning, which has nothing to choose.
         parameters: Of the agent.
