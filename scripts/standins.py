@@ -34,7 +34,8 @@ PUBLISHED_CLONING = {  # normalised scores of behaviour cloning on D4RL's sets, 
     "standin/walker2d-medium": 63.2,
     "standin/hopper-medium-replay": 29.8,
 }
-TASKS, LEVELS = ("hopper", "halfcheetah", "walker2d"), ("random", "medium-replay", "medium", "medium-expert", "expert")
+TASKS = ("hopper", "halfcheetah", "walker2d")
+LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert", "mixed")
 
 
 def clone(name: str, options: list[str]) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def row(standin: Standin, entry: dict[str, Any]) -> str:
 
 def draw(returns: dict[str, np.ndarray], path: Path) -> None:
     """Every set's episodes by return, with D4RL's mean, standard deviation and range above them."""
-    figure, axes = plt.subplots(len(TASKS), len(LEVELS), figsize=(15, 6.6), sharex="row", layout="constrained")
+    figure, axes = plt.subplots(len(TASKS), len(LEVELS), figsize=(18, 6.6), sharex="row", layout="constrained")
     for i, task in enumerate(TASKS):
         for j, level in enumerate(LEVELS):
             axis, name = axes[i, j], f"standin/{task}-{level}"

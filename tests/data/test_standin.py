@@ -15,7 +15,7 @@ from decision_rnn.data.standin.recipes import RECIPES, weights_path
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
-SMALL = replace(RECIPES["standin/hopper-medium"], steps=3000)
+SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies
 
 
 def assert_same(one: Episode, other: Episode) -> None:

@@ -127,10 +127,9 @@ def _collect(spec: DatasetSpec, recipe: Recipe, dataset_id: str, progress: bool)
         collection.collect(recipe, progress),
         environment_id=recipe.environment_id,
         metadata={
-            "algorithm_name": "SAC, a mixture of snapshots, sampled",
+            "algorithm_name": "SAC, snapshots of its actor, sampled",
             "author": {"decision_rnn"},
-            "description": "A stand-in for D4RL's set of this name, collected by decision_rnn. "
-            "Scores on the two are not comparable.",
+            "description": "A stand-in for a set of D4RL, collected by decision_rnn; their scores are not comparable.",
             "requirements": ["gymnasium[mujoco]"],
             "ref_min_score": spec.reference_min,
             "ref_max_score": spec.reference_max,

@@ -65,7 +65,7 @@ DATASETS = {
         _standin(
             "hopper-medium",
             D4RLStatistics(2186, 1422, 379, 316, 3222, 457),
-            Made("b33aa1ffcb8c8a708a443fca15f7c21eb17c328a813b882580f7fa44377c76ab", 1400.9, 431.8),
+            Made("bff9a092bf6b807a7355db8f4cde1424cda702f3eee934bb7ccb2a956f51579c", 1508.6, 474.2),
         ),
         _standin(
             "hopper-mixed",

@@ -1,8 +1,9 @@
 """What each stand-in for a D4RL set is collected with: which policies, in which shares, for how many steps.
 
 D4RL's medium sets are a SAC policy stopped on its way to expert and sampled with its own noise, the replay sets what
-it had seen by then, the random sets another policy's first attempts (Fu et al. 2020). Ours are mixtures of a few
-snapshots that ship with the package; behavior/README.md says where they come from and why these.
+it had seen by then, the random sets another policy's first attempts (Fu et al. 2020). Ours are played by one or a few
+snapshots that ship with the package; behavior/README.md says where they come from and why these. hopper-mixed stands in
+for no set of D4RL: what scores high in it is rare, and played by another policy than the rest.
 """
 
 from dataclasses import asdict, dataclass
