@@ -103,10 +103,11 @@ def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
         open_dataset(name).open()
 
 
-def test_every_body_has_every_level() -> None:
+def test_every_body_has_every_level_and_hopper_a_mixed_one() -> None:
     levels = ("random", "medium-replay", "medium", "medium-expert", "expert")
     bodies = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5"}
     names = {f"standin/{body}-{level}": environment for body, environment in bodies.items() for level in levels}
+    names["standin/hopper-mixed"] = "Hopper-v5"
     assert {name: standin.spec.environment_id for name, standin in DATASETS.items()} == names
     made_of = {part for name in names for part in JOINED.get(name, (name,))}
     assert {name: recipe.environment_id for name, recipe in recipes.RECIPES.items()} == {n: names[n] for n in made_of}
