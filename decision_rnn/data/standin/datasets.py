@@ -75,7 +75,7 @@ DATASETS = {
         _standin(
             "hopper-medium-expert",
             D4RLStatistics(3213, 2090, 1040, 316, 3759, 622),
-            Made("d9e4022bec2a7f95fea13a43be60988fcd4be08cb43d5bbe6994f30571a37b58", 1899.9, 588.4),
+            Made("7f2417936bfca75eb475a5e89a5a8fe88263a34aebc586172ceeff27e0322ec7", 2003.3, 626.6),
         ),
         _standin(
             "hopper-expert",
