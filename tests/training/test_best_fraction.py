@@ -1,10 +1,11 @@
 """Filtered behaviour cloning: which episodes are trained on, and that all else stays the whole dataset's."""
 
 import json
-import multiprocessing
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -44,10 +45,7 @@ def configure(*arguments: str) -> RunConfig:
 
 def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
     """Episode after episode, the highest sum of rewards that is left, the earliest of equals."""
-    bounds = store.offsets.tolist()
-    returns = [
-        float(np.sum(store.rewards[a:b].astype(np.float64))) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    returns = [store.rewards[a:b].astype(np.float64).sum() for a, b in pairwise(store.offsets)]
     left, taken = list(range(len(returns))), []
     for _ in range(count):
         best = max(left, key=lambda i: (returns[i], -i))
@@ -112,14 +110,20 @@ def test_a_damaged_store_of_the_best_is_made_again(store: EpisodeStore, capsys: 
     assert "making it again" in capsys.readouterr().err
 
 
-def _fingerprint(path: Path) -> str:
-    return best_episodes("own/x", EpisodeStore.open(path), 0.3).fingerprint
+BEST = """
+import sys
+from pathlib import Path
+from decision_rnn.data.store.best import best_episodes
+from decision_rnn.data.store.episode_store import EpisodeStore
+print(best_episodes("own/x", EpisodeStore.open(Path(sys.argv[1])), 0.3).fingerprint)
+"""
 
 
 def test_processes_that_want_the_best_at_once_all_have_them(store: EpisodeStore) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        found = pool.map(_fingerprint, [store.path] * 3, chunksize=1)
-    assert set(found) == {best_episodes("own/x", store, 0.3).fingerprint}
+    command = [sys.executable, "-c", BEST, str(store.path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    found = [process.communicate(timeout=120)[0].strip() for process in processes]
+    assert found == [best_episodes("own/x", store, 0.3).fingerprint] * 3
 
 
 @pytest.mark.parametrize("options", [[], ["--training.carry", "3", "--observation.mask", "velocity"]])
