@@ -1,5 +1,6 @@
 """`decision-rnn` on a hopper-medium of a few thousand steps: everything real but the size."""
 
+import os
 import sys
 from dataclasses import replace
 
@@ -10,4 +11,7 @@ NAME = "standin/hopper-medium"
 recipes.RECIPES[NAME] = replace(recipes.RECIPES[NAME], steps=3_000)  # in spawned workers too, which import this file
 
 if __name__ == "__main__":
+    for folder in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
+        if folder not in os.environ:
+            sys.exit(f"set {folder}: this replaces hopper-medium by a small one, and would replace your own")
     sys.exit(main())
