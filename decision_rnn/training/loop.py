@@ -24,6 +24,7 @@ from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
+from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
@@ -113,13 +114,15 @@ def _train(
     store = dataset.open()
     check_actions(store, config.actions)
     spec = dataset.spec  # once more: it tells what the store holds
+    seen = best_episodes(dataset.name, store, config.best_fraction)
+    _check_best(config, store, seen)
     if not resume:
         begin_run_folder(config, run)
     provenance = Provenance.of(spec, store)
-    agent, trainer, stream = prepare(config, store, spec.return_scale)
+    agent, trainer, stream = prepare(config, seen, spec.return_scale)
     seconds = _resume(agent, trainer, stream, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.steps, seconds)
-    print(_describe(agent, config), flush=True)  # before hours of training, not after them
+    print(_describe(agent, config, store, seen), flush=True)  # before hours of training, not after them
     settings = config.training
     bar = tqdm(
         total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step", disable=None
@@ -162,14 +165,29 @@ def _train(
     return TrainedAgent(agent.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
-def _describe(agent: DecisionAgent, config: RunConfig) -> str:
-    """The agent's size in one line, and in another how its rate begins."""
+def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
+    """The agent's size in one line, in another how its rate begins, and which episodes it sees if not all of them."""
     backbone, training = config.backbone, config.training
+    best = (
+        f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
+        f"{store.steps:,} steps; their returns are {seen.episode_returns.min():g} and above"
+    )
     return (
         f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
         f"{count_parameters(agent.backbone):,} of them in the backbone\n"
         f"{training.steps:,} training steps; the learning rate warms up over the first {training.warmup_steps:,}"
+        f"{best if seen is not store else ''}"
     )
+
+
+def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> None:
+    """InputError where the best episodes have not one slice's steps; of all episodes the stream itself tells."""
+    if seen is not store and seen.steps < config.training.context:
+        raise InputError(
+            f"best_fraction {config.best_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
+            f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
+            "raise best_fraction or lower training.context"
+        )
 
 
 def _check_warmup(settings: TrainingConfig) -> None:
