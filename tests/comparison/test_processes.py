@@ -62,6 +62,11 @@ def written(output: Path) -> dict[Path, int]:
     }
 
 
+def entries(folder: Path) -> int:
+    """How many files and folders there are; some may come and go meanwhile."""
+    return sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
+
+
 def started(output: Path, folder: Path, *options: str) -> "subprocess.Popen[str]":
     (folder / "compared.yaml").write_text(FILE)
     command = [sys.executable, "-m", "decision_rnn", "compare", "--config", "compared.yaml", "--output", str(output)]
@@ -73,12 +78,12 @@ def started(output: Path, folder: Path, *options: str) -> "subprocess.Popen[str]
 def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills: int, seeds: int, jobs: str) -> None:
     """A comparison that is killed so often gives the numbers of one that is not, and makes nothing a second time."""
     whole = comparing(variants(small), seeds=tuple(range(seeds)), checkpoint_episodes=1)
-    count = sum(1 for _ in (folder / "runs").rglob("*"))
+    count = entries(folder / "runs")
     generator, output = random.Random(kills), folder / "killed"
     seen: dict[Path, int] = {}
     for moment in sorted(generator.uniform(0.05, 0.95) * count for _ in range(kills)):
         process = started(output, folder, "--seeds", str(seeds), "--jobs", jobs)
-        while process.poll() is None and sum(1 for _ in output.rglob("*")) < moment:
+        while process.poll() is None and entries(output) < moment:
             time.sleep(0.02)
         time.sleep(generator.uniform(0, 0.05))
         process.send_signal(signal.SIGKILL)
