@@ -3,6 +3,7 @@
 from typing import Any
 
 from decision_rnn.evaluation.report import describe_range, describe_target
+from decision_rnn.evaluation.statistics import INTERVAL_NOTE
 
 
 def format_comparison(comparison: dict[str, Any]) -> str:
@@ -66,8 +67,8 @@ def _notes(comparison: dict[str, Any]) -> list[str]:
         scores.append("of one seed")
     if ("mean", "range") in kinds:
         scores.append("mean over seeds, their range, which is no interval of confidence, and every seed's")
-    if ("interquartile mean", "95% interval") in kinds:
-        scores.append("interquartile mean over seeds with a 95% bootstrap interval")
+    if ("mean", "95% interval") in kinds:
+        scores.append(INTERVAL_NOTE)
     sentences = [
         f"Last checkpoint after {trained} steps; seeds {', '.join(map(str, comparison['seeds']))}; "
         f"{protocol['episodes']} episodes per target, {state}.",
