@@ -1,6 +1,7 @@
 """The scores of one dataset's seeds: what they come to, how far to believe it, and whether two variants differ.
 
-Every interval here is chosen by the coverage it was measured to have: results/coverage, made by scripts/coverage.py.
+Every interval here is chosen by the coverage it was measured to have: results/coverage, which
+scripts/interval_coverage.py makes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from decision_rnn.errors import InputError
 
@@ -127,7 +128,7 @@ def summarise_seeds(scores: Scores) -> SeedScores:
         return SeedScores(mean, "score", None, None, None)
     if len(values) < FEWEST_FOR_INTERVAL:
         return SeedScores(mean, "mean", float(values.min()), float(values.max()), "range")
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values))
+    half = float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
     return SeedScores(mean, "mean", mean - half, mean + half, "95% interval")
 
 
@@ -150,7 +151,7 @@ def improvement_interval(probability: float, runs: int, others: int) -> tuple[fl
         runs: Of the first variant.
         others: Runs of the second.
     """
-    t = stats.t.ppf((1 + LEVEL) / 2, runs + others - 2)
+    t = special.stdtrit(runs + others - 2, (1 + LEVEL) / 2)
     more = (runs + others) / 2 - 1
 
     def excess(p: float) -> float:
@@ -190,9 +191,9 @@ def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
         p_value = float(abs(difference) <= rounding)
     else:
         degrees = parts.sum() ** 2 / (parts**2 / np.array([len(a) - 1, len(b) - 1])).sum()
-        half = float(stats.t.ppf((1 + LEVEL) / 2, degrees)) * error
+        half = float(special.stdtrit(degrees, (1 + LEVEL) / 2)) * error
         low, high = difference - half, difference + half
-        p_value = float(2 * stats.t.sf(abs(difference) / error, degrees))
+        p_value = float(2 * special.stdtr(degrees, -abs(difference) / error))
     interval = improvement_interval(probability, len(a), len(b))
     return SeedDifference(difference, low, high, p_value, 1, probability, *interval, _verdict(difference, p_value))
 
