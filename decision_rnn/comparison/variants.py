@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError
 
 LABEL = re.compile(r"\w[\w.,+=-]*")
+CONTROLS = ("cloning", "filtered-cloning", "mlp", "conv")
+"""What may stand beside the variants: cloning of all episodes, of the best ones, and two backbones that remember
+nothing or little."""
+BEST_FRACTION = 0.1
+"""Of the episodes, which filtered cloning clones."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class Variant:
 
     Attributes:
         label: Names it in tables, and its folders: letters, digits and `_.,+=-`.
-        config: Of its runs; a comparison replaces the seed.
+        config: Of its runs; a comparison replaces the dataset and the seed.
+        control: Whether it is there to be compared with, such as cloning.
 
     Raises:
         InputError: If the label cannot name a folder.
@@ -25,6 +30,7 @@ class Variant:
 
     label: str
     config: RunConfig
+    control: bool = False
 
     def __post_init__(self) -> None:
         if not LABEL.fullmatch(self.label):
@@ -33,13 +39,19 @@ class Variant:
                 "the first of them a letter, a digit or _"
             )
 
-    def folder(self, output: Path, seed: int) -> Path:
-        """Where in a comparison's folder the run of that seed lies."""
-        return output / f"{self.label}-seed{seed}"
+
+def cloning_controls(config: RunConfig) -> dict[str, Variant]:
+    """Plain and filtered behaviour cloning by the agent of that configuration, which is then asked for nothing."""
+    cloning = replace(config, agent=replace(config.agent, return_conditioning=False))
+    filtered = replace(cloning, best_fraction=BEST_FRACTION)
+    return {
+        name: Variant(name, cloned, control=True)
+        for name, cloned in (("cloning", cloning), ("filtered-cloning", filtered))
+    }
 
 
 def check_variants(variants: Sequence[Variant]) -> None:
-    """InputError unless these can stand in one table: labels unique, one dataset, one way to evaluate."""
+    """InputError unless these can stand in one table: labels unique, the same data, one way to evaluate."""
     if not variants:
         raise InputError("nothing is compared: name at least one variant")
     first = variants[0]

@@ -1,6 +1,8 @@
 """Training: from a run's configuration to its last checkpoint, and how a killed run goes on."""
 
+import copy
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -65,13 +67,23 @@ def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tupl
     return agent, trainer, stream
 
 
-def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
+def train(
+    config: RunConfig,
+    run: Path,
+    resume: bool = False,
+    on_checkpoint: Callable[[TrainedAgent], None] | None = None,
+    on_steps: Callable[[int], None] | None = None,
+) -> TrainedAgent:
     """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
 
     Args:
         config: What to train.
         run: The run's folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
         resume: Go on with the run in that folder, to the same bits as if it had never stopped.
+        on_checkpoint: Called with a copy of the agent, in evaluation mode, once a checkpoint is written, and for the
+            one that a resumed run starts from: the process may have been killed before the call. Its time is not
+            training time, and it changes no digit of the training.
+        on_steps: Called with the steps done so far whenever metrics are logged, and where a resumed run starts.
 
     Returns:
         The agent of the last step.
@@ -81,10 +93,16 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
             another process is training in that folder.
     """
     with alone_in(run):
-        return _train(config, run, resume)
+        return _train(config, run, resume, on_checkpoint, on_steps)
 
 
-def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
+def _train(
+    config: RunConfig,
+    run: Path,
+    resume: bool,
+    on_checkpoint: Callable[[TrainedAgent], None] | None,
+    on_steps: Callable[[int], None] | None,
+) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
     spec = dataset.spec  # a name that nobody knows is told now
     # Before the data, which may take minutes to make.
@@ -110,7 +128,18 @@ def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
         total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step", disable=None
     )
     losses = []
+
+    def at_checkpoint() -> None:
+        if on_checkpoint is not None and trainer.steps > 0:
+            seconds = log.elapsed()
+            with log.paused(), torch.random.fork_rng():
+                unchanged = copy.deepcopy(agent).eval()
+                on_checkpoint(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
+
     with bar, log:
+        if on_steps is not None:
+            on_steps(trainer.steps)
+        at_checkpoint()
         while trainer.steps < settings.steps:
             loss, norm = trainer.step(stream.sample())
             losses.append(loss)
@@ -127,9 +156,12 @@ def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
                 rate = float(trainer.schedule.get_last_lr()[0])
                 log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
                 bar.set_postfix(loss=f"{mean:.4f}")
+                if on_steps is not None:
+                    on_steps(trainer.steps)
             if last or trainer.steps % settings.checkpoint_every == 0:
                 current = TrainedAgent(agent, config, provenance, trainer.steps, log.elapsed())
                 save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
+                at_checkpoint()
     return TrainedAgent(agent.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
