@@ -50,7 +50,12 @@ def test_every_interval_that_is_given_covers_93_percent_of_normal_scores() -> No
     assert [row for row in given if row["coverage"] < 0.93] == []
 
 
-@pytest.mark.parametrize("make", ["one_dataset", "differences", "improvements", "profiles"])
+SLOW = [
+    pytest.param(make, marks=pytest.mark.slow) for make in ("one_dataset", "aggregates", "improvements", "profiles")
+]
+
+
+@pytest.mark.parametrize("make", ["differences", *SLOW])
 def test_coverage_is_measured_of_every_case(make: str) -> None:
     rows = list(getattr(interval_coverage, make)(10, np.random.default_rng(0)))
     assert all(0 <= row["coverage"] <= 1 for row in rows)
