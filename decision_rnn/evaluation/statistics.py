@@ -122,7 +122,7 @@ def summarise_seeds(scores: Scores) -> SeedScores:
     Below five seeds: the mean and the range, which is no interval (of three scores it holds the mean in 3 of 4 cases).
     From five on: the mean with Student's t interval, exact for normal scores at every number of seeds. Measured at 5,
     10 and 20 seeds (results/coverage) it covers the mean in 95% of cases for normal scores; the percentile bootstrap
-    covers it in 84%, 90% and 93%, BCa is no better. For scores of two humps t covers in 82%, 91% and 93%: with five
+    covers it in 83%, 90% and 93%, BCa is no better. For scores of two humps t covers in 82%, 91% and 93%: with five
     seeds in one hump nothing tells of the other, and bootstrap-t, which comes to 2 points more there, is more than
     twice as long. The ends are not clipped: scores go below 0 and above 100.
 
