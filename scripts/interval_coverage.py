@@ -43,7 +43,7 @@ RESULTS = ALL_RESULTS / "coverage"
 SEED = 0
 RESAMPLES = 1000
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-OURS = np.array(  # scores asked for 3600, four backbones by three seeds, of results/hopper-medium and its -carry
+OURS = np.array(  # scores asked for 3600, four backbones by three seeds, of results/hopper-mixed and its -carry
     [
         [89.6, 90.2, 90.4, 87.3, 81.9, 60.3, 95.2, 89.6, 93.6, 57.2, 89.1, 91.3],
         [95.1, 61.4, 91.3, 93.6, 70.8, 81.7, 83.4, 90.5, 90.6, 89.6, 91.0, 86.9],
@@ -72,7 +72,7 @@ NAMED = {
     "normal": "normal (mean 70, sd 10)",
     "skewed": "skewed (100 less a lognormal of 2.5, 0.8)",
     "two-humped": "two-humped (in 7 of 10 cases around 90, sd 3, otherwise around 55, sd 12)",
-    "our seeds": "drawn from the 24 scores in results/hopper-medium and results/hopper-medium-carry, asked for 3600",
+    "our seeds": "drawn from the 24 scores in results/hopper-mixed and results/hopper-mixed-carry, asked for 3600",
 }
 
 

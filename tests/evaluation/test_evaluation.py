@@ -88,7 +88,7 @@ def test_clones_do_not_look_at_a_target(pendulum: Make) -> None:
 
 
 def test_layers_that_forget_slowly_are_those_measured_to() -> None:
-    """results/hopper-medium-backbones: with a carried state these are 9 to 39% off what they are asked, others 4."""
+    """results/hopper-mixed-backbones: with a carried state these are 9 to 39% off what they are asked, others 4."""
     slow = {name for name in registered_names() if registered(name).mixer.forgets_slowly}
     assert slow >= {"s4d", "aaren", "lru", "retention"}
     assert not slow & {"mingru", "minlstm", "gru", "lstm", "rnn", "transformer", "mamba", "mlstm"}
