@@ -22,7 +22,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import OnStep, RolloutResult, one_thread, rollout
 from decision_rnn.training.loop import prepare
-from decision_rnn.workers import available_cores
+from decision_rnn.workers import default_processes
 
 DATASET = "hopper-medium"
 EPISODES = 100
@@ -109,7 +109,7 @@ def time_episodes(recording: Recording, rounds: int) -> list[Row]:
     timings: dict[str, Timing] = {
         name: partial(recording.time_rollout, cpu, 1),
         alone: partial(recording.time_environments, cpu),
-        f"{name}/all-cores": partial(recording.time_rollout, wall, available_cores()),
+        f"{name}/all-cores": partial(recording.time_rollout, wall, default_processes()),
         f"{alone}/wall": partial(recording.time_environments, wall),
     }
     seconds = interleaved(timings, rounds, warmup=0, description="timing episodes")

@@ -16,7 +16,7 @@ from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Res
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
-from decision_rnn.workers import available_cores
+from decision_rnn.workers import default_processes
 
 
 def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
@@ -28,7 +28,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     Args:
         trained: The agent, on any device.
         settings: How many episodes, which targets, which protocol.
-        processes: How many play at a time; one for every core that this process may use if left out.
+        processes: How many play at a time; if left out, one for every core that this process may use.
 
     Raises:
         InputError: If no episodes are asked for, the run needs modules that have not been imported, or a process dies.
@@ -50,7 +50,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
         ],  # one that is asked nothing sees none
         protocol.episodes,
         protocol.seed,
-        available_cores() if processes is None else processes,
+        default_processes() if processes is None else processes,
         config.plugins,
     )
     seconds = time.perf_counter() - begun

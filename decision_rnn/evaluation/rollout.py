@@ -19,7 +19,8 @@ from decision_rnn.workers import spread
 OnStep = Callable[[Sequence[int], np.ndarray], None]
 
 GROUP = 50
-"""The most episodes that are stepped as one batch: of 100, two cores get half each."""
+"""The most episodes that are stepped as one batch. Part of an action's cost does not depend on the batch (0.4 ms of
+0.8 for 31 episodes), so that groups should be large; but two cores must get half each of 100 episodes."""
 
 
 @contextmanager
