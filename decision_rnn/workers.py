@@ -37,6 +37,11 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def default_processes() -> int:
+    """How many processes share a work: one for every core, or 1 in a pool's daemonic process, which may start none."""
+    return 1 if multiprocessing.current_process().daemon else available_cores()
+
+
 @contextlib.contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
     """Processes started inside use that many threads per matrix product, so that several share the cores."""

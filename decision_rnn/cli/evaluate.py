@@ -19,16 +19,18 @@ def run(arguments: Sequence[str]) -> None:
     parser = command_parser("decision-rnn evaluate")
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_class_arguments(EvaluationConfig)
-    parser.add_argument("--processes", type=int | None, help="that play at a time, to the same digits (default: cores)")
-    trained = load_agent(last_checkpoint(parse_command(parser, arguments).run))
+    help_processes = "that play at a time, to the same result (default: one for every core)"
+    parser.add_argument("--processes", type=int | None, help=help_processes)
+    first = parse_command(parser, arguments)
+    if first.processes is not None and first.processes < 1:
+        raise InputError(f"command line: --processes is {first.processes}: it must be at least 1")
+    trained = load_agent(last_checkpoint(first.run))
     parser.set_defaults({f.name: getattr(trained.config.evaluation, f.name) for f in fields(EvaluationConfig)})
     command = parse_command(parser, arguments)
     check_numbers(command)
     settings = EvaluationConfig(**{f.name: command[f.name] for f in fields(EvaluationConfig)})
     if not settings.episodes:
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
-    if command.processes is not None and command.processes < 1:
-        raise InputError("command line: --processes must be at least 1")
     result = evaluate(trained, settings, command.processes)
     path = write_result(command.run, result)
     print(format_result(result))

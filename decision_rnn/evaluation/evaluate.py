@@ -1,6 +1,5 @@
 """From a trained agent to scores that can be believed: every target, what lies beyond the data named so."""
 
-import copy
 import time
 
 import numpy as np
@@ -11,13 +10,13 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
-from decision_rnn.workers import available_cores
+from decision_rnn.workers import default_processes
 
 
 def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
@@ -29,7 +28,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     Args:
         trained: The agent, on any device.
         settings: How many episodes, which targets, which protocol.
-        processes: How many play at a time; one for every core that this process may use if left out.
+        processes: How many play at a time; if left out, one for every core that this process may use.
 
     Raises:
         InputError: If no episodes are asked for, the run needs modules that have not been imported, or a process dies.
@@ -39,7 +38,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     config, spec = trained.config, trained.provenance.spec
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    agent = copy.deepcopy(trained.agent).cpu().eval()
+    agent = prepare_to_act(trained.agent)
     protocol = Protocol.of(settings, spec, config.agent)
     dataset = summarise_data(trained.provenance, config)
     begun = time.perf_counter()
@@ -51,7 +50,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
         ],  # one that is asked nothing sees none
         protocol.episodes,
         protocol.seed,
-        available_cores() if processes is None else processes,
+        default_processes() if processes is None else processes,
         config.plugins,
     )
     seconds = time.perf_counter() - begun

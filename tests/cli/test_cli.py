@@ -58,7 +58,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     assert [target["target_return"] for target in windowed["targets"]] == [500]
     assert len(list((run / "results").iterdir())) == 4
     assert path.read_bytes() == before
-    done = small_cli("evaluate", str(run))
+    done = small_cli("evaluate", str(run), "--processes", "1")
     assert done.returncode == 0
     assert len(list((run / "results").iterdir())) == 4
     assert json.loads(path.read_text())["targets"] == result["targets"]  # seeded: the same episodes
@@ -228,6 +228,7 @@ def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_pa
         (["train", "hopper-medium", "--training.stepz", "3"], ["training.stepz", "training.steps"]),
         (["train", "hopper-medium", "--backbone", "transformer", "--backbone.heads", "3"], ["backbone.heads"]),
         (["evaluate", "."], ["is not a run folder"]),
+        (["evaluate", ".", "--processes", "0"], ["--processes is 0", "at least 1"]),
         (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
         (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
         (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),

@@ -24,7 +24,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation import evaluate as evaluate_module
 from decision_rnn.evaluation import rollout as rollout_module
-from decision_rnn.evaluation.actor import Actor, WindowActor
+from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 
@@ -243,10 +243,38 @@ def test_evaluate_takes_the_cores_of_this_process(
         return rollout(*arguments)
 
     monkeypatch.setattr(evaluate_module, "rollout", recorded)
-    monkeypatch.setattr(evaluate_module, "available_cores", lambda: 2)
+    monkeypatch.setattr(workers, "available_cores", lambda: 2)
     results = [evaluate(pendulum(), EvaluationConfig(episodes=2), processes) for processes in (None, 1, 3)]
     assert asked == [2, 1, 3]
     assert results[0].targets == results[1].targets == results[2].targets
+
+
+def test_evaluate_plays_alone_in_a_pool_of_processes(
+    pendulum: Callable[..., TrainedAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemonic process may start no other."""
+    monkeypatch.setattr(workers, "available_cores", lambda: 2)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert len(evaluate(pendulum(), EvaluationConfig(episodes=2)).targets) == 2
+
+
+def test_an_agent_prepared_to_act_is_a_copy_that_acts_the_same() -> None:
+    agent = hopper_agent().train()
+    ready = prepare_to_act(agent)
+    assert agent.training
+    assert not ready.training
+    assert all(weight.is_contiguous() for weight in agent.parameters())
+    for name, weight in agent.named_parameters():
+        assert torch.equal(weight, ready.get_parameter(name))
+    observation, reward = torch.randn(5, 11), torch.ones(5)
+    agent.eval()
+    states = [actor.initial_state(torch.full((5,), 3600.0)) for actor in (agent, ready)]
+    with torch.inference_mode():
+        for _ in range(10):
+            (one, states[0]), (two, states[1]) = (
+                actor.act(observation, reward, None, state) for actor, state in zip((agent, ready), states, strict=True)
+            )
+            torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
 
 
 AFTER_THREADS = """
