@@ -113,6 +113,9 @@ class RunConfig:
             D4RL's files.
         actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` to that the few that do
             not, as an environment does whose own box that is.
+        best_fraction: Share of the episodes, those of the highest returns, that are trained on, rounded down but at
+            least one. With `agent.return_conditioning false` it is filtered behaviour cloning. Scores still stand
+            beside the mean and the range of all episodes.
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
         seed: Of the weights' initialisation, the sampled slices and dropout.
@@ -128,6 +131,7 @@ class RunConfig:
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
     actions: Literal["keep", "clip"] = "keep"
+    best_fraction: float = 1.0
     plugins: tuple[str, ...] = ()
     seed: int = 0
     backbone: BackboneConfig
@@ -140,6 +144,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}: it must be at least 0")
+        if not 0 < self.best_fraction <= 1:  # nor is a NaN
+            raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
 
 
 DEFAULT_BACKBONE = "mingru"

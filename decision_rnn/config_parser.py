@@ -27,6 +27,7 @@ from decision_rnn.plugins import check_plugins, plugins_of
 
 PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip them as an environment of that box does"
+BEST_HELP = "share of the episodes, the best by return, that are trained on; 0.1 without return conditioning is 10% BC"
 PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 SECTIONS = {
@@ -91,6 +92,7 @@ def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
     parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
     parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
     parser.add_argument("--actions", type=Literal["keep", "clip"], default="keep", help=ACTIONS_HELP)
+    parser.add_argument("--best_fraction", type=float, default=1.0, help=BEST_HELP)
     parser.add_argument("--plugins", type=tuple[str, ...], default=(), metavar="A,B", help=PLUGINS_HELP)
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")

@@ -122,7 +122,7 @@ KIN = {
     "mambapy.MambaBlock": "mamba",
 }
 """Other packages' layers, and ours of the same equations."""
-COLOURS = [*(f"C{i}" for i in range(10)), "black", "navy"]
+COLOURS = [*(f"C{i}" for i in range(10)), "black", "navy", "gold", "magenta"]
 
 
 def plot_backbones(rows: Sequence["Row"], path: Path) -> None:

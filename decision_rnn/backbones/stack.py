@@ -99,8 +99,8 @@ class Backbone(SequenceMixer):
         """The blocks' own states: equal shares of the stack's, or None for each."""
         if state is None:
             return [None] * len(self.blocks)
-        size = len(state) // len(self.blocks)
-        return [state[i : i + size] for i in range(0, len(state), size)]
+        size = len(state) // len(self.blocks)  # 0 for a mixer without memory
+        return [state[i * size : (i + 1) * size] for i in range(len(self.blocks))]
 
 
 def make_norm(config: BackboneConfig) -> nn.Module:

@@ -1,111 +1,196 @@
-"""The cells of a comparison, one run each: trained and evaluated as far as that is not done, several at a time."""
+"""The cells of a comparison, one run each: trained and evaluated as far as that is not done, wherever they run.
 
-import os
+    <run>/cell.json    what a finished cell came to, so that it is neither run nor measured again
+"""
+
+import hashlib
+import json
 import sys
-import traceback
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from multiprocessing import get_context
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
-from decision_rnn.config import RunConfig
+from decision_rnn.checkpoint import TrainedAgent, has_checkpoint
+from decision_rnn.comparison.latency import action_cost
+from decision_rnn.comparison.record import CellRecord, CheckpointScores
+from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.results import Key, Protocol, Result, find_result, write_result
-from decision_rnn.plugins import import_plugins
+from decision_rnn.evaluation.results import DataSummary, Key, Protocol, Result, find_result, write_result
+from decision_rnn.files import write_atomically
 from decision_rnn.training.loop import train
-from decision_rnn.workers import available_cores, limited_threads, start_worker
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cell:
     """One run of a comparison.
 
     Attributes:
-        label: Of its variant.
-        config: Of the run, with its seed.
-        folder: Of the run.
-        fingerprint: Of the data.
-        protocol: How it is evaluated.
+        variant: The variant's label.
+        dataset: The dataset's name.
+        config: Of the run, with its dataset and its seed.
+        output: The comparison's folder.
+        run: The run's, relative to it.
+        data: What the run is trained on.
+        targets: What the last checkpoint is asked for, as often as `ComparedDataset.targets` names it.
+        protocol: How the last checkpoint is evaluated.
+        checkpoint_protocol: How every checkpoint is, the last one included; None for not at all.
     """
 
-    label: str
+    variant: str
+    dataset: str
     config: RunConfig
-    folder: Path
-    fingerprint: str
+    output: Path
+    run: str
+    data: DataSummary
+    targets: tuple[float | None, ...]
     protocol: Protocol
+    checkpoint_protocol: Protocol | None
 
     @property
-    def key(self) -> Key:
-        """Of the result that the cell is there for: that of its last step."""
-        return Key.of(self.config, self.fingerprint, self.config.training.steps, self.protocol)
+    def folder(self) -> Path:
+        """Of the run."""
+        return self.output / self.run
+
+    def key(self, step: int, protocol: Protocol) -> Key:
+        """Of the result of a checkpoint of this run."""
+        return Key.of(self.config, self.data.fingerprint, step, protocol)
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides what the cell comes to."""
+        steps, checkpoints = self.config.training.steps, self.checkpoint_protocol
+        keys = [self.key(steps, protocol).file_name for protocol in (self.protocol, checkpoints) if protocol]
+        whole = json.dumps([self.variant, self.run, asdict(self.data), self.targets, keys])
+        return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def run_cell(cell: Cell) -> Result:
-    """The cell's result: as found, or of the run, which is begun or gone on with first where it is not finished."""
-    result = find_result(cell.folder, cell.key)
-    if result is None:
-        trained = train(cell.config, cell.folder, resume=(cell.folder / "config.yaml").is_file())
-        result = evaluate(trained, cell.config.evaluation)
-        write_result(cell.folder, result)
-    return result
+@dataclass(frozen=True)
+class CellOutcome:
+    """What a cell came to, and the seconds of this process that went into training and playing."""
+
+    record: CellRecord
+    busy_seconds: float
 
 
-def run_cells(cells: Sequence[Cell], jobs: int) -> list[Result | Exception]:
-    """Every cell's result, or what it failed with: one that fails does not take the others with it.
+def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
+    """Train and evaluate the cell as far as that is not done, and keep what it came to in cell.json.
 
     Args:
-        cells: What to run.
-        jobs: How many at a time, each on its share of the cores.
+        cell: What to run.
+        on_steps: Called with the steps of training done so far, now and then.
     """
-    outcomes: list[Result | Exception | None] = [None] * len(cells)
-    if jobs == 1:
-        for i, cell in enumerate(cells):
-            try:
-                outcomes[i] = run_cell(cell)
-            except Exception as error:
-                outcomes[i] = _failed(cell, error)
-    else:
-        plugins = tuple(dict.fromkeys(name for cell in cells for name in cell.config.plugins))
-        with (
-            ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_start, initargs=(plugins,)) as pool,
-            tqdm(total=len(cells), desc="runs", unit="run", disable=None) as bar,
-        ):
-            with limited_threads(max(1, available_cores() // jobs)):
-                futures = {pool.submit(run_cell, cell): i for i, cell in enumerate(cells)}
-            try:
-                for future in as_completed(futures):
-                    i = futures[future]
-                    try:
-                        outcomes[i] = future.result()
-                    except Exception as error:
-                        outcomes[i] = _failed(cells[i], error)
-                    bar.update()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    return [outcome for outcome in outcomes if outcome is not None]
+    busy, trained_before = 0.0, None
+    resume, resumed = (cell.folder / "config.yaml").is_file(), has_checkpoint(cell.folder)
+
+    def evaluated(trained: TrainedAgent, protocol: Protocol) -> Result:
+        nonlocal busy
+        result = find_result(cell.folder, cell.key(trained.step, protocol))
+        if result is None:
+            result = evaluate(trained, settings_of(protocol))
+            write_result(cell.folder, result)
+            busy += result.evaluation_seconds
+        return result
+
+    def at_checkpoint(trained: TrainedAgent) -> None:
+        nonlocal trained_before
+        if trained_before is None:
+            trained_before = trained.seconds if resumed else 0.0
+        if trained.provenance.fingerprint != cell.data.fingerprint:
+            raise InputError(
+                f"{cell.dataset} has other contents where {cell.run} was trained (fingerprint "
+                f"{trained.provenance.fingerprint[:12]}) than where the comparison was begun "
+                f"({cell.data.fingerprint[:12]}): give every machine the same data"
+            )
+        if cell.checkpoint_protocol is not None:
+            evaluated(trained, cell.checkpoint_protocol)
+
+    trained = train(cell.config, cell.folder, resume, at_checkpoint, on_steps)
+    busy += trained.seconds - (trained_before or 0.0)
+    record = _record(cell, trained, evaluated(trained, cell.protocol))
+    write_record(cell, record)
+    return CellOutcome(record, busy)
 
 
-def _failed(cell: Cell, error: Exception) -> Exception:
-    """Tell of a failure at once: the other cells may take hours yet."""
-    if not isinstance(error, InputError):
-        traceback.print_exception(error)
-    tqdm.write(f"{cell.folder.name} failed: {describe_failure(error)}", file=sys.stderr)
-    return error
+def settings_of(protocol: Protocol) -> EvaluationConfig:
+    """What makes `evaluate` follow a protocol."""
+    asked = tuple(target for target in protocol.target_returns if target is not None)
+    return EvaluationConfig(
+        episodes=protocol.episodes,
+        target_returns=asked or None,
+        state=protocol.state,
+        window=protocol.window or EvaluationConfig().window,
+        seed=protocol.seed,
+    )
 
 
-def describe_failure(error: Exception) -> str:
-    """An error in one line."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}".rstrip(": ")
+def read_record(cell: Cell) -> CellRecord | None:
+    """What the cell came to; None where it is not finished, or was asked for something else."""
+    path = cell.folder / "cell.json"
+    try:
+        data = json.loads(path.read_bytes())
+        return CellRecord.from_dict(data["record"]) if data["digest"] == cell.digest else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        print(f"passed over: {path} is damaged ({reason}); it is made again from the run's results", file=sys.stderr)
+        return None
 
 
-def _start(plugins: Sequence[str]) -> None:
-    """In a worker: no bars, which would write over each other, and what the parent has been told to import."""
-    start_worker()
-    os.environ["TQDM_DISABLE"] = "1"
-    import_plugins(plugins)
+def write_record(cell: Cell, record: CellRecord) -> None:
+    """Keep what a finished cell came to; InputError where it cannot be written."""
+    text = json.dumps({"digest": cell.digest, "record": asdict(record)}, separators=(",", ":"))
+    try:
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(cell.folder / "cell.json", (text + "\n").encode())
+    except OSError as error:
+        raise InputError(f"cannot write {cell.folder / 'cell.json'}: {error.strerror}") from None
+
+
+def _record(cell: Cell, trained: TrainedAgent, result: Result) -> CellRecord:
+    actor = trained.agent if cell.protocol.window is None else WindowActor(trained.agent, cell.protocol.window)
+    microseconds, state_bytes = action_cost(trained.agent, actor)
+    achieved = {target.target_return: target for target in result.targets}
+    remarks = list(result.remarks)
+    if result.dataset.comparable != cell.data.comparable:
+        remarks.insert(0, result.dataset.comparable)
+    return CellRecord(
+        variant=cell.variant,
+        dataset=cell.dataset,
+        seed=cell.config.seed,
+        run=cell.run,
+        steps=trained.step,
+        targets=tuple(achieved[target] for target in cell.targets),
+        checkpoints=tuple(_checkpoints(cell)),
+        loss=tuple(_losses(cell.folder)),
+        parameters=result.parameters,
+        backbone_parameters=result.backbone_parameters,
+        state_bytes=state_bytes,
+        action_microseconds=round(microseconds, 1),
+        training_seconds=round(trained.seconds, 1),
+        evaluation_seconds=result.evaluation_seconds,
+        remarks=tuple(remarks),
+        commit=result.commit,
+        versions=result.versions,
+        hardware=result.hardware,
+    )
+
+
+def _checkpoints(cell: Cell) -> list[CheckpointScores]:
+    """Of every checkpoint that was evaluated; a run from before checkpoints were asked for has only its newest."""
+    if cell.checkpoint_protocol is None:
+        return []
+    training, points = cell.config.training, []
+    for step in sorted({*range(training.checkpoint_every, training.steps, training.checkpoint_every), training.steps}):
+        result = find_result(cell.folder, cell.key(step, cell.checkpoint_protocol))
+        if result is not None:
+            points.append(CheckpointScores(step=step, targets=result.targets))
+    return points
+
+
+def _losses(run: Path) -> list[tuple[int, float]]:
+    """Steps of training and the loss there."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line["loss"]) for line in lines]

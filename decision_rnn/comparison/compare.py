@@ -1,155 +1,123 @@
-"""Variants x seeds on one dataset: trains what is missing, evaluates, and makes one table."""
+"""The engine: runs the cells of a comparison that are not done, wherever an executor puts them, and gathers them all."""
 
-import itertools
-import json
-import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from decision_rnn.checkpoint import Provenance, last_checkpoint, load_agent
-from decision_rnn.comparison.cells import Cell, describe_failure, run_cells
-from decision_rnn.comparison.latency import action_latency
-from decision_rnn.comparison.table import format_comparison
-from decision_rnn.comparison.variants import Variant, check_variants
+from decision_rnn.comparison.cells import read_record, write_record
+from decision_rnn.comparison.display import Display
+from decision_rnn.comparison.executors.contract import Executor, Failed, Finished
+from decision_rnn.comparison.output import write_comparison
+from decision_rnn.comparison.plan import Plan
+from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
 from decision_rnn.config import to_dict
-from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.remarks import remarks
-from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result
-from decision_rnn.evaluation.statistics import summarise_seeds
-from decision_rnn.files import write_atomically
+from decision_rnn.evaluation.results import PACKAGES
+from decision_rnn.files import check_folder, locked
 from decision_rnn.machine import hardware, versions
-from decision_rnn.plugins import check_plugins
-from decision_rnn.training.run_folder import check_resumed_run
-
-SCHEMA = 2
-"""Of comparison.json. Version 0.1's, which names none, has backbones in place of variants."""
 
 
-def compare(variants: Sequence[Variant], seeds: Sequence[int], output: Path, jobs: int = 1) -> dict[str, Any]:
-    """Train every variant with every seed, as far as that is not done, and gather the comparison.
+def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
+    """Run what is not done of a comparison, gather all of it and write it.
+
+    Killed at any moment and started again it repeats nothing that was finished: a run that was begun goes on from its
+    last checkpoint. One that fails is told of at once and ends no other.
 
     Args:
-        variants: On the same dataset, evaluated the same way.
-        seeds: Of the runs.
-        output: Folder of the runs, `<label>-seed<n>`, and of comparison.json and comparison.md.
-        jobs: Runs trained at the same time, each on its share of the cores.
+        plan: What is compared.
+        executor: Runs it.
+        command: That asks for it, for the record.
 
     Returns:
-        What comparison.json holds: per variant its scores, parameters, training time and latency; and the runs that
-        failed, without which the rest is made.
+        What comparison.json holds: the runs that have a result, and those that failed.
 
     Raises:
-        InputError: If a run's folder holds a run of another configuration.
-        Exception: What the first run failed with, if all of them failed.
+        InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
+            or something else is found that no run can be made with.
     """
-    check_variants(variants)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"the seeds of a comparison are {list(seeds)}: name at least one, and each once")
-    first = variants[0].config
-    if first.evaluation.episodes == 0:
-        raise InputError("evaluation.episodes is 0, which leaves nothing to compare: ask for at least 1")
-    runs = []
-    for seed, variant in itertools.product(seeds, variants):  # all of them before hours of work on the first
-        check_plugins(variant.config.plugins, variant.label)
-        config, folder = replace(variant.config, seed=seed), variant.folder(output, seed)
-        if (folder / "config.yaml").is_file():
-            config = check_resumed_run(config, folder)
-        runs.append((variant, config, folder))
-    dataset = open_dataset(first.dataset, first.path, first.partial)
-    store = dataset.open()  # made here, where progress can be seen
-    spec = dataset.spec
-    cells = [
-        Cell(
-            variant.label,
-            config,
-            folder,
-            store.fingerprint,
-            Protocol.of(config.evaluation, spec, config.agent),
+    with _alone_in(plan.output):
+        datasets, cells = plan.cells()
+        records = {cell.run: record for cell in cells if (record := read_record(cell)) is not None}
+        pending = [cell for cell in cells if cell.run not in records]
+        failures: dict[str, Failed] = {}
+        print(_describe(plan, len(pending), executor.jobs), flush=True)  # before hours of work, not after them
+        if pending:
+            with Display(pending) as display, contextlib.closing(executor.run(pending)) as events:  # type: ignore[type-var]
+                for event in events:
+                    if isinstance(event, Finished):
+                        cell = pending[event.cell]
+                        records[cell.run] = event.outcome.record
+                        if read_record(cell) is None:  # it was run where this folder cannot be written
+                            write_record(cell, event.outcome.record)
+                    elif isinstance(event, Failed):
+                        failures[pending[event.cell].run] = event
+                    display.show(event)
+                share = display.utilisation(executor.jobs)
+            print(f"{100 * share:.1f}% of the runs' time was training or playing", flush=True)
+        protocol = cells[0].protocol
+        comparison = Comparison(
+            command=command,
+            seeds=plan.seeds,
+            jobs=executor.jobs,
+            state=protocol.state,
+            window=protocol.window,
+            episodes=protocol.episodes,
+            checkpoint_episodes=plan.checkpoint_episodes,
+            datasets=datasets,
+            variants=tuple(
+                ComparedVariant(
+                    label=variant.label,
+                    control=variant.control,
+                    config=to_dict(replace(variant.config, dataset=plan.datasets[0], seed=plan.seeds[0])),
+                )
+                for variant in plan.variants
+            ),
+            cells=tuple(records[cell.run] for cell in cells if cell.run in records),
+            failed=tuple(
+                Failure(
+                    variant=cell.variant,
+                    dataset=cell.dataset,
+                    seed=cell.config.seed,
+                    error=failures[cell.run].error,
+                )
+                for cell in cells
+                if cell.run in failures
+            ),
+            versions=versions(PACKAGES),
+            hardware=hardware(),
         )
-        for variant, config, folder in runs
-    ]
-    outcomes = dict(zip([(cell.label, cell.config.seed) for cell in cells], run_cells(cells, jobs), strict=True))
-    failures = {cell: outcome for cell, outcome in outcomes.items() if isinstance(outcome, Exception)}
-    results = {cell: outcome for cell, outcome in outcomes.items() if isinstance(outcome, Result)}
-    if not results:
-        raise next(iter(failures.values()))
-    comparison = _gather(variants, results, Provenance.of(spec, store), output)
-    comparison |= {
-        "seeds": list(seeds),
-        "jobs": jobs,
-        "failed": [
-            {"label": label, "seed": seed, "error": describe_failure(error)}
-            for (label, seed), error in failures.items()
-        ],
-    }
-    try:
-        write_atomically(output / "comparison.json", (json.dumps(comparison, indent=2) + "\n").encode())
-        write_atomically(output / "comparison.md", (format_comparison(comparison) + "\n").encode())
-    except OSError as error:
-        raise InputError(f"cannot write the comparison into {output}: {error.strerror}") from None
+        write_comparison(plan.output, comparison)
     return comparison
 
 
-def _gather(
-    variants: Sequence[Variant], results: dict[tuple[str, int], Result], provenance: Provenance, output: Path
-) -> dict[str, Any]:
-    some = next(iter(results.values()))
-    # Results of version 0.1 say less of the data, which are the same.
-    known = {name: getattr(provenance, name) for name in ("return_min", "return_max", "notes")}
-    dataset = replace(some.dataset, **known)
-    entries = []
-    for variant in variants:
-        by_seed = {seed: result for (label, seed), result in results.items() if label == variant.label}
-        if by_seed:
-            entries.append(_entry(variant, by_seed, dataset, output))
-    asked = dict.fromkeys(target["target_return"] for entry in entries for target in entry["targets"])
-    made_by = [
-        {"commit": result.commit, "versions": result.versions, "hardware": result.hardware}
-        for result in results.values()
-    ]
-    return {
-        "schema": SCHEMA,
-        "dataset": json.loads(json.dumps(asdict(dataset))),
-        "protocol": {**asdict(some.protocol), "target_returns": list(asked)},
-        "variants": entries,
-        "commits": sorted({str(result.commit) for result in results.values()}),
-        "evaluated_by": [made for i, made in enumerate(made_by) if made not in made_by[:i]],
-        "versions": versions(PACKAGES),
-        "hardware": hardware(),
-    }
+def _describe(plan: Plan, pending: int, jobs: int) -> str:
+    """What is going to be done, in one line."""
+
+    def number(count: int, noun: str) -> str:
+        return f"{count} {noun}{'' if count == 1 else 's'}"
+
+    controls = sum(variant.control for variant in plan.variants)
+    runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
+    compared = number(len(plan.variants) - controls, "variant") + (f" and {number(controls, 'control')}" * (controls > 0))
+    return (
+        f"{compared} on {number(len(plan.datasets), 'dataset')} with {number(len(plan.seeds), 'seed')}: "
+        f"{number(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.output}"
+    )
 
 
-def _entry(variant: Variant, results: dict[int, Result], dataset: DataSummary, output: Path) -> dict[str, Any]:
-    """One variant's line; the latency is measured here, on an otherwise idle process."""
-    targets = []
-    for per_seed in zip(*(result.targets for result in results.values()), strict=True):
-        scores = [target.score_mean for target in per_seed]
-        targets.append(
-            {
-                "target_return": per_seed[0].target_return,
-                "in_range": dataset.holds(per_seed[0].target_return),
-                "score_per_seed": scores,
-                **asdict(summarise_seeds(scores)),
-                "return_per_seed": [target.return_mean for target in per_seed],
-                "return_mean": float(np.mean([target.return_mean for target in per_seed])),
-                # Over the episodes of a seed: how far apart the seeds are is another question, the scores' own.
-                "return_sd": float(np.sqrt(np.mean([target.return_sd**2 for target in per_seed]))),
-            }
-        )
-    seed, result = next(iter(results.items()))
-    return {
-        "label": variant.label,
-        "config": to_dict(variant.config),
-        "seeds": list(results),
-        "targets": targets,
-        "parameters": result.parameters,
-        "training_seconds": statistics.median(result.training_seconds for result in results.values()),
-        "action_microseconds": action_latency(load_agent(last_checkpoint(variant.folder(output, seed))).agent),
-        "comparable": result.dataset.comparable,
-        "remarks": list(remarks(variant.config, dataset, result.protocol)),
-    }
+@contextlib.contextmanager
+def _alone_in(output: Path) -> Iterator[None]:
+    """Be the only process that runs the comparison of that folder; InputError where another does."""
+    with contextlib.ExitStack() as stack:
+        try:
+            check_folder(output)
+            stack.enter_context(locked(output / "comparison", wait=False))
+        except TimeoutError:
+            raise InputError(
+                f"another process is running the comparison in {output}: wait until it has ended, or choose another "
+                "--output"
+            ) from None
+        except OSError as error:
+            raise InputError(f"cannot write the comparison's folder {output}: {error.strerror}") from None
+        yield

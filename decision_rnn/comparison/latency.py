@@ -1,4 +1,4 @@
-"""What one action costs."""
+"""What one action costs: its time, and what has to be remembered between two of them."""
 
 import statistics
 import time
@@ -6,17 +6,25 @@ import time
 import torch
 
 from decision_rnn.agent import DecisionAgent
+from decision_rnn.evaluation.actor import Actor
 from decision_rnn.evaluation.rollout import one_thread
 
 
-def action_latency(agent: DecisionAgent, actions: int = 300) -> float:
-    """Median microseconds of one `act` in one environment, on one thread."""
-    observation, reward = torch.zeros(1, agent.observation_dim), torch.zeros(1)
+def action_cost(agent: DecisionAgent, actor: Actor, actions: int = 300) -> tuple[float, int]:
+    """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last.
+
+    Args:
+        agent: Whose observations and device are used.
+        actor: The agent, or what acts by it.
+        actions: How many in a row.
+    """
+    device = agent.return_scale.device
+    observation, reward = torch.zeros(1, agent.observation_dim, device=device), torch.zeros(1, device=device)
     times = []
     with one_thread(), torch.inference_mode():
-        state = agent.initial_state(torch.ones(1))
+        state = actor.initial_state(torch.ones(1, device=device))
         for _ in range(actions):
             begun = time.perf_counter()
-            _, state = agent.act(observation, reward, None, state)
+            _, state = actor.act(observation, reward, None, state)
             times.append(time.perf_counter() - begun)
-    return statistics.median(times) * 1e6
+    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state)

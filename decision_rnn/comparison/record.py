@@ -40,6 +40,12 @@ class ComparedDataset:
     data: DataSummary
     targets: tuple[Target, ...]
 
+    def with_results(self, cell: "CellRecord") -> tuple[tuple[Target, TargetResult], ...]:
+        """Every target with what a run's episodes came to; of cloning the one whose role is `cloning`."""
+        if [achieved.target_return for achieved in cell.targets] == [None]:
+            return ((Target(target_return=None, role="cloning", in_range=None), cell.targets[0]),)
+        return tuple(zip(self.targets, cell.targets, strict=True))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedVariant:
@@ -74,7 +80,8 @@ class CellRecord:
         seed: Of the run.
         run: Its folder, relative to the comparison's.
         steps: Of training.
-        targets: What the last checkpoint's episodes came to, for every target of the dataset, or for cloning's None.
+        targets: What the last checkpoint's episodes came to, for every target of the dataset in its order (a return
+            that is the paper's and the data's best at once stands there twice), or for cloning's None.
         checkpoints: What every checkpoint came to, the last one included, by `checkpoint_episodes` each.
         loss: Steps of training and the loss there.
         parameters: Of the agent.
@@ -107,6 +114,22 @@ class CellRecord:
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CellRecord":
+        """What `dataclasses.asdict` gave, through JSON; KeyError or TypeError where it is not that."""
+        return cls(
+            **{
+                **data,
+                "targets": _targets(data["targets"]),
+                "checkpoints": tuple(
+                    CheckpointScores(step=point["step"], targets=_targets(point["targets"]))
+                    for point in data["checkpoints"]
+                ),
+                "loss": tuple((int(step), float(loss)) for step, loss in data["loss"]),
+                "remarks": tuple(data["remarks"]),
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +207,7 @@ class Comparison:
                         for entry in data["datasets"]
                     ),
                     "variants": tuple(ComparedVariant(**entry) for entry in data["variants"]),
-                    "cells": tuple(_cell(entry) for entry in data["cells"]),
+                    "cells": tuple(CellRecord.from_dict(entry) for entry in data["cells"]),
                     "failed": tuple(Failure(**entry) for entry in data["failed"]),
                 }
             )
@@ -205,21 +228,6 @@ def read_comparison(path: Path) -> Comparison:
     except ValueError as error:
         raise InputError(f"{file} is not a comparison, or damaged ({error}): run its command again") from None
     return Comparison.from_dict(data, str(file))
-
-
-def _cell(entry: Mapping[str, Any]) -> CellRecord:
-    return CellRecord(
-        **{
-            **entry,
-            "targets": _targets(entry["targets"]),
-            "checkpoints": tuple(
-                CheckpointScores(step=point["step"], targets=_targets(point["targets"]))
-                for point in entry["checkpoints"]
-            ),
-            "loss": tuple((int(step), float(loss)) for step, loss in entry["loss"]),
-            "remarks": tuple(entry["remarks"]),
-        }
-    )
 
 
 def _targets(entries: list[dict[str, Any]]) -> tuple[TargetResult, ...]:

@@ -1,91 +1,167 @@
-"""A comparison as a Markdown table."""
+"""A comparison as Markdown: per dataset what the variants score, what the best checkpoint would have, and the cost."""
 
-from typing import Any
+from collections.abc import Sequence
 
-from decision_rnn.evaluation.report import describe_range, describe_target
+from decision_rnn.comparison.record import ComparedDataset, Comparison
+from decision_rnn.comparison.summary import LearningCurve, TargetSummary, VariantSummary, summarise
+from decision_rnn.evaluation.report import describe_range
+from decision_rnn.evaluation.statistics import SeedScores
+
+CONTROL = " (control)"
 
 
-def format_comparison(comparison: dict[str, Any]) -> str:
-    """The table of a comparison, and below it what its numbers are."""
-    data, protocol = comparison["dataset"], comparison["protocol"]
-    asked, episodes = protocol["target_returns"], protocol["episodes"]
-    ranges = {
-        target["target_return"]: target["in_range"] for entry in comparison["variants"] for target in entry["targets"]
-    }
-    heads = [", ".join(filter(None, (describe_target(target), describe_range(ranges[target])))) for target in asked]
-    head = ["variant", *(f"score, {text}" for text in heads), *(f"return, {text}" for text in heads)]
-    head += ["parameters", "training", "one action"]
-    rows = [head, ["---"] * len(head)]
-    for entry in comparison["variants"]:
-        targets = {target["target_return"]: target for target in entry["targets"]}
-        rows.append(
+def format_comparison(comparison: Comparison) -> str:
+    """The tables of a comparison, and below them what their numbers are."""
+    summaries, parts = summarise(comparison), []
+    for dataset in comparison.datasets:
+        of_dataset = [summary for summary in summaries if summary.dataset == dataset.data.name]
+        if of_dataset:
+            parts += _of_dataset(comparison, dataset, of_dataset)
+    parts.append(" ".join(_notes(comparison, summaries)))
+    failed = [f"{run.variant} on {run.dataset}, seed {run.seed}, failed: {run.error}" for run in comparison.failed]
+    if failed:
+        parts.append("\n".join(f"- {line}" for line in failed))
+    return "\n\n".join(parts)
+
+
+def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Sequence[VariantSummary]) -> list[str]:
+    data = dataset.data
+    controls = {variant.label for variant in comparison.variants if variant.control}
+    names = {s.variant: s.variant + CONTROL * (s.variant in controls) for s in summaries}
+    asked = [t for t in dataset.targets if t.role in ("paper", "best")]
+    heads = [
+        f"asked {t.target_return:.5g}, "
+        + ("the data's best" if t.role == "best" else describe_range(t.in_range) or "paper's")
+        for t in asked
+    ]
+    scores = [["score of the last checkpoint", *heads, "cloning", "obedience, off by"]]
+    for summary in summaries:
+        found = {(t.target.role, t.target.target_return): t for t in summary.targets}
+        cloning = summary.of_role("cloning")
+        scores.append(
             [
-                entry["label"],
-                *(_score(targets[target]) if target in targets else "" for target in asked),
-                *(_return(targets[target], episodes) if target in targets else "" for target in asked),
-                f"{entry['parameters']:,}",
-                f"{entry['training_seconds']:.0f} s",
-                f"{entry['action_microseconds']:.0f} µs",
+                names[summary.variant],
+                *(_score(found.get((t.role, t.target_return))) for t in asked),
+                _score(cloning),
+                "" if summary.obedience is None else _spread(summary.obedience, "%"),
             ]
         )
-    rows.append([f"(the data, {data['name']})", f"{data['score_mean']:.1f}", *[""] * (len(head) - 2)])
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    lines += ["", " ".join(_notes(comparison))]
-    remarks = dict.fromkeys(remark for entry in comparison["variants"] for remark in entry["remarks"])
-    failed = [f"{run['label']}, seed {run['seed']}, failed: {run['error']}" for run in comparison["failed"]]
-    if remarks or failed:
-        lines += ["", *(f"- {line}" for line in (*remarks, *failed))]
-    return "\n".join(lines)
+    scores.append(["(the data's mean)", *[""] * len(asked), f"{data.score_mean:.1f}", ""])
+    parts = [f"## {data.name}", _markdown(_without_empty(scores))]
+    if any(summary.curves for summary in summaries):
+        parts.append(_markdown(_checkpoints(names, summaries)))
+    cost = [["cost", "parameters", "training", "one action", "state"]]
+    cost += [
+        [
+            names[s.variant],
+            f"{s.parameters:,}",
+            f"{s.training_seconds:.0f} s",
+            f"{s.action_microseconds:.0f} µs",
+            f"{s.state_bytes:,} B",
+        ]
+        for s in summaries
+    ]
+    parts.append(_markdown(cost))
+    remarks: dict[str, list[str]] = {}
+    for summary in summaries:
+        for remark in summary.remarks:
+            remarks.setdefault(remark, []).append(summary.variant)
+    lines = [f"Comparability: {data.comparable}"] * bool(data.comparable) + list(data.notes)
+    lines += [
+        remark if len(of) == len(summaries) or len(remarks) == 1 else f"{', '.join(of)}: {remark}"
+        for remark, of in remarks.items()
+    ]
+    return [*parts, "\n".join(f"- {line}" for line in lines)] if lines else parts
 
 
-def _score(target: dict[str, Any]) -> str:
+def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
+    """Last and best checkpoint side by side, by the same episodes."""
+    asked = list(dict.fromkeys(curve.target.target_return for s in summaries for curve in s.curves))
+    head = ["score by checkpoint"]
+    for target in asked:
+        text = "cloning" if target is None else f"asked {target:.5g}"
+        head += [f"last, {text}", f"best, {text}"]
+    rows = [head]
+    for summary in summaries:
+        curves: dict[float | None, LearningCurve] = {curve.target.target_return: curve for curve in summary.curves}
+        row = [names[summary.variant]]
+        for target in asked:
+            curve = curves.get(target)
+            row += ["", ""] if curve is None else [_spread(curve.last), _spread(curve.best)]
+        rows.append(row)
+    return rows
+
+
+def _score(summary: TargetSummary | None) -> str:
     """A cell; of few seeds it shows every one."""
-    text = f"{target['score']:.1f}"
-    if target["spread"] is None:
+    if summary is None:
+        return ""
+    if summary.scores.spread == "range":
+        return f"{summary.scores.score:.1f} ({', '.join(f'{score:.1f}' for score in summary.per_seed)})"
+    return _spread(summary.scores)
+
+
+def _spread(scores: SeedScores, unit: str = "") -> str:
+    text = f"{scores.score:.1f}{unit}"
+    if scores.low is None or scores.high is None:
         return text
-    if target["spread"] == "range":
-        each = ", ".join(f"{score:.1f}" for score in target["score_per_seed"])
-        return f"{text}, range {target['low']:.1f} to {target['high']:.1f} ({each})"
-    return f"{text} [{target['low']:.1f}, {target['high']:.1f}]"
+    if scores.spread == "range":
+        return f"{text} ({scores.low:.1f} to {scores.high:.1f})"
+    return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
 
 
-def _return(target: dict[str, Any], episodes: int) -> str:
-    mean = f"{target['return_mean']:.0f}"
-    return mean if episodes == 1 else f"{mean} ± {target['return_sd']:.0f}"
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *body])
 
 
-def _notes(comparison: dict[str, Any]) -> list[str]:
+def _without_empty(rows: list[list[str]]) -> list[list[str]]:
+    """Rows without the columns that nothing stands in."""
+    kept = [i for i in range(len(rows[0])) if any(row[i] for row in rows[1:])]
+    return [[row[i] for i in kept] for row in rows]
+
+
+def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[str]:
     """What the numbers are, in sentences."""
-    entries, protocol, jobs = comparison["variants"], comparison["protocol"], comparison["jobs"]
-    state = "carried state" if protocol["state"] == "carry" else f"window of {protocol['window']}"
-    steps = [f"{entry['config']['training']['steps']:,}" for entry in entries]
-    trained = steps[0] if len(set(steps)) == 1 else _by_label(entries, steps)
-    kinds = {(target["score_is"], target["spread"]) for entry in entries for target in entry["targets"]}
+    state = "carried state" if comparison.state == "carry" else f"window of {comparison.window}"
+    steps = {v.label: f"{v.config['training']['steps']:,}" for v in comparison.variants}
+    sentences = [
+        f"Last checkpoint after {_by_label(steps)} steps; seeds {', '.join(map(str, comparison.seeds))}; "
+        f"{comparison.episodes} episodes per target, {state}.",
+    ]
+    kinds = {(t.scores.score_is, t.scores.spread) for summary in summaries for t in summary.targets}
     scores = []
     if ("score", None) in kinds:
         scores.append("of one seed")
     if ("mean", "range") in kinds:
-        scores.append("mean over seeds, their range, which is no interval of confidence, and every seed's")
+        scores.append("mean over seeds, and in brackets every seed's or their range, which is no confidence interval")
     if ("interquartile mean", "95% interval") in kinds:
         scores.append("interquartile mean over seeds with a 95% bootstrap interval")
-    sentences = [
-        f"Last checkpoint after {trained} steps; seeds {', '.join(map(str, comparison['seeds']))}; "
-        f"{protocol['episodes']} episodes per target, {state}.",
-        f"Score: {'; or '.join(scores)}. Return: mean over seeds ± standard deviation over a seed's episodes.",
+    if scores:
+        sentences.append(f"Score: 0 is a random policy, 100 an expert; {'; or '.join(scores)}.")
+    if any(t.in_range is False for dataset in comparison.datasets for t in dataset.targets):
+        sentences.append("What is asked beyond the data measures extrapolation.")
+    if any(summary.obedience is not None for summary in summaries):
+        sentences.append(
+            "Obedience: how far the median return is from what is asked, in % of the data's range, on average over "
+            "what is asked inside it; less is better."
+        )
+    if any(summary.curves for summary in summaries):
+        sentences.append(
+            f"Checkpoints: by {comparison.checkpoint_episodes} episodes each; the best one is chosen and measured by "
+            "the same episodes, and so too high."
+        )
+    sentences.append(
         "Training: median wall time of a run"
-        + (f", {jobs} runs at a time" if jobs > 1 else "")
-        + "; one action: median at batch 1 on one thread.",
-    ]
-    comparable = [entry["comparable"] for entry in entries]
-    if any(comparable):
-        same = len(set(comparable)) == 1
-        sentences.append(f"Comparability: {comparable[0] if same else _by_label(entries, comparable)}.")
-    return sentences + [f"{note}." for note in comparison["dataset"]["notes"]]
+        + (f", {comparison.jobs} runs at a time" if comparison.jobs > 1 else "")
+        + "; one action: median at batch 1 on one thread; state: what is remembered of one environment."
+    )
+    return sentences
 
 
-def _by_label(entries: list[dict[str, Any]], values: list[str]) -> str:
-    """Values that differ, each with the labels it is of."""
+def _by_label(values: dict[str, str]) -> str:
+    """A value of all labels, or those that differ, each with the labels it is of."""
     labels: dict[str, list[str]] = {}
-    for entry, value in zip(entries, values, strict=True):
-        labels.setdefault(value, []).append(entry["label"])
-    return "; ".join(f"{value} ({', '.join(of)})" for value, of in labels.items())
+    for label, value in values.items():
+        labels.setdefault(value, []).append(label)
+    return ", ".join(labels) if len(labels) == 1 else "; ".join(f"{v} ({', '.join(of)})" for v, of in labels.items())

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError
@@ -17,7 +16,8 @@ class Variant:
 
     Attributes:
         label: Names it in tables, and its folders: letters, digits and `_.,+=-`.
-        config: Of its runs; a comparison replaces the seed.
+        config: Of its runs; a comparison replaces the dataset and the seed.
+        control: Whether it is there to be compared with, such as cloning.
 
     Raises:
         InputError: If the label cannot name a folder.
@@ -25,6 +25,7 @@ class Variant:
 
     label: str
     config: RunConfig
+    control: bool = False
 
     def __post_init__(self) -> None:
         if not LABEL.fullmatch(self.label):
@@ -33,13 +34,9 @@ class Variant:
                 "the first of them a letter, a digit or _"
             )
 
-    def folder(self, output: Path, seed: int) -> Path:
-        """Where in a comparison's folder the run of that seed lies."""
-        return output / f"{self.label}-seed{seed}"
-
 
 def check_variants(variants: Sequence[Variant]) -> None:
-    """InputError unless these can stand in one table: labels unique, one dataset, one way to evaluate."""
+    """InputError unless these can stand in one table: labels unique, the same data, one way to evaluate."""
     if not variants:
         raise InputError("nothing is compared: name at least one variant")
     first = variants[0]

@@ -35,7 +35,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> Result:
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     agent = trained.agent.eval()
     protocol = Protocol.of(settings, spec, config.agent)
-    dataset = _summarise(trained.provenance, config)
+    dataset = summarise_data(trained.provenance, config)
     begun = time.perf_counter()
     played = rollout(
         agent if protocol.window is None else WindowActor(agent, protocol.window),
@@ -88,7 +88,8 @@ def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, ep
     )
 
 
-def _summarise(provenance: Provenance, config: RunConfig) -> DataSummary:
+def summarise_data(provenance: Provenance, config: RunConfig) -> DataSummary:
+    """What a result says of the data that a run was trained on."""
     spec, mask = provenance.spec, config.observation.mask
     comparable = spec.comparable
     if mask != "none":

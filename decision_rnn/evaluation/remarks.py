@@ -24,6 +24,11 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
                 "an episode can earn, so ask for returns near the data's own"
             )
         yield text
+    if config.best_fraction < 1 and config.agent.return_conditioning:
+        yield (
+            f"the best {config.best_fraction:g} of the episodes alone were trained on: returns below theirs, though "
+            "within the data's range, were never seen"
+        )
     backbone = config.backbone.name
     forgets_slowly = getattr(registered(backbone).mixer, "forgets_slowly", False)
     if forgets_slowly and config.training.carry == 1 and protocol.state == "carry":

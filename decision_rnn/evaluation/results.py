@@ -237,7 +237,9 @@ def find_result(run: Path, key: Key) -> Result | None:
     The file's name does not decide: a key that a configuration has only had since the result was written, and that
     has its default, makes no difference.
     """
-    for path in [*sorted((run / "results").glob("*.json")), *sorted(run.glob("result*.json"))]:
+    likely = run / "results" / key.file_name  # looked at first: reading a result takes long, for its configuration
+    others = [*sorted((run / "results").glob("*.json")), *sorted(run.glob("result*.json"))]
+    for path in sorted(others, key=lambda path: path != likely):
         try:
             result = read_result(path)
         except InputError as error:

@@ -1,6 +1,8 @@
 """Training: from a run's configuration to its last checkpoint, and how a killed run goes on."""
 
+import copy
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -22,6 +24,7 @@ from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
+from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
@@ -64,13 +67,23 @@ def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tupl
     return agent, trainer, stream
 
 
-def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
+def train(
+    config: RunConfig,
+    run: Path,
+    resume: bool = False,
+    on_checkpoint: Callable[[TrainedAgent], None] | None = None,
+    on_steps: Callable[[int], None] | None = None,
+) -> TrainedAgent:
     """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
 
     Args:
         config: What to train.
         run: The run's folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
         resume: Go on with the run in that folder, to the same bits as if it had never stopped.
+        on_checkpoint: Called with a copy of the agent, in evaluation mode, once a checkpoint is written, and for the
+            one that a resumed run starts from: the process may have been killed before the call. Its time is not
+            training time, and it changes no digit of the training.
+        on_steps: Called with the steps done so far whenever metrics are logged, and where a resumed run starts.
 
     Returns:
         The agent of the last step.
@@ -80,10 +93,16 @@ def train(config: RunConfig, run: Path, resume: bool = False) -> TrainedAgent:
             another process is training in that folder.
     """
     with alone_in(run):
-        return _train(config, run, resume)
+        return _train(config, run, resume, on_checkpoint, on_steps)
 
 
-def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
+def _train(
+    config: RunConfig,
+    run: Path,
+    resume: bool,
+    on_checkpoint: Callable[[TrainedAgent], None] | None,
+    on_steps: Callable[[int], None] | None,
+) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
     spec = dataset.spec  # a name that nobody knows is told now
     # Before the data, which may take minutes to make.
@@ -95,19 +114,32 @@ def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
     store = dataset.open()
     check_actions(store, config.actions)
     spec = dataset.spec  # once more: it tells what the store holds
+    seen = best_episodes(dataset.name, store, config.best_fraction)
+    _check_best(config, store, seen)
     if not resume:
         begin_run_folder(config, run)
     provenance = Provenance.of(spec, store)
-    agent, trainer, stream = prepare(config, store, spec.return_scale)
+    agent, trainer, stream = prepare(config, seen, spec.return_scale)
     seconds = _resume(agent, trainer, stream, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.steps, seconds)
-    print(_describe(agent, config), flush=True)  # before hours of training, not after them
+    print(_describe(agent, config, store, seen), flush=True)  # before hours of training, not after them
     settings = config.training
     bar = tqdm(
         total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step", disable=None
     )
     losses = []
+
+    def at_checkpoint() -> None:
+        if on_checkpoint is not None and trainer.steps > 0:
+            seconds = log.elapsed()
+            with log.paused(), torch.random.fork_rng():
+                unchanged = copy.deepcopy(agent).eval()
+                on_checkpoint(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
+
     with bar, log:
+        if on_steps is not None:
+            on_steps(trainer.steps)
+        at_checkpoint()
         while trainer.steps < settings.steps:
             loss, norm = trainer.step(stream.sample())
             losses.append(loss)
@@ -124,20 +156,38 @@ def _train(config: RunConfig, run: Path, resume: bool) -> TrainedAgent:
                 rate = float(trainer.schedule.get_last_lr()[0])
                 log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
                 bar.set_postfix(loss=f"{mean:.4f}")
+                if on_steps is not None:
+                    on_steps(trainer.steps)
             if last or trainer.steps % settings.checkpoint_every == 0:
                 current = TrainedAgent(agent, config, provenance, trainer.steps, log.elapsed())
                 save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
+                at_checkpoint()
     return TrainedAgent(agent.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
-def _describe(agent: DecisionAgent, config: RunConfig) -> str:
-    """The agent's size in one line, and in another how its rate begins."""
+def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
+    """The agent's size in one line, in another how its rate begins, and which episodes it sees if not all of them."""
     backbone, training = config.backbone, config.training
+    best = (
+        f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
+        f"{store.steps:,} steps; their returns are {seen.episode_returns.min():g} and above"
+    )
     return (
         f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
         f"{count_parameters(agent.backbone):,} of them in the backbone\n"
         f"{training.steps:,} training steps; the learning rate warms up over the first {training.warmup_steps:,}"
+        f"{best if seen is not store else ''}"
     )
+
+
+def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> None:
+    """InputError where the best episodes have not one slice's steps; of all episodes the stream itself tells."""
+    if seen is not store and seen.steps < config.training.context:
+        raise InputError(
+            f"best_fraction {config.best_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
+            f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
+            "raise best_fraction or lower training.context"
+        )
 
 
 def _check_warmup(settings: TrainingConfig) -> None:

@@ -118,6 +118,15 @@ class MetricsLog:
         """Seconds of training, those before a resumption included."""
         return time.perf_counter() - self.begun
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is done inside takes no time of the training."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.begun += time.perf_counter() - begun
+
     def write(self, step: int, **metrics: float) -> None:
         """A line of the metrics at a step, with the steps per second since the last one."""
         seconds = self.elapsed()

@@ -265,14 +265,37 @@ def transformer(config, parameters, x, state, reset):
     return y, (torch.stack(new_keys), torch.stack(new_values), torch.tensor(new_count))
 
 
+def conv(config, parameters, x, state, reset):
+    """Decision ConvFormer's token mixer, by the episode's own history: the sum runs over it as far as it goes."""
+    weight, (past,), (batch, time, _) = parameters["weight"], state, x.shape
+    window, outputs, kept = config.kernel, [], []
+    for row in range(batch):
+        history = list(past[row])
+        for t in range(time):
+            history = [x[row, t]] if reset[row, t] else [*history, x[row, t]]
+            last = history[-window:]
+            outputs.append(parameters["bias"] + sum(weight[:, window - 1 - j] * last[-1 - j] for j in range(len(last))))
+        history = [torch.zeros_like(x[row, 0])] * window + history
+        kept.append(torch.stack(history[1 - window :]))
+    return torch.stack(outputs).view(x.shape), (torch.stack(kept),)
+
+
+def mlp(config, parameters, x, state, reset):
+    """GELU with the error function: u times the probability that a standard normal number is below u."""
+    hidden = affine(parameters, "hidden", x)
+    return affine(parameters, "output", hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2), ()
+
+
 REFERENCES = {
     "aaren": aaren,
+    "conv": conv,
     "gru": gru,
     "lru": lru,
     "lstm": lstm,
     "mamba": mamba,
     "mingru": mingru,
     "minlstm": minlstm,
+    "mlp": mlp,
     "mlstm": mlstm,
     "retention": retention,
     "rnn": rnn,

@@ -15,6 +15,7 @@ WIDTH, BATCH, TIME = 8, 3, 12
 
 SMALL: dict[str, list[dict[str, Any]]] = {
     "aaren": [{"heads": 2}, {"heads": 8}],
+    "conv": [{"kernel": 4}, {"kernel": 2}, {"kernel": 20}],
     "lstm": [{}, {"peepholes": True}],
     "lru": [
         {"state_size": 6},
@@ -107,8 +108,9 @@ def subjects(name: str) -> list[Subject]:
 
 
 def remembers(subject: Subject) -> bool:
-    """False for attention over a window of one step."""
-    return subject.options.get("window") != 1
+    """False for attention over a window of one step, and for the mixer without memory; a convolution has some."""
+    alone = subject.name == "mlp" or subject.options.get("window") == 1
+    return not alone or "convolution" in subject.options
 
 
 def rectified(subject: Subject) -> bool:

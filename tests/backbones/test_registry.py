@@ -127,7 +127,7 @@ def test_the_law_catches(fault, check):
 def test_registered():
     names = set(registered_names())
     assert {"gru", "lru", "lstm", "mingru", "minlstm", "rnn", "transformer"} <= names
-    assert {"aaren", "mamba", "mlstm", "retention", "s4d"} <= names
+    assert {"aaren", "conv", "mamba", "mlp", "mlstm", "retention", "s4d"} <= names
     assert register(AverageConfig)(Average) is Average
     assert registered_names() == sorted(registered_names())
     assert registered("average").mixer is Average

@@ -23,7 +23,8 @@ from decision_rnn.data.store.verification import sha256_of, sha256_of_json
 from decision_rnn.errors import InputError
 
 TEXT = st.text("./\\\0~$%{}\n\r\t *-é\U0001f4a3", max_size=300)
-NAMES = st.tuples(st.sampled_from(("", "d4rl/", "minari/", "own/", "standin/", "complete/")), TEXT).map("".join)
+PREFIXES = ("", "d4rl/", "minari/", "own/", "standin/", "complete/", "best-episodes/")
+NAMES = st.tuples(st.sampled_from(PREFIXES), TEXT).map("".join)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_a_store_of_the_users_own_source_is_made_again_from_something_else(
 
 
 def test_a_prefix_is_registered_once() -> None:
-    for prefix in ("own", "complete"):  # the latter is where stores without partial episodes lie
+    for prefix in ("own", "complete", "best-episodes"):  # under the latter two lie stores of some of the episodes
         with pytest.raises(ValueError, match=rf"prefix '{prefix}', which is taken: registered are standin, d4rl"):
             register_source(type("Mine", (type(SOURCES["own"]),), {"prefix": prefix}))
     assert list(SOURCES) == ["standin", "d4rl", "minari", "own"]

@@ -133,6 +133,16 @@ def test_a_damaged_result_is_named_and_passed_over(
     assert "a.json" in capsys.readouterr().err
 
 
+def test_a_result_from_before_a_key_of_the_configuration_is_found(result: Result, tmp_path: Path) -> None:
+    """`best_fraction` was not there: all episodes were trained on."""
+    path = write_result(tmp_path, result)
+    data = json.loads(path.read_text())
+    del data["config"]["best_fraction"]
+    path.write_text(json.dumps(data))
+    assert find_result(tmp_path, result.key) == result
+    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, best_fraction=0.1))) is None
+
+
 def test_results_that_differ_in_their_key_have_files_of_their_own(result: Result, tmp_path: Path) -> None:
     protocol, config = result.protocol, result.config
     others = [

@@ -94,7 +94,7 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
     assert sum(losses[-20:]) / 20 < 0.2 * variance
 
 
-@pytest.mark.parametrize("backbone", ["mingru", "transformer"])
+@pytest.mark.parametrize("backbone", ["mingru", "transformer", "mlp", "conv"])
 def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backbone: str) -> None:
     """Three slices trained on one after the other are seen as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
@@ -108,7 +108,14 @@ def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backb
     torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [["--backbone", "mingru"], ["--backbone", "transformer", "--training.carry", "3"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--backbone", "mingru"],
+        ["--backbone", "transformer", "--training.carry", "3"],
+        ["--backbone", "mlp", "--training.carry", "3"],  # whose carried state is empty
+    ],
+)
 def test_a_resumed_run_ends_at_the_same_bits(
     tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import existing_ancestor, locked, remove_directory
 
 DERIVED = "complete"  # before a dataset's name: the store of its complete episodes; no source may be called so
+BEST = "best-episodes"  # likewise: the stores of its best episodes
 
 
 def store_folder(name: str) -> Path:

@@ -1,0 +1,159 @@
+"""The plan of a comparison: which runs it is made of, what each is asked for, and what stands in the way of them.
+
+Everything that can be refused is refused here, before hours of work.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from decision_rnn.checkpoint import Provenance
+from decision_rnn.comparison.cells import Cell
+from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.variants import Variant, check_variants
+from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.environments import check_environment
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.evaluate import summarise_data
+from decision_rnn.evaluation.results import Protocol
+from decision_rnn.plugins import check_plugins
+from decision_rnn.training.run_folder import check_resumed_run
+
+CHECKPOINT_EPISODES = 20
+"""Of every checkpoint, for each of its targets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is compared on what, how often, and where it is kept.
+
+    Attributes:
+        variants: Each with the configuration of its runs, of which a run replaces dataset and seed.
+        datasets: Their names.
+        seeds: Of the runs.
+        output: Folder of comparison.json and of the runs, `<dataset>/<label>-seed<n>`.
+        checkpoint_episodes: By how many episodes every checkpoint is evaluated; 0 for the last one alone.
+
+    Raises:
+        InputError: For what cannot be compared.
+    """
+
+    variants: tuple[Variant, ...]
+    datasets: tuple[str, ...]
+    seeds: tuple[int, ...]
+    output: Path
+    checkpoint_episodes: int = CHECKPOINT_EPISODES
+
+    def __post_init__(self) -> None:
+        check_variants(self.variants)
+        first = self.variants[0].config
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"the seeds of a comparison are {list(self.seeds)}: name at least one, and each once")
+        if first.evaluation.episodes == 0:
+            raise InputError("evaluation.episodes is 0, which leaves nothing to compare: ask for at least 1")
+        if self.checkpoint_episodes < 0:
+            raise InputError(f"checkpoint_episodes is {self.checkpoint_episodes}: it must be at least 0")
+        if not self.datasets:
+            raise InputError("no dataset was named: give at least one")
+        object.__setattr__(self, "datasets", tuple(open_dataset(name).name for name in self.datasets))
+        folders: dict[str, str] = {}
+        for name in self.datasets:
+            if (other := folders.setdefault(_folder(name), name)) != name or self.datasets.count(name) > 1:
+                raise InputError(f"the datasets of a comparison name {name} beside {other}: name each once")
+        if first.path is not None and len(self.datasets) > 1:
+            raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
+        for variant in self.variants:
+            check_plugins(variant.config.plugins, variant.label)
+
+    def cells(self) -> tuple[tuple[ComparedDataset, ...], tuple[Cell, ...]]:
+        """The datasets, made where they are not yet, with what is asked for on them, and all runs, seed by seed.
+
+        Raises:
+            InputError: If a dataset or its environment cannot be had, or a run's folder holds a run of another
+                configuration.
+        """
+        for name, variant, seed in self._runs():  # what needs no data comes first, for making those may take hours
+            self._check(variant, name, seed)
+        for name in self.datasets:
+            spec = self._dataset(name).spec
+            check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+        compared, cells = {}, []
+        first = self.variants[0].config
+        for name in self.datasets:
+            dataset = self._dataset(name)
+            store = dataset.open()
+            spec = dataset.spec  # once more: it tells what the store holds
+            data = summarise_data(Provenance.of(spec, store), replace(first, dataset=name))
+            compared[name] = (ComparedDataset(data=data, targets=targets_of(first.evaluation, spec, store)), spec)
+        for name, variant, seed in self._runs():
+            dataset_of, spec = compared[name]
+            cells.append(self._cell(variant, self._check(variant, name, seed), dataset_of, spec))
+        return tuple(dataset for dataset, _ in compared.values()), tuple(cells)
+
+    def _runs(self) -> Iterator[tuple[str, Variant, int]]:
+        """Seed by seed, so that a comparison that is cut short has all variants of its first seeds."""
+        for seed, name, variant in itertools.product(self.seeds, self.datasets, self.variants):
+            yield name, variant, seed
+
+    def _dataset(self, name: str):  # type: ignore[no-untyped-def]
+        first = self.variants[0].config
+        return open_dataset(name, first.path, first.partial)
+
+    def _check(self, variant: Variant, dataset: str, seed: int) -> RunConfig:
+        config = replace(variant.config, dataset=dataset, seed=seed)
+        folder = self.output / _run(dataset, variant.label, seed)
+        return check_resumed_run(config, folder) if (folder / "config.yaml").is_file() else config
+
+    def _cell(self, variant: Variant, config: RunConfig, dataset: ComparedDataset, spec: DatasetSpec) -> Cell:
+        conditioned = config.agent.return_conditioning
+        asked = tuple(target.target_return for target in dataset.targets)
+
+        def protocol(episodes: int, targets: Sequence[float | None]) -> Protocol:
+            returns = tuple(dict.fromkeys(target for target in targets if target is not None))
+            settings = replace(config.evaluation, episodes=episodes, target_returns=returns)
+            return Protocol.of(settings, spec, config.agent)
+
+        checkpoints = [asked[0], *(t.target_return for t in dataset.targets if t.role == "best")]
+        return Cell(
+            variant=variant.label,
+            dataset=config.dataset,
+            config=config,
+            output=self.output,
+            run=_run(config.dataset, variant.label, config.seed),
+            data=dataset.data,
+            targets=asked if conditioned else (None,),
+            protocol=protocol(config.evaluation.episodes, asked),
+            checkpoint_protocol=protocol(self.checkpoint_episodes, checkpoints) if self.checkpoint_episodes else None,
+        )
+
+
+def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStore) -> tuple[Target, ...]:
+    """What is asked for on a dataset: the paper's returns, or the user's, the data's best, and some of its range."""
+    low, high = store.manifest["statistics"]["return_min"], store.manifest["statistics"]["return_max"]
+    paper = [float(target) for target in settings.target_returns or spec.target_returns]
+
+    return (
+        *(Target(target_return=asked, role="paper", in_range=low <= asked <= high) for asked in paper),
+        Target(target_return=high, role="best", in_range=True),
+        *(Target(target_return=asked, role="spread", in_range=True) for asked in spread_targets(store.episode_returns)),
+    )
+
+
+def spread_targets(returns) -> tuple[float, ...]:  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    low, high = float(min(returns)), float(max(returns))
+    return tuple(float(round(value, 3)) for value in np.linspace(low, high, 7)[1:-1])
+
+
+def _run(dataset: str, label: str, seed: int) -> str:
+    """Where in the comparison's folder a run lies."""
+    return f"{_folder(dataset)}/{label}-seed{seed}"
+
+
+def _folder(dataset: str) -> str:
+    return dataset.replace("/", "-")

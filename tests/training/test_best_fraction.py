@@ -1,0 +1,215 @@
+"""Filtered behaviour cloning: which episodes are trained on, and that all else stays the whole dataset's."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config_parser import from_dict
+from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.store.best import best_episodes
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
+from decision_rnn.training.loop import train
+from decision_rnn.training.trainer import Trainer
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    return store
+
+
+def configure(*arguments: str) -> RunConfig:
+    small = ["--backbone.width", "16", "--training.context", "8", "--training.checkpoint_every", "4"]
+    return parse_run("test", ["hopper-medium", *small, "--training.steps", "8", *arguments])[0]
+
+
+def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
+    """Episode after episode, the highest sum of rewards that is left, the earliest of equals."""
+    returns = [store.rewards[a:b].astype(np.float64).sum() for a, b in pairwise(store.offsets)]
+    left, taken = list(range(len(returns))), []
+    for _ in range(count):
+        best = max(left, key=lambda i: (returns[i], -i))
+        taken.append(best)
+        left.remove(best)
+    return sorted(taken)
+
+
+def made_of(rewards: list[list[float]], path: Path) -> EpisodeStore:
+    episodes = [Episode(np.full((len(r) + 1, 2), i), np.zeros((len(r), 1), np.float32), np.array(r), True, False)
+                for i, r in enumerate(rewards)]  # fmt: skip
+    return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.1, 3), (0.5, 15), (0.99, 29), (0.001, 1), (0.3, 9), (0.7, 21)])
+def test_the_best_episodes_by_return_are_kept_whole_and_in_order(
+    store: EpisodeStore, fraction: float, count: int
+) -> None:
+    best, expected = best_episodes("standin/x", store, fraction), best_by_hand(store, count)
+    rows = np.concatenate([store.table[store.offsets[i] : store.offsets[i + 1]] for i in expected])
+    assert np.array_equal(best.table, rows)
+    assert best.episodes == count
+    for mine, right in zip(best.read_episodes(), (list(store.read_episodes())[i] for i in expected), strict=True):
+        assert np.array_equal(mine.observations, right.observations)
+        assert np.array_equal(mine.rewards, right.rewards)
+        assert (mine.terminated, mine.truncated) == (right.terminated, right.truncated)
+    np.testing.assert_allclose(best.observation_mean, rows[:, best.columns["observation"]].mean(0, np.float64))
+
+
+def test_a_fraction_of_one_is_the_dataset_itself(store: EpisodeStore, cache: Path) -> None:
+    assert best_episodes("standin/x", store, 1.0) is store
+    assert not cache.exists()
+
+
+def test_of_equal_returns_the_earlier_episodes_are_kept_and_long_ones_count_once(tmp_path: Path) -> None:
+    whole = made_of([[1, 1], [2], [0.5] * 4, [3], [2], [0]], tmp_path / "store")
+    best = best_episodes("own/x", whole, 0.5)
+    assert best.observations[best.offsets[:-1], 0].tolist() == [0, 1, 3]
+
+
+def test_a_decimal_fraction_keeps_as_many_as_it_says(tmp_path: Path) -> None:
+    """0.29 * 100 is 28.999999999999996 in floating point."""
+    whole = made_of([[float(i)] for i in range(100)], tmp_path / "store")
+    assert best_episodes("own/x", whole, 0.29).episodes == 29
+
+
+def test_other_data_and_other_fractions_have_stores_of_their_own(store: EpisodeStore, tmp_path: Path) -> None:
+    other = made_of([[1.0], [2.0]], tmp_path / "other")
+    wanted = [(store, 0.1), (store, 0.2), (other, 0.5)]
+    first = [best_episodes("own/x", *each).path for each in wanted]
+    assert len(set(first)) == 3
+    times = [(path / "manifest.json").stat().st_mtime_ns for path in first]
+    assert [best_episodes("own/x", *each).path for each in wanted] == first
+    assert [(path / "manifest.json").stat().st_mtime_ns for path in first] == times, "made again"
+
+
+def test_a_damaged_store_of_the_best_is_made_again(store: EpisodeStore, capsys: pytest.CaptureFixture[str]) -> None:
+    best = best_episodes("own/x", store, 0.2)
+    (best.path / "manifest.json").write_text("{}")
+    again = best_episodes("own/x", store, 0.2)
+    assert again.fingerprint == best.fingerprint
+    assert "making it again" in capsys.readouterr().err
+
+
+BEST = """
+import sys
+from pathlib import Path
+from decision_rnn.data.store.best import best_episodes
+from decision_rnn.data.store.episode_store import EpisodeStore
+print(best_episodes("own/x", EpisodeStore.open(Path(sys.argv[1])), 0.3).fingerprint)
+"""
+
+
+def test_processes_that_want_the_best_at_once_all_have_them(store: EpisodeStore) -> None:
+    command = [sys.executable, "-c", BEST, str(store.path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    found = [process.communicate(timeout=120)[0].strip() for process in processes]
+    assert found == [best_episodes("own/x", store, 0.3).fingerprint] * 3
+
+
+@pytest.mark.parametrize("options", [[], ["--training.carry", "3", "--observation.mask", "velocity"]])
+def test_batches_hold_steps_of_the_best_alone_and_provenance_is_the_wholes(
+    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    best = best_by_hand(small_store, 6)
+    allowed = {row.tobytes() for i in best for row in small_store.observations[slice(*small_store.offsets[i : i + 2])]}
+    batches, step = [], Trainer.step
+
+    def recorded(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        batches.append(batch)
+        return step(trainer, batch)
+
+    monkeypatch.setattr(Trainer, "step", recorded)
+    trained = train(configure("--best_fraction", "0.2", "--actions", "clip", *options), tmp_path / "run")
+    seen = {row.numpy().tobytes() for batch in batches for row in batch.observation.flatten(0, 1)}
+    assert len(batches) == 8
+    assert seen <= allowed
+    index = trained.agent.observation_index
+    rows = np.concatenate([small_store.observations[slice(*small_store.offsets[i : i + 2])] for i in best])
+    mean = rows.mean(0, dtype=np.float64)
+    np.testing.assert_allclose(trained.agent.observation_mean, mean if index is None else mean[index], rtol=1e-5)
+
+    whole = train(configure(), tmp_path / "whole").provenance
+    assert trained.provenance == load_agent(last_checkpoint(tmp_path / "run")).provenance == whole
+    assert whole.fingerprint == small_store.fingerprint
+    assert (whole.return_min, whole.return_max) == (
+        small_store.episode_returns.min(),
+        small_store.episode_returns.max(),
+    )
+
+
+def test_a_resumed_run_on_the_best_ends_at_the_same_bits_and_keeps_its_fraction(
+    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, run = configure("--best_fraction", "0.2", "--training.carry", "3"), tmp_path / "run"
+    train(config, tmp_path / "whole")
+    step = Trainer.step
+
+    def stop_at_six(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        if trainer.steps == 6:
+            raise KeyboardInterrupt
+        return step(trainer, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "step", stop_at_six)
+        train(config, run)
+    with pytest.raises(InputError, match=r"best_fraction 0\.2, not 0\.3"):
+        train(replace(config, best_fraction=0.3), run, resume=True)
+    train(config, run, resume=True)
+    resumed, whole = (last_checkpoint(folder) / "weights.safetensors" for folder in (run, tmp_path / "whole"))
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_too_few_steps_are_refused_before_a_run_is_begun(small_store: EpisodeStore, tmp_path: Path) -> None:
+    config = configure("--best_fraction", "0.01", "--training.context", "100")
+    said = (
+        r"best_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
+    )
+    with pytest.raises(InputError, match=said):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", ["0", "-0.1", "1.01", "nan", "inf", "some"])
+def test_a_fraction_that_is_no_share_is_refused(value: str) -> None:
+    with pytest.raises(InputError, match="best_fraction"):
+        configure(f"--best_fraction={value}")
+
+
+def test_a_configuration_without_the_key_is_one_of_all_episodes() -> None:
+    data = to_dict(configure())
+    assert data.pop("best_fraction") == 1.0
+    assert from_dict(data, "an older version's config.yaml") == configure()
+
+
+def test_filtered_cloning_by_the_command_line(
+    small_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
+    small = ["--training.steps", "2", "--backbone.width", "16", "--evaluation.episodes", "1"]
+    cloning = ["--backbone", "mlp", "--best_fraction", "0.3", "--agent.return_conditioning", "false"]
+    done = small_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
+    assert done.returncode == 0, done.stderr
+    assert "are trained on" in done.stdout
+    (path,) = (tmp_path / "run" / "results").iterdir()
+    result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
+    assert result["config"]["best_fraction"] == 0.3
+    assert result["dataset"]["fingerprint"] == asdict(trained.provenance)["fingerprint"]
