@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -32,7 +33,7 @@ def parse_run(
     program: str,
     arguments: Sequence[str],
     add_options: Callable[[ArgumentParser], None] = lambda parser: None,
-    backbone: str | None = None,
+    file: tuple[Mapping[str, Any], str] | None = None,
 ) -> tuple[RunConfig, Namespace]:
     """The run that a command line asks for, and the command's own options.
 
@@ -43,7 +44,7 @@ def parse_run(
         program: The command's name, for its help.
         arguments: What follows it.
         add_options: Adds the command's own options.
-        backbone: Takes the place of the one asked for.
+        file: Keys and values in place of those of `--config`, and where they come from.
 
     Raises:
         InputError: Naming the file or key that cannot be used.
@@ -51,14 +52,16 @@ def parse_run(
     first, rest = take(arguments, BACKBONE, OBJECTIVE, "--config", "--plugins")  # they decide what the rest may say
     plugins = split_names(first.plugins)
     import_plugins(plugins)
-    data, source = {}, COMMAND_LINE
-    if first.config is not None:
+    data: dict[str, Any] = {}
+    source = COMMAND_LINE
+    if file is not None:
+        data, source = dict(file[0]), file[1]
+    elif first.config is not None:
         data, source = read_yaml(Path(first.config)), first.config
     check_plugins(plugins_of(data, source), source)
     if plugins:
         data["plugins"] = plugins
-    chosen = first.backbone if backbone is None else backbone
-    if chosen is not None:
+    if (chosen := first.backbone) is not None:
         module, dot, mixer = chosen.rpartition(".")
         if dot and module not in sys.modules:
             raise InputError(

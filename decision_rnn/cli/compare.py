@@ -1,67 +1,81 @@
-"""`decision-rnn compare`: several backbones over several seeds, and one table."""
+"""`decision-rnn compare`: variants over datasets and seeds, and their tables."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.backbones import registered_names
-from decision_rnn.cli.arguments import BACKBONE, parse_run, split_names, take
+from decision_rnn.cli.variants import DEFAULT_BACKBONES, parse_variants
 from decision_rnn.comparison.compare import compare
+from decision_rnn.comparison.executors.contract import Executor
+from decision_rnn.comparison.executors.local import LocalExecutor
+from decision_rnn.comparison.plan import CHECKPOINT_EPISODES, Plan
 from decision_rnn.comparison.table import format_comparison
-from decision_rnn.comparison.variants import Variant
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.environments import check_environment
+from decision_rnn.comparison.variants import CONTROLS
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import read_yaml
+from decision_rnn.workers import available_cores
 
-DEFAULT_BACKBONES = "mingru,minlstm,lru,transformer"
+PROGRAM = "decision-rnn compare"
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Train what is missing and print the table; InputError for what cannot be used."""
-    asked, command = variants(arguments)
-    first = asked[0].config
-    if command.seeds < 1 or command.jobs < 1:
-        raise InputError("command line: --seeds and --jobs must be at least 1")
-    if not first.evaluation.episodes:
-        raise InputError("evaluation.episodes is 0: a comparison needs at least 1 for each target return")
-    dataset = open_dataset(first.dataset, first.path, first.partial)
-    spec = dataset.spec
-    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    output = command.output or Path("runs") / f"compare-{dataset.name.replace('/', '-')}"
-    seeds = range(first.seed, first.seed + command.seeds)
-    comparison = compare(asked, seeds, output, command.jobs)
+def run(arguments: Sequence[str]) -> int:
+    """Run what is missing and print the tables; 1 where runs failed, InputError for what cannot be used."""
+    plan, command = plan_of(arguments)
+    comparison = compare(plan, executor_of(plan, command), shlex.join([*PROGRAM.split(), *arguments]))
     print(format_comparison(comparison))
-    print(f"written to {output / 'comparison.json'} and {output / 'comparison.md'}")
-    if comparison["failed"]:
-        raise InputError(f"{len(comparison['failed'])} of the runs failed, as said above: the same command tries again")
+    print(f"written to {plan.output}: comparison.json, episodes.csv and comparison.md")
+    if comparison.failed:
+        print(f"{len(comparison.failed)} of the runs failed, as said above: the same command tries again")
+    return 1 if comparison.failed else 0
 
 
-def variants(arguments: Sequence[str]) -> tuple[list[Variant], Namespace]:
-    """A variant for each of `--backbones`, parsed with that backbone's own keys, and the command's options."""
-    asked, _ = take(arguments, "--backbones", BACKBONE, "--config")
-    if asked.backbone is not None:
-        raise InputError("command line: compare takes --backbones, names with commas between them, and no --backbone")
-    file = read_yaml(Path(asked.config)) if asked.config is not None else {}
-    names = split_names(str(file.get("backbones", DEFAULT_BACKBONES)) if asked.backbones is None else asked.backbones)
-    if not names:
-        raise InputError("command line: --backbones names none: give some, such as --backbones mingru,lru")
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"command line: --backbones names {name} twice")
-    parsed = [parse_run("decision-rnn compare", arguments, _options, backbone=name) for name in names]
-    return [Variant(name, config) for name, (config, _) in zip(names, parsed, strict=True)], parsed[0][1]
+def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
+    """What a command line asks to be compared, and the command's own options."""
+    variants, datasets, command = parse_variants(PROGRAM, arguments, _options)
+    if command.seeds < 1 or (command.jobs is not None and command.jobs < 1):
+        raise InputError("command line: --seeds and --jobs must be at least 1")
+    if command.ray_address is not None and command.executor != "ray":
+        raise InputError("command line: --ray-address is for --executor ray: give both or neither")
+    first = variants[0].config
+    output = command.output or Path("runs") / f"compare-{'+'.join(name.replace('/', '-') for name in datasets)}"
+    plan = Plan(
+        variants=tuple(variants),
+        datasets=tuple(datasets),
+        seeds=tuple(range(first.seed, first.seed + command.seeds)),
+        output=output,
+        checkpoint_episodes=command.checkpoint_episodes,
+    )
+    return plan, command
+
+
+def executor_of(plan: Plan, command: Namespace) -> Executor:
+    """What runs the cells, as the command line asks for it."""
+    if command.executor == "ray":
+        from decision_rnn.comparison.executors.ray import RayExecutor
+
+        return RayExecutor(command.ray_address, command.jobs)
+    runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
+    return LocalExecutor(command.jobs or min(available_cores(), runs))
 
 
 def _options(parser: ArgumentParser) -> None:
     for action in parser._actions:
         if action.dest in ("backbone", "backbone.name"):
             action.help = argparse.SUPPRESS
+        elif action.dest == "dataset":
+            action.help = "the datasets' names with commas between them, such as hopper-medium,walker2d-medium"
     parser.epilog = "`decision-rnn compare --backbones NAME --help` shows the options of that backbone."
     known = ", ".join(registered_names())
-    parser.add_argument("--backbones", type=str, default=DEFAULT_BACKBONES, metavar="A,B", help=f"which ones: {known}")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds per backbone, from `seed` on")
-    parser.add_argument("--jobs", type=int, default=1, help="runs trained at the same time")
-    parser.add_argument("--output", type=Path | None, help="folder of the runs (default: runs/compare-DATASET)")
+    add = parser.add_argument
+    add("--backbones", type=str, default=DEFAULT_BACKBONES, metavar="A,B", help=f"a variant for each: {known}")
+    add("--controls", type=str, default=",".join(CONTROLS), metavar="A,B", help="what stands beside them, or none")
+    add("--seeds", type=int, default=3, help="seeds of every variant on every dataset, from `seed` on")
+    add("--checkpoint_episodes", type=int, default=CHECKPOINT_EPISODES, help="by which every checkpoint is evaluated")
+    add("--jobs", type=int | None, help="runs at the same time (default: one for each core)")
+    add("--executor", type=Literal["local", "ray"], default="local", help="where the runs are made")
+    add("--ray-address", type=str | None, help="of a running Ray cluster (default: one on this machine)")
+    add("--output", type=Path | None, help="folder of the runs (default: runs/compare-DATASET)")

@@ -13,7 +13,7 @@ USAGE = """usage: decision-rnn COMMAND ...
   data ACTION       list, info, make, verify, download or export datasets
   train DATASET     train an agent, evaluate it and print its normalised scores
   evaluate RUN      evaluate the last checkpoint of a run
-  compare DATASET   train several backbones over several seeds and print one table
+  compare DATASETS  train variants over datasets and seeds, and print their tables
   bench NAME        measure speed: train, rollout, data, scan or backbones
 
 `decision-rnn COMMAND --help` shows a command's options."""
@@ -26,7 +26,7 @@ DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, or 2 where the input cannot be used."""
+    """Run a command; returns the exit code: 0, 2 where the input cannot be used, or what the command returns."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             hint = did_you_mean(name, COMMANDS)
             raise InputError(f"unknown command {name!r}: {hint}known are {', '.join(COMMANDS)}")
-        importlib.import_module(f"decision_rnn.cli.{name}").run(rest)
+        return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except InputError as error:
         print(f"decision-rnn: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
@@ -63,4 +63,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("decision-rnn: interrupted; what was written is intact, and a run goes on by --resume", file=sys.stderr)
         return 130
-    return 0

@@ -1,6 +1,6 @@
 """The cells of a comparison, one run each: trained and evaluated as far as that is not done, wherever they run.
 
-    <run>/cell.json    what a finished cell came to, so that it is neither run nor measured again
+<run>/cell.json    what a finished cell came to, so that it is neither run nor measured again
 """
 
 import hashlib

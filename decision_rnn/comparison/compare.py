@@ -1,4 +1,4 @@
-"""The engine: runs the cells of a comparison that are not done, wherever an executor puts them, and gathers them all."""
+"""The engine: runs the cells of a comparison that are not done, where an executor puts them, and gathers them all."""
 
 import contextlib
 from collections.abc import Iterator
@@ -99,7 +99,9 @@ def _describe(plan: Plan, pending: int, jobs: int) -> str:
 
     controls = sum(variant.control for variant in plan.variants)
     runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
-    compared = number(len(plan.variants) - controls, "variant") + (f" and {number(controls, 'control')}" * (controls > 0))
+    compared = number(len(plan.variants) - controls, "variant")
+    if controls:
+        compared += f" and {number(controls, 'control')}"
     return (
         f"{compared} on {number(len(plan.datasets), 'dataset')} with {number(len(plan.seeds), 'seed')}: "
         f"{number(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.output}"

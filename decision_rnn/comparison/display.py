@@ -24,8 +24,9 @@ class Display:
         self.running: set[int] = set()
         self.done, self.failed, self.busy = 0, 0, 0.0
         self.begun = time.perf_counter()
+        self.total = sum(cell.config.training.steps for cell in cells)
         self.bar = tqdm(
-            total=sum(cell.config.training.steps for cell in cells),
+            total=self.total,
             bar_format="{desc} |{bar}| {percentage:3.0f}% of the steps, {elapsed} so far, {remaining} left",
             smoothing=0,  # steps of one backbone are quicker than another's: the mean over all foretells more
             disable=None,
@@ -37,7 +38,8 @@ class Display:
         if isinstance(event, Progress):
             if event.cell not in self.running:
                 self.running.add(event.cell)
-                self.bar.total -= event.steps - self.steps[event.cell]  # done by an earlier process
+                self.total -= event.steps - self.steps[event.cell]  # done by an earlier process
+                self.bar.total = self.total
             else:
                 self.bar.update(max(0, event.steps - self.steps[event.cell]))
             self.steps[event.cell] = event.steps

@@ -14,6 +14,7 @@ from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.variants import Variant, check_variants
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -99,7 +100,7 @@ class Plan:
         for seed, name, variant in itertools.product(self.seeds, self.datasets, self.variants):
             yield name, variant, seed
 
-    def _dataset(self, name: str):  # type: ignore[no-untyped-def]
+    def _dataset(self, name: str) -> Dataset:
         first = self.variants[0].config
         return open_dataset(name, first.path, first.partial)
 

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError
 
 LABEL = re.compile(r"\w[\w.,+=-]*")
+CONTROLS = ("cloning", "filtered-cloning", "mlp", "conv")
+"""What may stand beside the variants: cloning of all episodes, of the best ones, and two backbones that remember
+nothing or little."""
+BEST_FRACTION = 0.1
+"""Of the episodes, which filtered cloning clones."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,16 @@ class Variant:
                 f"the label {self.label!r} cannot name a folder: use letters, digits and _ . , + = -, "
                 "the first of them a letter, a digit or _"
             )
+
+
+def cloning_controls(config: RunConfig) -> dict[str, Variant]:
+    """Plain and filtered behaviour cloning by the agent of that configuration, which is then asked for nothing."""
+    cloning = replace(config, agent=replace(config.agent, return_conditioning=False))
+    filtered = replace(cloning, best_fraction=BEST_FRACTION)
+    return {
+        name: Variant(name, cloned, control=True)
+        for name, cloned in (("cloning", cloning), ("filtered-cloning", filtered))
+    }
 
 
 def check_variants(variants: Sequence[Variant]) -> None:
