@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from decision_rnn.comparison.page.style import GRID, MUTED, Mark
 from decision_rnn.comparison.page.words import shortened
@@ -37,6 +37,14 @@ def log_ticks(axes: Axes, values: Sequence[float]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+
+
+def log_y(axes: Axes) -> None:
+    """A logarithmic y axis with plain numbers at 1, 2 and 5."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
 
 
 def compact(value: float) -> str:
@@ -89,10 +97,8 @@ def label_points(axes: Axes, points: dict[str, tuple[float, float]], marks: dict
         )  # fmt: skip
 
 
-def vertical(axes: Axes, x: float | None, text: str) -> None:
-    """A dotted line at x with its meaning beside it; none for None."""
-    if x is None:
-        return
+def vertical(axes: Axes, x: float, text: str) -> None:
+    """A dotted line at x with its meaning beside it."""
     axes.axvline(x, color=MUTED, linestyle=":", linewidth=1.2)
     axes.annotate(
         text, (x, 0.03), xycoords=("data", "axes fraction"), xytext=(-2, 0), textcoords="offset points",

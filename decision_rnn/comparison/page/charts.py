@@ -1,14 +1,15 @@
 """The charts of one dataset."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from decision_rnn.comparison.page.axes import LINE, label_points, log_ticks, tidy, vertical
+from decision_rnn.comparison.page.axes import LINE, label_points, log_ticks, log_y, tidy, vertical
 from decision_rnn.comparison.page.parts import Chart
 from decision_rnn.comparison.page.style import GRID, INK, MUTED, Mark
 from decision_rnn.comparison.page.svg import Canvas
-from decision_rnn.comparison.page.words import asked_for, listed, plural, score_of, scored, shortened
+from decision_rnn.comparison.page.words import asked_for, listed, plural, score_of, score_of_return, scored, shortened
 from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
 
@@ -20,7 +21,9 @@ FRAME = 62
 """Pixels of a chart's height that are not of its axes, about."""
 
 
-def score_dots(canvas: Canvas, dataset: ComparedDataset, target: Target | None, found: Summaries, marks: Marks) -> Chart:
+def score_dots(
+    canvas: Canvas, dataset: ComparedDataset, target: Target | None, found: Summaries, marks: Marks
+) -> Chart:
     """Every variant's score and seeds for one target, a row each."""
     rows = [(summary, of) for summary in found if (of := score_of(summary, target)) is not None]
     title = "Scores, nothing asked for" if target is None else f"Scores, {asked_for(target)}"
@@ -33,6 +36,8 @@ def score_dots(canvas: Canvas, dataset: ComparedDataset, target: Target | None, 
             "mean of the data", (dataset.data.score_mean, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
             textcoords="offset points", fontsize=10, color=MUTED, ha="center", va="bottom",
         )  # fmt: skip
+        if target is not None and target.in_range and target.target_return is not None:
+            vertical(axes, score_of_return(dataset, target.target_return), "what is asked")
         for y, (summary, of) in enumerate(rows):
             mark, scores = marks[summary.variant], of.scores
             axes.plot(of.per_seed, [y + 0.28] * len(of.per_seed), "o", color=mark.colour, markersize=3.5, alpha=0.7,
@@ -74,7 +79,8 @@ def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries,
         with canvas.panel(f"{label}: achieved over asked", described) as (axes, drawn):
             colour = marks[label].colour
             axes.axline((0, 0), slope=1, color=MUTED, linestyle="--", linewidth=1.2)
-            vertical(axes, dataset.data.return_max, "best in the data")
+            if dataset.data.return_max is not None:
+                vertical(axes, dataset.data.return_max, "best in the data")
             axes.fill_between(asked, low, high, color=colour, alpha=0.22, linewidth=0)
             axes.plot(asked, middle, "-", marker=marks[label].marker, color=colour, markersize=5, linewidth=1.8)
             axes.set(xlim=x_limits, ylim=y_limits)
@@ -113,7 +119,8 @@ def calibration_panels(
         )
         with canvas.panel(f"{label}: achieved less asked, per seed", described) as (axes, drawn):
             axes.axhline(0, color=MUTED, linestyle="--", linewidth=1.2)
-            vertical(axes, dataset.data.return_max, "best in the data")
+            if dataset.data.return_max is not None:
+                axes.axvline(dataset.data.return_max, color=MUTED, linestyle=":", linewidth=1.2)
             for points in by_seed.values():
                 asked, median = np.array(points).T
                 axes.plot(asked, median - asked, "o-", color=marks[label].colour, markersize=3, linewidth=1.2)
@@ -143,7 +150,7 @@ def learning_panels(canvas: Canvas, found: Summaries, marks: Marks) -> list[Char
                     axes.plot(curve.steps, curve.mean, "-", color=GRID, linewidth=1.5)
             for seed in of[0].per_seed:
                 axes.plot(of[0].steps, seed, "-", color=marks[label].colour, linewidth=0.9, alpha=0.5)
-            for curve, line in zip(of, ("-", ":"), strict=False):
+            for curve, line in [(of[0], "-"), *((curve, ":") for curve in of[1:] if curve.target.role == "best")]:
                 axes.plot(curve.steps, curve.mean, line, marker=marks[label].marker, color=marks[label].colour,
                           linewidth=2, markersize=5)  # fmt: skip
             axes.set_ylim(*y_limits)
@@ -153,7 +160,7 @@ def learning_panels(canvas: Canvas, found: Summaries, marks: Marks) -> list[Char
 
 
 def overlay(
-    canvas: Canvas, title: str, x: str, y: str, curves: dict[str, Sequence[Point]], marks: Marks, log: str = ""
+    canvas: Canvas, title: str, x: str, y: str, curves: Mapping[str, Sequence[Point]], marks: Marks, log: str = ""
 ) -> Chart | None:
     """Curves of all variants in one chart, each with its name at its end.
 
@@ -174,12 +181,12 @@ def overlay(
     with canvas.panel(title, f"{y} over {x}: {ends}", height) as (axes, drawn):
         for label, points in curves.items():
             steps, values = np.array(points).T
-            dots = {"marker": marks[label].marker, "markersize": 4} if len(points) <= 12 else {}
+            dots: Any = {"marker": marks[label].marker, "markersize": 4} if len(points) <= 12 else {}
             axes.plot(steps, values, marks[label].line, color=marks[label].colour, linewidth=1.6, **dots)
         if "x" in log:
             log_ticks(axes, [step for points in curves.values() for step, _ in points])
         if "y" in log and all(value > 0 for points in curves.values() for _, value in points):
-            axes.set_yscale("log")
+            log_y(axes)
         tidy(axes, x, y)
         label_points(axes, {label: points[-1] for label, points in curves.items()}, marks, height - FRAME)
     return Chart(title, drawn[0])

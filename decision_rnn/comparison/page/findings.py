@@ -12,25 +12,26 @@ MOST = 6
 
 
 def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls: set[str]) -> list[str]:
-    """What a dataset's scores come to, a paragraph for each of the main targets, and one for obedience."""
+    """What a dataset's scores come to, a paragraph each: of the targets where more is better, which are the data's best
+    and those beyond it, of the data's own scores, and of obedience."""
     if not found:
         return [f"On {dataset.data.name} no run has a result."]
-    targets = main_targets(dataset)
-    asked = [target for target in targets if any(of.target == target for summary in found for of in summary.targets)]
-    paragraphs = [_of_target(dataset, target, found, controls) for target in _first_of_each_role(asked) or [None]]
+    upward = [t for t in main_targets(dataset, found) if t is None or t.role == "best" or not t.in_range]
+    roles = [None if target is None else target.role for target in upward]
+    firsts = [target for i, target in enumerate(upward) if roles[i] not in roles[:i]]
+    paragraphs = [_of_target(target, found, controls) for target in firsts]
+    data, top = dataset.data, best_in_data(dataset)
+    paragraphs.append(
+        f"An episode of the data scores {data.score_mean:.1f} on average"
+        + ("." if top is None else f" and {top:.1f} at best.")
+    )
     obedience = {summary.variant: summary.obedience for summary in found if summary.obedience is not None}
     if obedience:
         paragraphs.append(_obedience(obedience))
     return paragraphs
 
 
-def _first_of_each_role(targets: Sequence[Target]) -> list[Target | None]:
-    return [target for i, target in enumerate(targets) if target.role not in [other.role for other in targets[:i]]]
-
-
-def _of_target(
-    dataset: ComparedDataset, target: Target | None, found: Sequence[VariantSummary], controls: set[str]
-) -> str:
+def _of_target(target: Target | None, found: Sequence[VariantSummary], controls: set[str]) -> str:
     scores = {summary.variant: of.scores for summary in found if (of := score_of(summary, target)) is not None}
     ranked = sorted(scores, key=lambda label: -scores[label].score)
     best = ranked[0]
@@ -38,11 +39,6 @@ def _of_target(
     name = f"the control {best}" if best in controls else best
     sentences = [f"{what}, {name} scores {'highest, ' if len(ranked) > 1 else ''}{spoken(scores[best])}."]
     sentences += _standing(best, ranked, scores, lower_is_better=False)
-    data, top = dataset.data, best_in_data(dataset)
-    sentences.append(
-        f"An episode of the data scores {data.score_mean:.1f} on average"
-        + ("." if top is None else f" and {top:.1f} at best.")
-    )
     held = [label for label in ranked if label in controls and label != best]
     if held and best not in controls:
         below = [label for label in held if apart(scores[best], scores[label])]

@@ -1,18 +1,51 @@
 """One HTML file from the record of a comparison."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from decision_rnn import __version__
+from decision_rnn.comparison.page.clips import clips_section
 from decision_rnn.comparison.page.findings import findings
 from decision_rnn.comparison.page.parts import Group, Section
 from decision_rnn.comparison.page.sections import Sections
 from decision_rnn.comparison.page.style import marks, variables
 from decision_rnn.comparison.page.words import listed, plural
-from decision_rnn.comparison.record import Comparison
-from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.summary import VariantSummary, summarise
+from decision_rnn.errors import InputError
+from decision_rnn.files import check_folder, write_atomically
+
+
+def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
+    """Write the page of the comparison at `path`, its folder or its comparison.json.
+
+    Args:
+        path: Of the comparison.
+        output: Of the page; None for report.html beside the record.
+        clips: How many variants' agents to render.
+        plugins: Modules that agents or environments need.
+
+    Returns:
+        Where the page is.
+
+    Raises:
+        InputError: If there is no comparison, or the page cannot be written.
+    """
+    comparison = read_comparison(path)
+    folder = path if path.is_dir() else path.parent
+    output = folder / "report.html" if output is None else output
+    if output.is_dir():
+        raise InputError(f"{output} is a folder: name the file of the page, such as {output / 'report.html'}")
+    try:
+        check_folder(output.parent)
+        page = build_page(comparison, summarise(comparison), clips_section(comparison, folder, clips, plugins))
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(output, page.encode())
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}") from None
+    return output
 
 
 def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clips: Section | None = None) -> str:
@@ -33,27 +66,29 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = (environment.loader.get_source(environment, "page.css")[0]) if environment.loader else ""
-    return environment.get_template("page.html").render(
-        version=__version__,
-        title=f"Comparison on {listed((dataset.data.name for dataset in comparison.datasets), 4)}",
-        compared=_compared(comparison),
-        findings=[
-            (
-                dataset.data.name,
-                findings(dataset, [s for s in summaries if s.dataset == dataset.data.name], controls),
-            )
-            for dataset in comparison.datasets
-        ],
-        warnings=f"{plural(len(comparison.failed), 'run')} failed and {'is' if len(comparison.failed) == 1 else 'are'} "
-        "missing from all that follows: see the failed runs below." if comparison.failed else "",
-        sections=sections,
-        command=comparison.command,
-        made=_made(comparison),
-        light=variables("light"),
-        dark=variables("dark"),
-        style=Markup(style),  # ours, and no user's
-    ).strip() + "\n"
+    return (
+        environment.get_template("page.html")
+        .render(
+            version=__version__,
+            title=f"Comparison on {listed((dataset.data.name for dataset in comparison.datasets), 4)}",
+            compared=_compared(comparison),
+            findings=[
+                (
+                    dataset.data.name,
+                    findings(dataset, [s for s in summaries if s.dataset == dataset.data.name], controls),
+                )
+                for dataset in comparison.datasets
+            ],
+            warning=_warning(comparison),
+            sections=sections,
+            command=comparison.command,
+            made=_made(comparison),
+            light=variables("light"),
+            dark=variables("dark"),
+        )
+        .strip()
+        + "\n"
+    )
 
 
 def _compared(comparison: Comparison) -> list[str]:
@@ -61,8 +96,10 @@ def _compared(comparison: Comparison) -> list[str]:
     methods = [variant.label for variant in comparison.variants if not variant.control]
     controls = [variant.label for variant in comparison.variants if variant.control]
     steps = {variant.label: variant.config["training"]["steps"] for variant in comparison.variants}
-    trained = f"{next(iter(steps.values())):,} steps" if len(set(steps.values())) == 1 else (
-        f"{min(steps.values()):,} to {max(steps.values()):,} steps"
+    trained = (
+        f"{next(iter(steps.values())):,} steps"
+        if len(set(steps.values())) == 1
+        else (f"{min(steps.values()):,} to {max(steps.values()):,} steps")
     )
     state = (
         "the recurrent state carried over the whole episode"
@@ -80,11 +117,20 @@ def _compared(comparison: Comparison) -> list[str]:
     ]
 
 
+def _warning(comparison: Comparison) -> str:
+    failed = len(comparison.failed)
+    if not failed:
+        return ""
+    return f"{plural(failed, 'run')} failed and {'is' if failed == 1 else 'are'} missing from all numbers: see below."
+
+
 def _failed(comparison: Comparison) -> Section | None:
     if not comparison.failed:
         return None
     text = tuple(f"{run.variant} on {run.dataset}, seed {run.seed}: {run.error}" for run in comparison.failed)
-    return Section("failed", "Failed runs", ("The command tries these again when it is repeated.",), (Group(text=text),))
+    return Section(
+        "failed", "Failed runs", ("The command tries these again when it is repeated.",), (Group(text=text),)
+    )
 
 
 def _remarks(summaries: Sequence[VariantSummary]) -> Section | None:
@@ -122,5 +168,5 @@ def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
     return [(name, lines) for name, lines in made if any(lines)]
 
 
-def _pairs(values: dict[str, object]) -> str:
+def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)

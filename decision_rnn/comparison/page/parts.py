@@ -38,7 +38,9 @@ class Table:
     folded: bool = True
 
     @classmethod
-    def of(cls, caption: str, head: Sequence[str], rows: Sequence[Sequence[Cell | str]], folded: bool = True) -> "Table":
+    def of(
+        cls, caption: str, head: Sequence[str], rows: Sequence[Sequence[Cell | str]], folded: bool = True
+    ) -> "Table":
         """A table of which most cells are plain text."""
         cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
         return cls(caption, tuple(head), cells, folded)

@@ -28,9 +28,7 @@ class Sections:
         marks: How the variants are drawn.
     """
 
-    def __init__(
-        self, comparison: Comparison, summaries: Sequence[VariantSummary], marks: dict[str, Mark]
-    ) -> None:
+    def __init__(self, comparison: Comparison, summaries: Sequence[VariantSummary], marks: dict[str, Mark]) -> None:
         self.comparison, self.marks, self.canvas = comparison, marks, Canvas()
         self.controls = {variant.label for variant in comparison.variants if variant.control}
         self.found = {
@@ -47,12 +45,8 @@ class Sections:
 
     def scores(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
-            targets = [
-                target
-                for target in main_targets(dataset)
-                if any(of.target == target for summary in found for of in summary.targets)
-            ]
-            dots = [charts.score_dots(self.canvas, dataset, t, found, self.marks) for t in targets or [None]]
+            targets = main_targets(dataset, found)
+            dots = [charts.score_dots(self.canvas, dataset, t, found, self.marks) for t in targets]
             return Group(
                 charts=tuple(dots),
                 tables=(tables.score_table(dataset, found, self.controls), tables.target_table(found)),
@@ -67,7 +61,7 @@ class Sections:
             "data's range: lower is better. The best checkpoint is chosen by the very episodes that score it, and so "
             "is too high: it stands there because papers report it.",
             "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds "
-            "(a plain line); small dots above it are the seeds. Hollow marks and dashed lines are controls.",
+            "(a plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls.",
         )
         return Section("scores", "Scores", text, self._groups(group))
 
@@ -103,7 +97,7 @@ class Sections:
 
     def cost(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
-            target = next(iter(main_targets(dataset)), None)
+            target = main_targets(dataset, found)[0]
             scores = {s.variant: of.scores.score for s in found if (of := score_of(s, target)) is not None}
 
             def chart(title: str, x: str, key: str) -> Chart | None:
@@ -138,7 +132,8 @@ class Sections:
 
         text = (
             "How far the median return of each seed's episodes is from what was asked: a line is a seed. Above zero it "
-            "earns more than it is asked for, below zero less. Lines that lie together say that the fault is the "
+            "earns more than it is asked for, below zero less; right of the dotted line it is asked for more than any "
+            "episode in the data earned. Lines that lie together say that the fault is the "
             "method's; lines apart say that it is a matter of luck in training.",
         )
         return Section("calibration", "Calibration of each seed", text, self._groups(group))

@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib
 from markupsafe import Markup, escape
@@ -16,9 +17,10 @@ from decision_rnn.comparison.page.style import INK, MUTED, themed
 WIDTH = 340
 """Pixels of a chart: a phone's width, so that its text is never scaled to be unreadable."""
 
-SETTINGS = {
+SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "decision-rnn",  # the same page from the same record
+    "text.parse_math": False,  # a label is what it says
     "font.size": 12,
     "axes.labelsize": 12,
     "xtick.labelsize": 11,
@@ -77,9 +79,7 @@ def inline(svg: str, key: str, title: str, description: str) -> Markup:
     body = svg[svg.index("</defs>", svg.index("<svg")) + len("</defs>") : svg.rindex("</svg>")]
     used = {name for found in REFERENCE.findall(body) for name in found if name}
     body = re.sub(r' id="([^"]+)"', lambda found: f' id="{key}-{found[1]}"' if found[1] in used else "", body)
-    body = REFERENCE.sub(
-        lambda found: f"url(#{key}-{found[1]})" if found[1] else f'href="#{key}-{found[2]}"', body
-    )
+    body = REFERENCE.sub(lambda found: f"url(#{key}-{found[1]})" if found[1] else f'href="#{key}-{found[2]}"', body)
     body = re.sub(r" font-family: [^;\"]*;?", "", body)
     body = re.sub(r"font: ((?:\w+ )*[\d.]+px) [^;\"]*", r"font: \1 system-ui, sans-serif", body)
     body = PLACES.sub(lambda found: PLACE.sub(lambda number: f"{float(number[0]):.1f}", found[0]), body)

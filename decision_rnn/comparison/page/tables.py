@@ -1,13 +1,20 @@
 """The tables of one dataset: the scores, and the numbers behind every chart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from decision_rnn.comparison.page.charts import seed_medians
 from decision_rnn.comparison.page.parts import Cell, Table
-from decision_rnn.comparison.page.words import asked_for, best_in_data, main_targets, scored, seeds_cell
-from decision_rnn.comparison.record import CellRecord, ComparedDataset
+from decision_rnn.comparison.page.words import (
+    asked_for,
+    best_in_data,
+    main_targets,
+    score_of_return,
+    scored,
+    seeds_cell,
+)
+from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
 
 Summaries = Sequence[VariantSummary]
@@ -17,14 +24,13 @@ FEW = 10
 
 def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str]) -> Table:
     """The table that a reader comes for: scores of the last checkpoint, obedience, and the best checkpoint beside."""
-    targets = [t for t in main_targets(dataset) if any(of.target == t for summary in found for of in summary.targets)]
-    width = max(len(targets), 1)
-    head = ["variant", *(f"score, {asked_for(target)}" for target in targets)]
-    head += ["score"] * (not targets)
+    targets = main_targets(dataset, found)
+    width = len(targets)
+    head = ["variant", *(_score_head(dataset, target) for target in targets)]
     obeys = any(summary.obedience is not None for summary in found)
     head += ["obedience error, % of the data's range"] * obeys
     curves = any(summary.curves for summary in found)
-    head += ["last and best checkpoint, same episodes"] * curves
+    head += ["last checkpoint, fewer episodes", "best checkpoint, same episodes"] * curves
     rows: list[list[Cell | str]] = []
     for summary in found:
         row: list[Cell | str] = [variant_cell(summary.variant, controls)]
@@ -33,17 +39,17 @@ def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str]) 
             cell = seeds_cell(cloning.scores, cloning.per_seed, width)
             row.append(Cell(cell.text, f"asked for nothing; {cell.detail}".removesuffix("; "), width))
         else:
-            for target in targets or [None]:
+            for target in targets:
                 of = next((of for of in summary.targets if of.target == target), None)
                 row.append("" if of is None else seeds_cell(of.scores, of.per_seed))
         if obeys:
             row.append("" if summary.obedience is None else scored(summary.obedience))
         if curves:
-            row.append(_last_and_best(summary))
+            row += _last_and_best(summary)
         rows.append(row)
     top = best_in_data(dataset)
     data = Cell(f"{dataset.data.score_mean:.1f}", "" if top is None else f"best episode {top:.1f}", width)
-    rows.append([Cell("the data", "mean of its episodes"), data, *[""] * (obeys + curves)])
+    rows.append([Cell("the data", "mean of its episodes"), data, *[""] * (obeys + 2 * curves)])
     return Table.of(f"Scores on {dataset.data.name}", head, rows, folded=False)
 
 
@@ -52,16 +58,26 @@ def variant_cell(label: str, controls: set[str]) -> Cell:
     return Cell(label, "control" if label in controls else "")
 
 
-def _last_and_best(summary: VariantSummary) -> Cell | str:
+def _score_head(dataset: ComparedDataset, target: Target | None) -> str:
+    """The head of a target's scores; inside the data's range not the highest is the aim, but the one asked for."""
+    if target is None:
+        return "score"
+    text = f"score, {asked_for(target)}"
+    if target.target_return is None or not target.in_range:
+        return text
+    return f"{text} (which scores {score_of_return(dataset, target.target_return):.1f})"
+
+
+def _last_and_best(summary: VariantSummary) -> list[Cell | str]:
     if not summary.curves:
-        return ""
+        return ["", ""]
     curve = summary.curves[0]
-    return Cell(f"{scored(curve.last)}; best {scored(curve.best)}", asked_for(curve.target))
+    return [Cell(scored(curve.last), asked_for(curve.target)), Cell(scored(curve.best), "chosen by these episodes")]
 
 
 def target_table(found: Summaries) -> Table:
     """Every target's scores and returns."""
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             summary.variant,
             asked_for(of.target),
@@ -105,7 +121,7 @@ def checkpoint_table(found: Summaries) -> Table:
     return Table.of("Every checkpoint's score", ("variant", "asked", "step", "mean", "seeds"), rows)
 
 
-def curve_table(caption: str, x: str, y: str, curves: dict[str, Sequence[tuple[float, float]]]) -> Table:
+def curve_table(caption: str, x: str, y: str, curves: Mapping[str, Sequence[tuple[float, float]]]) -> Table:
     """Points of curves, of many a few."""
     rows = [
         [label, f"{at:,.0f}", f"{value:.4g}"]

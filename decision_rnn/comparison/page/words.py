@@ -67,9 +67,11 @@ def describe_scores(all_scores: Iterable[SeedScores]) -> str:
     return f"A score is {', or '.join(parts)}." if parts else ""
 
 
-def main_targets(dataset: ComparedDataset) -> list[Target]:
-    """The targets of the score table: those the task asks for, the first of them first, and the data's best."""
-    return [target for target in dataset.targets if target.role in ("paper", "best")]
+def main_targets(dataset: ComparedDataset, found: Sequence[VariantSummary]) -> list[Target | None]:
+    """The targets of the score table, as far as anybody was asked for them: those of the task, the first of them
+    first, and the data's best; None alone where nobody was asked for anything."""
+    asked = [of.target for summary in found for of in summary.targets]
+    return [t for t in dataset.targets if t.role in ("paper", "best") and t in asked] or [None]
 
 
 def score_of(summary: VariantSummary, target: Target | None) -> TargetSummary | None:
@@ -78,9 +80,12 @@ def score_of(summary: VariantSummary, target: Target | None) -> TargetSummary | 
     return of_target or summary.of_role("cloning")
 
 
+def score_of_return(dataset: ComparedDataset, value: float) -> float:
+    """The normalised score of a return."""
+    data = dataset.data
+    return 100 * (value - data.reference_min) / (data.reference_max - data.reference_min)
+
+
 def best_in_data(dataset: ComparedDataset) -> float | None:
     """The score of the best episode in the data; None where that is not known."""
-    data = dataset.data
-    if data.return_max is None:
-        return None
-    return 100 * (data.return_max - data.reference_min) / (data.reference_max - data.reference_min)
+    return None if dataset.data.return_max is None else score_of_return(dataset, dataset.data.return_max)
