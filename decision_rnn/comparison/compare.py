@@ -43,7 +43,7 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         failures: dict[str, Failed] = {}
         print(_describe(plan, len(pending), executor.jobs), flush=True)  # before hours of work, not after them
         if pending:
-            with Display(pending) as display, contextlib.closing(executor.run(pending)) as events:  # type: ignore[type-var]
+            with Display(pending) as display, contextlib.closing(executor.run(pending)) as events:
                 for event in events:
                     if isinstance(event, Finished):
                         cell = pending[event.cell]

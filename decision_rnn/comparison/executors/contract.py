@@ -1,15 +1,12 @@
 """What an executor is: it runs cells somewhere and tells of them; a comparison knows no other thing of it."""
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from decision_rnn.comparison.cells import Cell, CellOutcome
 from decision_rnn.errors import InputError
-
-RETRIES = 1
-"""How often a cell is begun again whose process died: memory may have run out for its neighbour's sake."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Executor(Protocol):
     jobs: int
     """How many at a time, as far as that is known."""
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[Event]:
+    def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
         """Run all cells, each in a process that is not this one; of each there is one `Finished` or `Failed`.
 
         Where the iterator is closed early, nothing that it has started keeps running. Cells are numbered as given.

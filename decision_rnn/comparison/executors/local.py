@@ -5,16 +5,19 @@ import io
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from decision_rnn.comparison.cells import Cell, run_cell
-from decision_rnn.comparison.executors.contract import RETRIES, Event, Failed, Finished, Progress, failure
+from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress, failure
 from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import available_cores, limited_threads, start_worker
+
+RETRIES = 1
+"""How often a cell is begun again whose process died: memory may have run out for its neighbour's sake."""
 
 
 @dataclass
@@ -39,7 +42,7 @@ class LocalExecutor:
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs or available_cores()
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[Event]:
+    def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
         plugins = tuple(dict.fromkeys(name for cell in cells for name in cell.config.plugins))
         waiting, deaths = deque(range(len(cells))), [0] * len(cells)
         workers: list[_Worker] = []

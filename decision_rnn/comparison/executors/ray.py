@@ -1,0 +1,130 @@
+"""Cells as tasks of a Ray cluster, for whoever outgrows a machine: https://docs.ray.io/en/latest/ray-core/tasks.html
+
+Every node needs this package, the plugins, and the datasets' files; a dataset that is made from a recipe is made there
+once. What a cell came to travels back. Its run's folder has the same path on every node: on a file system that all
+share, runs stay together and one whose node is lost goes on from its last checkpoint; else each node keeps the folders
+of its own runs, and one whose node is lost begins anew.
+"""
+
+import contextlib
+import io
+import os
+import pickle
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from decision_rnn.comparison.cells import Cell, run_cell
+from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress, failure
+from decision_rnn.errors import InputError
+from decision_rnn.files import locked
+from decision_rnn.plugins import import_plugins
+
+RETRIES = 3
+"""How often a cell is begun again whose process or node is lost."""
+POLL = 1.0
+"""Seconds between two looks at how far the cells are."""
+
+
+class _Board:
+    """An actor: the steps that every cell has done, for the one display."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+
+    def report(self, cell: int, steps: int) -> None:
+        self.steps[cell] = steps
+
+    def read(self) -> dict[int, int]:
+        return self.steps
+
+
+class RayExecutor:
+    """Runs cells as tasks of one core each.
+
+    Args:
+        address: Of a running cluster, `auto` for that of this machine; if left out, one is started here and stopped
+            again.
+        jobs: How many tasks at a time; if left out, as many as the cluster has cores.
+
+    Raises:
+        InputError: Where Ray is not installed, or there is no cluster at that address.
+    """
+
+    def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise InputError(
+                "--executor ray needs Ray, which is not installed: pip install 'decision-rnn[ray]'"
+            ) from None
+        self.ray: Any = ray
+        self.started = not ray.is_initialized()
+        if self.started:
+            # What tasks print would stand among each other's.
+            options = {"include_dashboard": False} if address is None else {"address": address}
+            try:
+                ray.init(log_to_driver=False, **options)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise InputError(
+                    f"there is no Ray cluster at {address}: start one by `ray start --head`, or leave out "
+                    f"--ray-address ({' '.join(str(error).split())[:200]})"
+                ) from None
+        self.limit = jobs
+        self.jobs = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
+        ray = self.ray
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        board = ray.remote(num_cpus=0, scheduling_strategy=here)(_Board).remote()
+        waiting = deque(range(len(cells)))
+        running: dict[Any, int] = {}
+        try:
+            while waiting or running:
+                while waiting and (self.limit is None or len(running) < self.limit):
+                    number = waiting.popleft()
+                    running[self._submit(number, cells[number], board)] = number
+                ready, _ = ray.wait(list(running), timeout=POLL)
+                steps = ray.get(board.read.remote())
+                yield from (Progress(number, steps[number]) for number in running.values() if number in steps)
+                for reference in ready:
+                    number = running.pop(reference)
+                    try:
+                        yield ray.get(reference)
+                    except ray.exceptions.RayError as error:
+                        yield Failed(number, f"its task was lost: {' '.join(str(error).split())[:300]}")
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+            if self.started:
+                ray.shutdown()
+
+    def _submit(self, number: int, cell: Cell, board: Any) -> Any:
+        """Hand a cell to the cluster. A node that is lost takes its tasks with it: they are begun anew elsewhere."""
+        gpus = 1 if cell.config.training.device == "cuda" else 0
+        task = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run)
+        # Packed, because a plugin's classes cannot be unpacked before the plugin is imported.
+        packed = pickle.dumps(replace(cell, output=cell.output.absolute()))
+        return task.remote(number, packed, cell.config.plugins, os.getcwd(), board)
+
+
+def _run(number: int, packed: bytes, plugins: Sequence[str], folder: str, board: Any) -> Event:
+    """On a node: one cell."""
+    torch.set_num_threads(1)  # as a local cell has, for the same digits
+    os.environ["TQDM_DISABLE"] = "1"
+    with contextlib.suppress(OSError):  # where plugins and files are looked for, as far as the node has it
+        os.chdir(folder)
+    try:
+        import_plugins(plugins)
+        cell: Cell = pickle.loads(packed)
+        with locked(cell.folder / "training"):
+            pass  # what was begun on a node that was taken for lost may take a moment to end
+        with contextlib.redirect_stdout(io.StringIO()):
+            return Finished(number, run_cell(cell, lambda steps: board.report.remote(number, steps)))
+    except Exception as error:
+        return failure(number, error)
