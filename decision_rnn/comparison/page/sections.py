@@ -49,7 +49,7 @@ class Sections:
             dots = [charts.score_dots(self.canvas, dataset, t, found, self.marks) for t in targets]
             return Group(
                 charts=tuple(dots),
-                tables=(tables.score_table(dataset, found, self.controls), tables.target_table(found)),
+                tables=(tables.score_table(dataset, found, self.controls, self.comparison.checkpoint_episodes), tables.target_table(found)),
             )
 
         shown = [of.scores for of in chain.from_iterable(s.targets for s in chain(*self.found.values()))]

@@ -22,7 +22,7 @@ FEW = 10
 """Rows that a curve of many points has in its table."""
 
 
-def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str]) -> Table:
+def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], checkpoint_episodes: int) -> Table:
     """The table that a reader comes for: scores of the last checkpoint, obedience, and the best checkpoint beside."""
     targets = main_targets(dataset, found)
     width = len(targets)
@@ -30,7 +30,9 @@ def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str]) 
     obeys = any(summary.obedience is not None for summary in found)
     head += ["obedience error, % of the data's range"] * obeys
     curves = any(summary.curves for summary in found)
-    head += ["last checkpoint, fewer episodes", "best checkpoint, same episodes"] * curves
+    if curves:
+        of = "" if targets[0] is None else f" asked for {targets[0].target_return:g}"
+        head += [f"{which} checkpoint{of}, {checkpoint_episodes} episodes" for which in ("last", "best")]
     rows: list[list[Cell | str]] = []
     for summary in found:
         row: list[Cell | str] = [variant_cell(summary.variant, controls)]
@@ -72,7 +74,7 @@ def _last_and_best(summary: VariantSummary) -> list[Cell | str]:
     if not summary.curves:
         return ["", ""]
     curve = summary.curves[0]
-    return [Cell(scored(curve.last), asked_for(curve.target)), Cell(scored(curve.best), "chosen by these episodes")]
+    return [scored(curve.last), scored(curve.best)]
 
 
 def target_table(found: Summaries) -> Table:
