@@ -76,7 +76,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """How the agent is evaluated: all episodes of all target returns at once.
+    """How the agent is evaluated.
 
     Attributes:
         episodes: Episodes per target return; 0 to train without being evaluated.

@@ -9,7 +9,15 @@ import results_folder
 from results_folder import Made, write_report
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-REPORTING = ("bench", "bench_backbones", "hopper_medium", "large_store", "selective_copying", "standins")
+REPORTING = (
+    "bench",
+    "bench_backbones",
+    "hopper_medium",
+    "interval_coverage",
+    "large_store",
+    "selective_copying",
+    "standins",
+)
 
 
 def test_report_ends_with_what_made_it(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Row:
         value: A median over the rounds.
         unit: Of the value and of the baseline's.
         baseline: What it is compared with; a baseline's own row is compared with itself.
-        ratio: How many times better than the baseline; for `rollout/episodes-N`, time over the baseline's.
+        ratio: How many times better than the baseline; for `rollout/episodes-N...`, time over the baseline's.
     """
 
     name: str

@@ -1,16 +1,17 @@
 """What an evaluation costs beside the environments alone, and what one action costs."""
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 import torch
-from torch import Tensor
+from gymnasium import Env
 from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State, registered
+from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
@@ -19,8 +20,9 @@ from decision_rnn.data.environments import make_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor
-from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
+from decision_rnn.evaluation.rollout import OnStep, RolloutResult, one_thread, rollout
 from decision_rnn.training.loop import prepare
+from decision_rnn.workers import available_cores
 
 DATASET = "hopper-medium"
 EPISODES = 100
@@ -30,22 +32,7 @@ WINDOW = 20
 TRAINING_STEPS = 500
 ACTING_ROUNDS = 10  # per round of the evaluation, which takes seconds
 
-OnStep = Callable[[Sequence[int], np.ndarray], None]
-
-
-class StartWatch:
-    """An actor that notes when a rollout has made its environments and begins to act."""
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.begun = 0.0
-
-    def initial_state(self, target_return: Tensor) -> State:
-        self.begun = process_time()
-        return self.actor.initial_state(target_return)
-
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        return self.actor.act(observation, reward, reset, state)
+Clock = Callable[[], float]
 
 
 class Recording:
@@ -68,37 +55,40 @@ class Recording:
         self.episodes = episodes
         self.seed = seed
         self.steps: list[tuple[list[int], np.ndarray]] = []
-        results = self._rollout(actor, self._record)
+        results = self._rollout(on_step=self._record)
         self.returns = np.concatenate([result.returns for result in results])
         self.lengths = np.concatenate([result.lengths for result in results])
 
-    def time_rollout(self) -> float:
-        """Seconds of the rollout once more, environments made and reset before they count."""
-        watch = StartWatch(self.actor)
-        results = self._rollout(watch, None)
-        taken = process_time() - watch.begun
+    def time_rollout(self, clock: Clock, processes: int) -> float:
+        """Seconds of the whole rollout once more: processes begun, environments made, episodes played."""
+        begun = clock()
+        results = self._rollout(processes=processes)
+        taken = clock() - begun
         self._check(np.concatenate([result.returns for result in results]))
         return taken
 
-    def time_environments(self) -> float:
-        """Seconds of the same environments taking the same actions in the same order, with no agent."""
-        environments = [make_environment(self.environment_id) for _ in self.returns]
-        for i, environment in enumerate(environments):
-            environment.reset(seed=self.seed + i % self.episodes)
-        returns = np.zeros(len(environments))
-        begun = process_time()
+    def time_environments(self, clock: Clock) -> float:
+        """Seconds of the same environments taking the same actions in the same order, with no agent and one core."""
+        begun = clock()
+        returns = np.zeros(len(self.returns))
+        environments: dict[int, Env] = {}
         for running, actions in self.steps:
+            if running[0] not in environments:  # a group begins
+                environments = {i: self._begin(i) for i in running}
             for row, i in enumerate(running):
                 returns[i] += environments[i].step(actions[row])[1]
-        taken = process_time() - begun
-        for environment in environments:
-            environment.close()
+        taken = clock() - begun
         self._check(returns)
         return taken
 
-    def _rollout(self, actor: Actor, on_step: OnStep | None) -> list[RolloutResult]:
+    def _begin(self, number: int) -> Env:
+        environment = make_environment(self.environment_id)
+        environment.reset(seed=self.seed + number % self.episodes)
+        return environment
+
+    def _rollout(self, processes: int = 1, on_step: OnStep | None = None) -> list[RolloutResult]:
         targets, count = self.target_returns, self.episodes
-        return rollout(actor, self.environment_id, targets, count, self.seed, on_step=on_step)
+        return rollout(self.actor, self.environment_id, targets, count, self.seed, processes, on_step=on_step)
 
     def _record(self, running: Sequence[int], actions: np.ndarray) -> None:
         self.steps.append((list(running), actions.copy()))
@@ -108,16 +98,25 @@ class Recording:
             raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
 
 
-def time_episodes(recording: Recording, rounds: int) -> Row:
-    """The row `rollout/episodes-N`, in seconds; ratio: time over that of the environments alone."""
-    name = f"rollout/episodes-{len(recording.returns)}"
+def time_episodes(recording: Recording, rounds: int) -> list[Row]:
+    """Rows `rollout/episodes-N` and `rollout/episodes-N/all-cores`, in seconds; ratio: over the environments alone.
+
+    One core's CPU time against one core's CPU time, and wall time of a process for every core against the wall time of
+    the environments on one.
+    """
+    name, cpu, wall = f"rollout/episodes-{len(recording.returns)}", time.process_time, time.perf_counter
+    alone = "rollout/environments-alone"
     timings: dict[str, Timing] = {
-        name: recording.time_rollout,
-        "rollout/environments-alone": recording.time_environments,
+        name: partial(recording.time_rollout, cpu, 1),
+        alone: partial(recording.time_environments, cpu),
+        f"{name}/all-cores": partial(recording.time_rollout, wall, available_cores()),
+        f"{alone}/wall": partial(recording.time_environments, wall),
     }
     seconds = interleaved(timings, rounds, warmup=0, description="timing episodes")
-    value, alone = seconds[name], seconds["rollout/environments-alone"]
-    return Row(name, value, "s", Baseline("rollout/environments-alone", alone), value / alone)
+    return [
+        Row(played, seconds[played], "s", Baseline(against, seconds[against]), seconds[played] / seconds[against])
+        for played, against in ((name, alone), (f"{name}/all-cores", f"{alone}/wall"))
+    ]
 
 
 def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
@@ -141,18 +140,20 @@ def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
 
 
 def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
-    """Time an evaluation of 100 episodes beside the environments alone, and one action, on one thread.
+    """Time an evaluation of 100 episodes beside the environments alone, on one core and on all, and one action.
 
-    The episodes are split evenly over the dataset's target returns (hopper-medium: 50 each for 3600 and 1800)
-    and stepped together, as `decision-rnn evaluate` does. The environments alone take the same actions, recorded
-    before, from the same seeds in the same order. Making and resetting the environments counts on neither side.
+    The episodes are split evenly over the dataset's target returns (hopper-medium: 50 each for 3600 and 1800) and
+    stepped in groups, as `decision-rnn evaluate` does. The environments alone take the same actions on one core,
+    recorded before, from the same seeds in the same order. Making and resetting the environments counts on both sides.
+    All cores must play the very episodes that one does, or it is an error.
 
     Args:
         rounds: How often each evaluation is timed; actions are timed ten times as often.
         run: A trained run's folder; if left out, a minGRU is trained for 500 steps first, about 20 seconds.
 
     Returns:
-        `rollout/episodes-100` in seconds, ratio: time over that of the environments alone; `rollout/act-1` and
+        `rollout/episodes-100`, the CPU time of one process, and `rollout/episodes-100/all-cores`, the wall time with a
+        process for every core, in seconds, ratio: time over that of the environments alone; `rollout/act-1` and
         `rollout/act-64` in µs per environment step, ratio: the time of re-running a window of 20 over theirs.
 
     Raises:
@@ -163,7 +164,7 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
         agent, spec = _briefly_trained() if run is None else _of_run(run)
         targets = spec.target_returns
         recording = Recording(agent, spec.environment_id, targets, EPISODES // len(targets), SEED)
-        return [time_episodes(recording, rounds), *time_acting(agent, ACTING_ROUNDS * rounds)]
+        return [*time_episodes(recording, rounds), *time_acting(agent, ACTING_ROUNDS * rounds)]
 
 
 def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:

@@ -19,6 +19,7 @@ def run(arguments: Sequence[str]) -> None:
     parser = command_parser("decision-rnn evaluate")
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_class_arguments(EvaluationConfig)
+    parser.add_argument("--processes", type=int | None, help="that play at a time, to the same digits (default: cores)")
     trained = load_agent(last_checkpoint(parse_command(parser, arguments).run))
     parser.set_defaults({f.name: getattr(trained.config.evaluation, f.name) for f in fields(EvaluationConfig)})
     command = parse_command(parser, arguments)
@@ -26,7 +27,9 @@ def run(arguments: Sequence[str]) -> None:
     settings = EvaluationConfig(**{f.name: command[f.name] for f in fields(EvaluationConfig)})
     if not settings.episodes:
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
-    result = evaluate(trained, settings)
+    if command.processes is not None and command.processes < 1:
+        raise InputError("command line: --processes must be at least 1")
+    result = evaluate(trained, settings, command.processes)
     path = write_result(command.run, result)
     print(format_result(result))
     print(f"written to {path}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from decision_rnn.comparison.record import ComparedDataset, Comparison
 from decision_rnn.comparison.summary import LearningCurve, TargetSummary, VariantSummary, summarise
 from decision_rnn.evaluation.report import describe_range
-from decision_rnn.evaluation.statistics import SeedScores
+from decision_rnn.evaluation.statistics import INTERVAL_NOTE, SeedScores
 
 CONTROL = " (control)"
 
@@ -135,8 +135,8 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
         scores.append("of one seed")
     if ("mean", "range") in kinds:
         scores.append("mean over seeds, and in brackets every seed's or their range, which is no confidence interval")
-    if ("interquartile mean", "95% interval") in kinds:
-        scores.append("interquartile mean over seeds with a 95% bootstrap interval")
+    if ("mean", "95% interval") in kinds:
+        scores.append(INTERVAL_NOTE)
     if scores:
         sentences.append(f"Score: 0 is a random policy, 100 an expert; {'; or '.join(scores)}.")
     if any(t.in_range is False for dataset in comparison.datasets for t in dataset.targets):

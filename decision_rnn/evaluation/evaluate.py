@@ -1,5 +1,6 @@
 """From a trained agent to scores that can be believed: every target, what lies beyond the data named so."""
 
+import copy
 import time
 
 import numpy as np
@@ -16,24 +17,29 @@ from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Res
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
+from decision_rnn.workers import available_cores
 
 
-def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> Result:
-    """Play the episodes and gather the result.
+def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
+    """Play the episodes on the CPU and gather the result, which is the same for any number of processes.
+
+    An agent on a GPU is copied to the CPU: what its checkpoint scores must not depend on where it was trained, and most
+    of the time goes into the environments, which all cores share.
 
     Args:
         trained: The agent, on any device.
         settings: How many episodes, which targets, which protocol.
+        processes: How many play at a time; one for every core that this process may use if left out.
 
     Raises:
-        InputError: If no episodes are asked for, or the run needs modules that have not been imported.
+        InputError: If no episodes are asked for, the run needs modules that have not been imported, or a process dies.
     """
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which asks for no evaluation: ask for at least 1, such as 100")
     config, spec = trained.config, trained.provenance.spec
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    agent = trained.agent.eval()
+    agent = copy.deepcopy(trained.agent).cpu().eval()
     protocol = Protocol.of(settings, spec, config.agent)
     dataset = summarise_data(trained.provenance, config)
     begun = time.perf_counter()
@@ -45,7 +51,8 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig) -> Result:
         ],  # one that is asked nothing sees none
         protocol.episodes,
         protocol.seed,
-        agent.return_scale.device,
+        available_cores() if processes is None else processes,
+        config.plugins,
     )
     seconds = time.perf_counter() - begun
     return Result(

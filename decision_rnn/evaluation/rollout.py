@@ -1,8 +1,10 @@
-"""Episodes in the environment: every episode of every target return, stepped together as one batch."""
+"""Episodes in the environment, in groups of a fixed size: a group is stepped as one batch, groups on several cores."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,6 +13,13 @@ from tqdm import tqdm
 from decision_rnn.backbones import select_rows
 from decision_rnn.data.environments import make_environment
 from decision_rnn.evaluation.actor import Actor
+from decision_rnn.plugins import import_plugins
+from decision_rnn.workers import spread
+
+OnStep = Callable[[Sequence[int], np.ndarray], None]
+
+GROUP = 50
+"""The most episodes that are stepped as one batch: of 100, two cores get half each."""
 
 
 @contextmanager
@@ -43,51 +52,111 @@ class RolloutResult:
     lengths: np.ndarray
 
 
-@one_thread()
-@torch.inference_mode()
+@dataclass(frozen=True)
+class Task:
+    """What is played: everything that the episodes of a rollout have in common.
+
+    Attributes:
+        actor: In evaluation mode, on the CPU.
+        environment_id: A Gymnasium id with Box spaces.
+        target_returns: What to ask for.
+        episodes: Per target return.
+        seed: Of the first environment.
+    """
+
+    actor: Actor
+    environment_id: str
+    target_returns: tuple[float, ...]
+    episodes: int
+    seed: int
+
+    def groups(self) -> list[range]:
+        """The numbers of the episodes that are stepped together, all targets' in turn in each group.
+
+        They follow from the number of episodes alone, since an action's last digits depend on the batch it is in.
+        """
+        count = len(self.target_returns) * self.episodes
+        groups = math.ceil(count / GROUP)
+        return [range(first, count, groups) for first in range(groups)]
+
+
 def rollout(
     actor: Actor,
     environment_id: str,
     target_returns: Sequence[float],
     episodes: int,
     seed: int,
-    device: torch.device | str = "cpu",
-    on_step: Callable[[Sequence[int], np.ndarray], None] | None = None,
+    processes: int = 1,
+    plugins: Sequence[str] = (),
+    on_step: OnStep | None = None,
 ) -> list[RolloutResult]:
-    """Play `episodes` episodes for each target return, all at once.
+    """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
-    Each has its own environment, begun by reset(seed + its number), the same for every target; one that has ended
-    is no longer stepped, and its row leaves the batch.
+    Each episode has its own environment, begun by reset(seed + its number), the same for every target; one that has
+    ended is no longer stepped, and its row leaves the batch. Results are the same for any number of processes.
 
     Args:
-        actor: In evaluation mode, on `device`.
+        actor: In evaluation mode, on the CPU; for more than one process one that can be pickled.
         environment_id: A Gymnasium id with Box spaces.
         target_returns: What to ask for.
         episodes: Per target return.
         seed: Of the first environment.
-        device: Of the actor.
-        on_step: Called before each step with the numbers of the environments still running and their actions.
+        processes: How many play at a time, each a group; 1: this process alone.
+        plugins: Modules that the others import first, because they register the environment or hold the actor's code.
+        on_step: Called before each step with the numbers of the environments that are stepped and their actions; with
+            one process alone.
 
     Returns:
         One result per target return.
+
+    Raises:
+        InputError: If a process dies.
     """
-    count = len(target_returns) * episodes
-    environments = [make_environment(environment_id) for _ in range(count)]
-    firsts = [env.reset(seed=seed + i % episodes)[0] for i, env in enumerate(environments)]
+    if on_step is not None and processes > 1:
+        raise ValueError("on_step is called in this process, so that no other may play")
+    task = Task(actor, environment_id, tuple(target_returns), episodes, seed)
+    groups, count = task.groups(), len(target_returns) * episodes
+    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    with one_thread(), tqdm(total=count, desc="evaluating", unit="episode", disable=None) as bar:
+        if processes > 1 and len(groups) > 1:
+            prepare = partial(import_plugins, plugins)
+            played = spread(partial(play_group, task), groups, processes, "plays episodes", bar.update, prepare)
+        else:
+            played = [play_group(task, group, bar.update, on_step) for group in groups]
+    for group, (of_returns, of_lengths) in zip(groups, played, strict=True):
+        returns[group], lengths[group] = of_returns, of_lengths
+    per_target = [slice(i, i + episodes) for i in range(0, count, episodes)]
+    return [
+        RolloutResult(target, returns[part], lengths[part])
+        for target, part in zip(target_returns, per_target, strict=True)
+    ]
+
+
+@one_thread()
+@torch.inference_mode()
+def play_group(
+    task: Task, group: Sequence[int], ended: Callable[[int], object], on_step: OnStep | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Play the episodes of these numbers as one batch; their returns and lengths, both (len(group),).
+
+    `ended` is told how many of them have ended, whenever some have. An actor that draws does so from a generator that
+    is seeded for the group.
+    """
+    actor, count = task.actor, len(group)
+    environments = [make_environment(task.environment_id) for _ in group]
+    firsts = [env.reset(seed=task.seed + i % task.episodes)[0] for i, env in zip(group, environments, strict=True)]
     observations = np.asarray(firsts, np.float32)
     rewards = np.zeros(count, np.float32)
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
     running = list(range(count))
-    targets = torch.tensor(target_returns, dtype=torch.float32).repeat_interleave(episodes)
-    state = actor.initial_state(targets.to(device))
-    with tqdm(total=count, desc="evaluating", unit="episode", disable=None) as bar:
+    state = actor.initial_state(torch.tensor([task.target_returns[i // task.episodes] for i in group]))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(task.seed + group[0])
         while running:
-            action, state = actor.act(
-                torch.from_numpy(observations).to(device), torch.from_numpy(rewards).to(device), None, state
-            )
-            actions = action.cpu().numpy()
+            action, state = actor.act(torch.from_numpy(observations), torch.from_numpy(rewards), None, state)
+            actions = action.numpy()
             if on_step is not None:
-                on_step(running, actions)
+                on_step([group[i] for i in running], actions)
             going = []
             for row, i in enumerate(running):
                 observation, reward, terminated, truncated, _ = environments[i].step(actions[row])
@@ -97,14 +166,10 @@ def rollout(
                 if not (terminated or truncated):
                     going.append(row)
             if len(going) < len(running):
-                bar.update(len(running) - len(going))
-                state = select_rows(state, torch.tensor(going, dtype=torch.int64, device=device))
+                ended(len(running) - len(going))
+                state = select_rows(state, torch.tensor(going, dtype=torch.int64))
                 observations, rewards = observations[going], rewards[going]
                 running = [running[row] for row in going]
     for env in environments:
         env.close()
-    per_target = [slice(i, i + episodes) for i in range(0, count, episodes)]
-    return [
-        RolloutResult(target, returns[part], lengths[part])
-        for target, part in zip(target_returns, per_target, strict=True)
-    ]
+    return returns, lengths

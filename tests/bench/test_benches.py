@@ -1,6 +1,7 @@
 """Every benchmark runs and names its rows as promised; nothing here asserts a time."""
 
 import math
+import time
 import venv
 from pathlib import Path
 
@@ -145,24 +146,25 @@ def test_padded_batches_hold_the_store_episodes(store):
         torch.testing.assert_close(reward[b, -length:, 0], torch.from_numpy(store.rewards[at]))
 
 
-def test_a_replay_of_the_actions_gives_the_same_episodes():
+def test_a_replay_of_the_actions_gives_the_same_episodes(monkeypatch):
+    monkeypatch.setattr("decision_rnn.evaluation.rollout.GROUP", 4)
     agent = untrained()
     recording = Recording(agent, "Hopper-v5", (3600.0, 1800.0), episodes=3, seed=7)
     results = rollout(agent, "Hopper-v5", (3600.0, 1800.0), 3, 7)
     assert recording.returns.tolist() == [value for result in results for value in result.returns]
     assert sum(len(running) for running, _ in recording.steps) == recording.lengths.sum()
-    assert recording.time_environments() > 0  # raises unless every return comes out the same
-    assert recording.time_rollout() > 0
-    row = time_episodes(recording, rounds=1)
-    assert row.name == "rollout/episodes-6"
-    assert row.ratio == row.value / row.baseline.value
+    assert recording.time_environments(time.process_time) > 0  # raises unless every return comes out the same
+    assert recording.time_rollout(time.process_time, processes=1) > 0
+    rows = time_episodes(recording, rounds=1)
+    assert [row.name for row in rows] == ["rollout/episodes-6", "rollout/episodes-6/all-cores"]
+    assert [row.ratio for row in rows] == [row.value / row.baseline.value for row in rows]
 
 
 def test_a_replay_that_differs_is_an_error():
     recording = Recording(untrained(), "Hopper-v5", (3600.0,), episodes=2, seed=7)
     recording.steps[0][1][:] = 1.0
     with pytest.raises(RuntimeError, match="not comparable"):
-        recording.time_environments()
+        recording.time_environments(time.process_time)
 
 
 @pytest.mark.parametrize("name", registered_names())
@@ -187,7 +189,7 @@ def test_rollout_of_a_run(tmp_path, few_episodes):
     save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, provenance, 1, 0.0), {})
     rows = bench_rollout(rounds=1, run=tmp_path)
     check(rows)
-    assert [row.name for row in rows][:2] == ["rollout/episodes-4", "rollout/act-1"]
+    assert [row.name for row in rows][:2] == ["rollout/episodes-4", "rollout/episodes-4/all-cores"]
 
 
 def test_rollout_without_a_run(small_store, few_episodes, monkeypatch):

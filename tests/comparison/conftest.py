@@ -1,6 +1,6 @@
-"""What the tests of comparisons share: a dataset that takes no time, and configurations on it."""
+"""What the tests of comparisons share: a dataset that takes no time, configurations on it, and an executor here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,29 +8,63 @@ import numpy as np
 import pytest
 
 from decision_rnn import Episode, write_store
+from decision_rnn.comparison import cells
+from decision_rnn.comparison.cells import Cell
+from decision_rnn.comparison.compare import compare
+from decision_rnn.comparison.executors.contract import Event, Finished, Progress, failure
+from decision_rnn.comparison.plan import Plan
+from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import from_dict
 
+Compare = Callable[..., Comparison]
+
+
+class Inline:
+    """Runs cells in this process, one after the other."""
+
+    jobs = 1
+
+    def run(self, pending: Sequence[Cell]) -> Generator[Event, None, None]:
+        for number, cell in enumerate(pending):
+            yield Progress(number, 0)
+            try:
+                yield Finished(number, cells.run_cell(cell, lambda steps: None))
+            except Exception as error:
+                yield failure(number, error)
+
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
-    """Writes the dataset own/mine from a seed, five short Pendulum-shaped episodes, and returns its folder."""
+def comparing(tmp_path: Path) -> Compare:
+    """Compares variants on own/mine, with seed 0 and without the checkpoints unless told otherwise."""
+
+    def run(variants: Sequence[Variant], executor: Any = None, command: str = "", **options: Any) -> Comparison:
+        asked = {"datasets": ("own/mine",), "seeds": (0,), "output": tmp_path / "runs", "checkpoint_episodes": 0}
+        return compare(Plan(variants=tuple(variants), **{**asked, **options}), executor or Inline(), command)
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Writes a dataset, own/mine, from a seed: five short Pendulum-shaped episodes; returns its folder."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
 
-    def make(seed: int) -> Path:
+    def make(seed: int, name: str = "own/mine") -> Path:
         generator = np.random.default_rng(seed)
 
         def episode() -> Episode:
             actions, rewards = generator.uniform(-1, 1, (8, 1)), generator.normal(size=8)
             return Episode(generator.normal(size=(9, 3)), actions, rewards, False, True)
 
-        return write_store("own/mine", [episode() for _ in range(5)], environment_id="Pendulum-v1").path
+        return write_store(name, [episode() for _ in range(5)], environment_id="Pendulum-v1").path
 
     return make
 
 
 @pytest.fixture
-def mine(write: Callable[[int], Path]) -> Path:
+def mine(write: Callable[..., Path]) -> Path:
     """The folder of the dataset own/mine."""
     return write(0)
 

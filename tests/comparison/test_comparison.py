@@ -1,5 +1,6 @@
 """Comparisons: what is kept from before and what must not be, what may stand in one table, a run that fails."""
 
+import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -7,23 +8,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison import cells
-from decision_rnn.comparison.compare import compare
+from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.table import format_comparison
-from decision_rnn.comparison.variants import Variant
+from decision_rnn.comparison.variants import Variant, cloning_controls
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result, write_result
+from decision_rnn.files import locked
 
 Make = Callable[..., RunConfig]
+Compare = Callable[..., Comparison]
 
 
-def scores(comparison: dict[str, Any]) -> list[list[float]]:
-    return [[target["score"] for target in entry["targets"]] for entry in comparison["variants"]]
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of the run of the variant mingru with seed 0."""
+    return tmp_path / "runs" / "own-mine" / "mingru-seed0"
 
 
 @pytest.fixture
@@ -31,50 +38,50 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps of the agents that comparisons evaluate from here on."""
     steps: list[int] = []
 
-    def counted(trained: Any, settings: EvaluationConfig) -> Any:
+    def counted(trained: Any, settings: EvaluationConfig, **options: Any) -> Any:
         steps.append(trained.step)
-        return evaluate(trained, settings)
+        return evaluate(trained, settings, **options)
 
     monkeypatch.setattr(cells, "evaluate", counted)
     return steps
 
 
 def test_a_result_on_other_contents_of_the_dataset_is_not_kept(
-    write: Callable[[int], Path], small: Make, tmp_path: Path
+    write: Callable[..., Path], small: Make, comparing: Compare
 ) -> None:
-    mine = write(0)
-    variants = [Variant("mingru", small())]
-    first = compare(variants, [0], tmp_path / "runs")
-    assert compare(variants, [0], tmp_path / "runs")["variants"][0]["targets"] == first["variants"][0]["targets"]
+    mine, variants = write(0), [Variant("mingru", small())]
+    first = comparing(variants)
+    assert comparing(variants).cells == first.cells
     shutil.rmtree(mine)
     write(1)
-    with pytest.raises(InputError, match="trained on other contents of own/mine"):
-        compare(variants, [0], tmp_path / "runs")
+    (failed,) = comparing(variants).failed
+    assert "trained on other contents of own/mine" in failed.error
 
 
 @pytest.mark.parametrize("old", [False, True])
 def test_a_result_of_another_step_or_protocol_is_not_taken_for_a_finished_one(
-    mine: Path, small: Make, tmp_path: Path, evaluations: list[int], old: bool
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
 ) -> None:
-    config, run = small(), tmp_path / "runs" / "mingru-seed0"
-    variants = [Variant("mingru", config)]
-    finished = compare(variants, [0], tmp_path / "runs")
+    variants = [Variant("mingru", small())]
+    (finished,) = comparing(variants).cells
     assert evaluations == [4]
+    (result,) = (run / "results").iterdir()
+    protocol = cells.settings_of(read_result(result).protocol)
     shutil.rmtree(run / "results")
     early, last = load_agent(run / "checkpoints" / "2"), load_agent(last_checkpoint(run))
     for trained, settings in (
-        (early, config.evaluation),
-        (last, EvaluationConfig(episodes=1, target_returns=(100.0,))),
-        (last, replace(config.evaluation, episodes=2)),
-        (last, replace(config.evaluation, state="window")),
-        (last, replace(config.evaluation, seed=3)),
+        (early, protocol),
+        (last, replace(protocol, target_returns=(100.0,))),
+        (last, replace(protocol, episodes=2)),
+        (last, replace(protocol, state="window")),
+        (last, replace(protocol, seed=3)),
     ):
+        (run / "cell.json").unlink()
         path = write_result(run, evaluate(trained, settings))
         if old:
             as_version_01(path, run / "result.json")
-        again = compare(variants, [0], tmp_path / "runs")
-        assert scores(again) == scores(finished)
-        assert again["protocol"] == finished["protocol"]
+        (again,) = comparing(variants).cells
+        assert again.targets == finished.targets
         assert evaluations.pop() == 4, "a result of another key was taken for the finished one"
         shutil.rmtree(run / "results")
         (run / "result.json").unlink(missing_ok=True)
@@ -90,89 +97,169 @@ def as_version_01(path: Path, old: Path) -> None:
         del target["in_range"]
     data["protocol"]["window"] = data["protocol"]["window"] or 20
     data["checkpoint"] = data.pop("step")
-    del data["schema"], data["remarks"], data["config"]["plugins"], data["config"]["actions"]
+    for newer in ("plugins", "actions", "best_fraction"):
+        del data["config"][newer]
+    del data["schema"], data["remarks"]
     path.unlink()
     old.write_text(json.dumps(data))
 
 
-def test_a_finished_run_of_version_01_is_not_evaluated_again(
-    mine: Path, small: Make, tmp_path: Path, evaluations: list[int]
+@pytest.mark.parametrize("old", [False, True])
+def test_a_finished_run_whose_record_is_lost_is_not_evaluated_again(
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
 ) -> None:
-    variants, run = [Variant("mingru", small())], tmp_path / "runs" / "mingru-seed0"
-    first = compare(variants, [0], tmp_path / "runs")
+    variants = [Variant("mingru", small())]
+    (first,) = comparing(variants).cells
     (path,) = (run / "results").iterdir()
-    as_version_01(path, run / "result.json")
+    if old:
+        as_version_01(path, run / "result.json")
+    (run / "cell.json").unlink()
     evaluations.clear()
-    second = compare(variants, [0], tmp_path / "runs")
+    (second,) = comparing(variants).cells
     assert evaluations == []
-    assert second["variants"][0]["targets"] == first["variants"][0]["targets"]
-    assert second["dataset"] == first["dataset"]
+    assert [target.returns for target in second.targets] == [target.returns for target in first.targets]
 
 
-def test_a_damaged_result_is_made_again(
-    mine: Path, small: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["cell.json", "results"])
+def test_a_damaged_record_or_result_is_made_again(
+    mine: Path, small: Make, comparing: Compare, run: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    variants, run = [Variant("mingru", small())], tmp_path / "runs" / "mingru-seed0"
-    first = compare(variants, [0], tmp_path / "runs")
-    (path,) = (run / "results").iterdir()
-    path.write_bytes(path.read_bytes()[:200])
-    assert scores(compare(variants, [0], tmp_path / "runs")) == scores(first)
-    assert f"{path} is not a result, or damaged" in capsys.readouterr().err
-    assert read_result(path).step == 4
+    variants = [Variant("mingru", small())]
+    (first,) = comparing(variants).cells
+    path = run / name
+    if path.is_dir():
+        (run / "cell.json").unlink()
+        (path,) = path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200])
+    (second,) = comparing(variants).cells
+    assert second.targets == first.targets
+    assert f"{path} is" in capsys.readouterr().err
+    assert len(path.read_bytes()) > 200
 
 
-def test_two_variants_of_one_backbone_have_folders_of_their_own(mine: Path, small: Make, tmp_path: Path) -> None:
+def test_runs_are_told_apart_by_dataset_variant_and_seed(
+    write: Callable[..., Path], small: Make, comparing: Compare, tmp_path: Path
+) -> None:
+    write(0), write(1, "own/other")
     variants = [Variant("narrow", small()), Variant("wide", small(width=32))]
-    comparison = compare(variants, [0, 1], tmp_path / "runs")
-    assert sorted(path.parent.name for path in (tmp_path / "runs").glob("*/config.yaml")) == [
-        *("narrow-seed0", "narrow-seed1", "wide-seed0", "wide-seed1"),
+    comparison = comparing(variants, datasets=("own/mine", "own/other"), seeds=(0, 3), command="typed")
+    runs = [
+        f"own-{data}/{label}-seed{seed}"
+        for data in ("mine", "other")
+        for label in ("narrow", "wide")
+        for seed in (0, 3)
     ]
-    assert [(entry["label"], entry["config"]["backbone"]["width"]) for entry in comparison["variants"]] == [
-        ("narrow", 16),
-        ("wide", 32),
+    output = tmp_path / "runs"
+    assert sorted(str(path.parent.relative_to(output)) for path in output.glob("*/*/config.yaml")) == runs
+    assert [variant.config["backbone"]["width"] for variant in comparison.variants] == [16, 32]
+    for dataset in comparison.datasets:
+        store = open_dataset(dataset.data.name).open()
+        assert dataset.data.return_max == store.episode_returns.max()
+        for variant in ("narrow", "wide"):
+            found = comparison.cells_of(variant, dataset.data.name)
+            assert [cell.seed for cell in found] == [0, 3]
+            for cell in found:
+                (path,) = (output / cell.run / "results").iterdir()
+                result = read_result(path)
+                assert result.dataset.name == dataset.data.name
+                scores = {target.target_return: target.score_mean for target in result.targets}
+                assert [target.score_mean for target in cell.targets] == [
+                    scores[target.target_return] for target in dataset.targets
+                ]
+    assert read_comparison(output) == comparison
+    assert comparing(variants, datasets=("own/mine", "own/other"), seeds=(0, 3), command="typed") == comparison
+
+
+def test_what_is_asked_for_is_the_papers_the_best_and_a_spread(mine: Path, small: Make, comparing: Compare) -> None:
+    returns = open_dataset("own/mine").open().episode_returns
+    beyond = float(returns.max()) + 10
+    comparison = comparing([Variant("mingru", small(evaluation={"target_returns": [beyond, float(returns.max())]}))])
+    targets = comparison.datasets[0].targets
+    assert [(target.role, target.in_range) for target in targets] == [
+        ("paper", False),
+        ("paper", True),
+        ("best", True),
+        *[("spread", True)] * 5,
     ]
-    for entry in comparison["variants"]:
-        for i, target in enumerate(entry["targets"]):
-            own = [
-                read_result(next((tmp_path / "runs" / f"{entry['label']}-seed{seed}" / "results").iterdir()))
-                for seed in (0, 1)
-            ]
-            assert target["score_per_seed"] == [result.targets[i].score_mean for result in own]
-            assert target["spread"] == "range"
-            assert target["return_per_seed"] == [result.targets[i].return_mean for result in own]
-    assert json.loads((tmp_path / "runs" / "comparison.json").read_text())["schema"] == 2
+    assert targets[2].target_return == returns.max()
+    assert all(returns.min() < target.target_return < returns.max() for target in targets[3:])
+    (cell,) = comparison.cells
+    assert [target.target_return for target in cell.targets] == [target.target_return for target in targets]
+    assert cell.targets[1] == cell.targets[2]  # asked for once, as a paper's and as the best
 
 
-def test_variants_that_differ_in_their_training_say_so(mine: Path, small: Make, tmp_path: Path) -> None:
-    variants = [Variant("short", small(training={"steps": 2})), Variant("long", small())]
-    text = format_comparison(compare(variants, [0], tmp_path / "runs"))
-    assert "2 (short); 4 (long) steps" in text
+def test_episodes_stand_in_long_form(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+    config = small(evaluation={"episodes": 2})
+    comparison = comparing([Variant("mingru", config), cloning_controls(config)["cloning"]], seeds=(0, 1))
+    with (tmp_path / "runs" / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    data = comparison.datasets[0].data
+    for cell in comparison.cells:
+        own = [row for row in rows if (row["variant"], row["seed"]) == (cell.variant, str(cell.seed))]
+        assert [float(row["return"]) for row in own] == [value for target in cell.targets for value in target.returns]
+        assert [row["episode"] for row in own] == ["0", "1"] * len(cell.targets)
+        assert {row["dataset"] for row in own} == {"own/mine"}
+        if cell.variant == "cloning":
+            assert [(row["target_return"], row["role"]) for row in own] == [("", "cloning")] * 2
+        for row in own:
+            span = data.reference_max - data.reference_min
+            assert float(row["score"]) == pytest.approx(
+                100 * (float(row["return"]) - data.reference_min) / span, abs=1e-3
+            )
+    assert len(rows) == 2 * 2 * (len(comparison.datasets[0].targets) + 1)
 
 
-def test_cloning_stands_in_a_column_of_its_own(mine: Path, small: Make, tmp_path: Path) -> None:
+def test_every_checkpoint_is_evaluated_once(
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
+) -> None:
+    """Where fewer episodes were asked for before, as far as the checkpoints are still there."""
+    variants = [Variant("mingru", small(training={"steps": 7}, evaluation={"target_returns": [100.0, 50.0]}))]
+    (cell,) = comparing(variants, checkpoint_episodes=2).cells
+    assert evaluations == [2, 4, 6, 7, 7]
+    assert [point.step for point in cell.checkpoints] == [2, 4, 6, 7]
+    first, best = cell.checkpoints[0].targets
+    assert (first.target_return, len(first.returns)) == (100.0, 2)
+    assert best.target_return == open_dataset("own/mine").open().episode_returns.max()
+    (run / "cell.json").unlink()
+    evaluations.clear()
+    (again,) = comparing(variants, checkpoint_episodes=2).cells
+    assert evaluations == []
+    assert again.checkpoints == cell.checkpoints
+    (more,) = comparing(variants, checkpoint_episodes=3).cells
+    assert [point.step for point in more.checkpoints] == [7]  # the others are gone
+    assert more.targets == cell.targets
+
+
+def test_checkpoints_that_are_evaluated_leave_the_training_as_it_is(
+    mine: Path, small: Make, comparing: Compare, run: Path, tmp_path: Path
+) -> None:
     variants = [
-        Variant("asked", small(evaluation={"target_returns": [1.0, 2.0]})),
-        Variant("clone", small(evaluation={"target_returns": [1.0, 2.0]}, agent={"return_conditioning": False})),
+        Variant("mingru", small(training={"steps": 6}, backbone={"name": "mingru", "width": 16, "dropout": 0.2}))
     ]
-    comparison = compare(variants, [0], tmp_path / "runs")
-    head, _, asked, clone, _ = (
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in format_comparison(comparison).splitlines()
-        if line.startswith("|")
-    )
-    columns = [i for i, cell in enumerate(head) if cell.startswith("score")]
-    assert [head[i].split(", ")[1] for i in columns] == ["asked 1", "asked 2", "cloning"]
-    assert [bool(asked[i]) for i in columns] == [True, True, False]
-    assert [bool(clone[i]) for i in columns] == [False, False, True]
+    comparing(variants)
+    comparing(variants, checkpoint_episodes=2, output=tmp_path / "watched")
+    watched = tmp_path / "watched" / run.relative_to(tmp_path / "runs")
+    weights = [(folder / "checkpoints" / "6" / "weights.safetensors").read_bytes() for folder in (run, watched)]
+    assert weights[0] == weights[1]
 
 
-def test_labels_name_folders_and_are_unique(small: Make, tmp_path: Path) -> None:
+def test_controls_clone_and_the_filtered_one_sees_the_best_episodes(small: Make) -> None:
+    config = small()
+    controls = cloning_controls(config)
+    assert all(variant.control and not variant.config.agent.return_conditioning for variant in controls.values())
+    assert controls["cloning"].config.best_fraction == 1
+    assert controls["filtered-cloning"].config.best_fraction == 0.1
+    assert replace(controls["cloning"].config, agent=config.agent) == config
+
+
+def test_labels_name_folders_and_are_unique(small: Make, comparing: Compare) -> None:
     with pytest.raises(InputError, match="two variants are called 'mingru'"):
-        compare([Variant("mingru", small()), Variant("mingru", small(seed=3))], [0], tmp_path)
+        comparing([Variant("mingru", small()), Variant("mingru", small(seed=3))])
     for label in ("", "../up", "a/b", ".hidden", "-x", "a b", "a\n"):
         with pytest.raises(InputError, match="cannot name a folder"):
             Variant(label, small())
-    assert Variant("layers.Average", small()).folder(tmp_path, 3) == tmp_path / "layers.Average-seed3"
+    assert Variant("layers.Average", small()).label == "layers.Average"
 
 
 @pytest.mark.parametrize(
@@ -180,67 +267,96 @@ def test_labels_name_folders_and_are_unique(small: Make, tmp_path: Path) -> None
     [({"evaluation": {"episodes": 3}}, "evaluation"), ({"partial": "drop"}, "partial"), ({"path": "x"}, "path")],
 )
 def test_what_is_compared_has_the_same_data_and_evaluation(
-    small: Make, tmp_path: Path, options: dict[str, Any], key: str
+    small: Make, comparing: Compare, options: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(InputError, match=f"other has {key} .* must be alike"):
-        compare([Variant("one", small()), Variant("other", small(**options))], [0], tmp_path)
+        comparing([Variant("one", small()), Variant("other", small(**options))])
 
 
-def test_a_comparison_of_nothing_is_refused(small: Make, tmp_path: Path) -> None:
+def test_a_comparison_of_nothing_is_refused(small: Make, comparing: Compare) -> None:
+    one = [Variant("one", small())]
     with pytest.raises(InputError, match="at least one variant"):
-        compare([], [0], tmp_path)
-    for seeds in ([], [1, 1]):
+        comparing([])
+    for seeds in ((), (1, 1)):
         with pytest.raises(InputError, match="seeds"):
-            compare([Variant("one", small())], seeds, tmp_path)
+            comparing(one, seeds=seeds)
+    with pytest.raises(InputError, match="no dataset"):
+        comparing(one, datasets=())
+    for datasets in (("own/a", "own/a"), ("own/a/b", "own/a-b"), ("hopper-medium", "standin/hopper-medium")):
+        with pytest.raises(InputError, match="name each once"):
+            comparing(one, datasets=datasets)
     with pytest.raises(InputError, match=r"evaluation\.episodes is 0"):
-        compare([Variant("one", small(evaluation={"episodes": 0}))], [0], tmp_path)
+        comparing([Variant("one", small(evaluation={"episodes": 0}))])
+    with pytest.raises(InputError, match="checkpoint_episodes is -1"):
+        comparing(one, checkpoint_episodes=-1)
+    with pytest.raises(InputError, match="path is the file of one dataset"):
+        comparing([Variant("one", small(path="x"))], datasets=("own/a", "own/b"))
     with pytest.raises(InputError, match="add --plugins not_imported_yet"):
-        compare([Variant("one", replace(small(), plugins=("not_imported_yet",)))], [0], tmp_path)
+        comparing([Variant("one", replace(small(), plugins=("not_imported_yet",)))])
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_fails_leaves_the_others_their_table(
-    mine: Path, small: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str], jobs: int
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "bad-seed1").write_text("no folder can be made here")
+    place = tmp_path / "runs" / "own-mine" / "bad-seed1"
+    place.parent.mkdir(parents=True)
+    place.write_text("no folder can be made here")
     variants = [Variant("bad", small()), Variant("good", small())]
-    comparison = compare(variants, [0, 1], tmp_path / "runs", jobs)
-    (failed,) = comparison["failed"]
-    assert (failed["label"], failed["seed"]) == ("bad", 1)
-    assert "Not a directory" in failed["error"]
-    assert "bad-seed1 failed: " in capfd.readouterr().err
-    assert [entry["seeds"] for entry in comparison["variants"]] == [[0], [0, 1]]
-    table = (tmp_path / "runs" / "comparison.md").read_text()
-    assert "- bad, seed 1, failed: " in table
-    (tmp_path / "runs" / "bad-seed1").unlink()
-    assert compare(variants, [0, 1], tmp_path / "runs", jobs)["failed"] == []
+    comparison = comparing(variants, seeds=(0, 1))
+    (failed,) = comparison.failed
+    assert (failed.variant, failed.dataset, failed.seed) == ("bad", "own/mine", 1)
+    assert "Not a directory" in failed.error
+    assert "own-mine/bad-seed1 failed: " in capfd.readouterr().err
+    assert [(cell.variant, cell.seed) for cell in comparison.cells] == [("bad", 0), ("good", 0), ("good", 1)]
+    assert "- bad on own/mine, seed 1, failed: " in (tmp_path / "runs" / "comparison.md").read_text()
+    place.unlink()
+    assert comparing(variants, seeds=(0, 1)).failed == ()
 
 
 def test_an_error_that_is_no_input_error_is_a_failed_run_too(
-    mine: Path, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mine: Path, small: Make, comparing: Compare, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train = cells.train
 
-    def fails(config: RunConfig, run: Path, resume: bool = False) -> Any:
+    def fails(config: RunConfig, run: Path, *options: Any) -> Any:
         if run.name == "bad-seed0":
             raise MemoryError("no room")
-        return train(config, run, resume)
+        return train(config, run, *options)
 
     monkeypatch.setattr(cells, "train", fails)
-    comparison = compare([Variant("bad", small()), Variant("good", small())], [0], tmp_path / "runs")
-    assert comparison["failed"] == [{"label": "bad", "seed": 0, "error": "MemoryError: no room"}]
+    (failed,) = comparing([Variant("bad", small()), Variant("good", small())]).failed
+    assert (failed.variant, failed.seed, failed.error) == ("bad", 0, "MemoryError: no room")
     assert "Traceback" in capsys.readouterr().err
-    with pytest.raises(MemoryError):
-        compare([Variant("bad", small())], [0], tmp_path / "runs")
+    nothing = comparing([Variant("bad", small())])
+    assert (nothing.cells, len(nothing.failed)) == ((), 1)
+    assert "- bad on own/mine, seed 0, failed: MemoryError: no room" in format_comparison(nothing)
 
 
 def test_a_folder_of_another_configuration_is_found_before_anything_is_trained(
-    mine: Path, small: Make, tmp_path: Path
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path
 ) -> None:
-    compare([Variant("last", small())], [0], tmp_path / "runs")
+    comparing([Variant("last", small())])
     with pytest.raises(InputError, match=r"training\.batch_size"):
-        compare(
-            [Variant(label, small(training={"batch_size": 8})) for label in ("new", "last")], [0], tmp_path / "runs"
-        )
-    assert not (tmp_path / "runs" / "new-seed0").exists()
+        comparing([Variant(label, small(training={"batch_size": 8})) for label in ("new", "last")])
+    assert not (tmp_path / "runs" / "own-mine" / "new-seed0").exists()
+
+
+def test_one_process_at_a_time_runs_a_comparison(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "runs" / "comparison"),
+        pytest.raises(InputError, match="another process is running the comparison"),
+    ):
+        comparing([Variant("one", small())])
+    comparing([Variant("one", small())])
+
+
+def test_loss_and_cost_are_of_the_run(mine: Path, small: Make, comparing: Compare, run: Path) -> None:
+    (cell,) = comparing([Variant("mingru", small(training={"log_every": 2}))]).cells
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [tuple(point) for point in cell.loss] == [(line["step"], line["loss"]) for line in logged]
+    assert [step for step, _ in cell.loss] == [2, 4]
+    agent = load_agent(last_checkpoint(run)).agent
+    assert cell.parameters == sum(parameter.numel() for parameter in agent.parameters())
+    # Target, return-to-go, action and timestep, and the one layer's hidden state.
+    assert cell.state_bytes == 4 + 4 + 4 + 8 + 4 * 16
+    assert np.isfinite(cell.action_microseconds)

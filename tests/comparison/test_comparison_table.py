@@ -61,8 +61,9 @@ def test_few_seeds_are_shown_one_by_one_and_have_no_interval(scores: list[float]
 def test_five_seeds_have_an_interval() -> None:
     text = format_comparison(comparison([50.0, 51.0, 52.0, 53.0, 60.0]))
     summary = summarise_seeds([50.0, 51.0, 52.0, 53.0, 60.0])
-    assert cells(text, 2)[1] == f"52.0 [{summary.low:.1f}, {summary.high:.1f}]"
-    assert "interquartile mean over seeds with a 95% bootstrap interval" in text
+    assert cells(text, 2)[1] == f"53.2 [{summary.low:.1f}, {summary.high:.1f}]"
+    assert "mean over seeds with Student's t 95% interval" in text
+    assert "results/coverage" in text
     assert "range" not in text
 
 

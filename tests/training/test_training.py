@@ -3,13 +3,14 @@
 import json
 import math
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from decision_rnn.checkpoint import last_checkpoint
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.dataset import Dataset
@@ -208,3 +209,35 @@ def test_actions_that_the_agent_cannot_take_are_refused(
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     train(configure("--actions", "clip"), tmp_path / "run")
+
+
+def test_what_is_done_at_checkpoints_changes_no_digit_of_the_training(tmp_path: Path) -> None:
+    config, seen = configure("--backbone.dropout", "0.2"), []
+
+    def meddle(trained: TrainedAgent) -> None:
+        seen.append((trained.step, trained.agent.training))
+        time.sleep(0.2)
+        torch.rand(3)
+        trained.agent.train()
+        with torch.no_grad():
+            for parameter in trained.agent.parameters():
+                parameter.zero_()
+
+    train(config, tmp_path / "alone")
+    trained = train(config, tmp_path / "watched", on_checkpoint=meddle)
+    assert seen == [(4, False), (8, False), (10, False)]
+    assert weights(tmp_path / "watched") == weights(tmp_path / "alone")
+    lines = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("alone", "watched")]
+    assert [json.loads(line)["loss"] for line in lines[1]] == [json.loads(line)["loss"] for line in lines[0]]
+    assert trained.seconds < 0.6  # the time of the others is none of the training's
+
+
+def test_a_resumed_run_tells_of_the_checkpoint_and_the_steps_it_starts_from(tmp_path: Path) -> None:
+    """It may have been killed between the checkpoint and what was to be done there."""
+    config, run = configure(), tmp_path / "run"
+    train(config, run)
+    shutil.rmtree(last_checkpoint(run))
+    checkpoints, steps = [], []
+    train(config, run, resume=True, on_checkpoint=lambda t: checkpoints.append(t.step), on_steps=steps.append)
+    assert checkpoints == [8, 10]
+    assert steps == [8, 10]

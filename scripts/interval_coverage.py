@@ -1,0 +1,348 @@
+"""Makes results/coverage/: how often intervals cover the truth at the numbers of seeds that people have.
+
+    python scripts/interval_coverage.py    # three minutes on one core
+
+Scores are drawn from distributions whose mean, interquartile mean and the like are known; an interval's coverage is the
+share of draws in which it holds them.
+"""
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import matplotlib
+import numpy as np
+from results_folder import RESULTS as ALL_RESULTS
+from results_folder import Made, write_report
+from scipy import stats
+
+from decision_rnn.evaluation.aggregate import (
+    FEWEST_RUNS,
+    bootstrap_means,
+    compare_over_datasets,
+    half_width,
+    interquartile_mean,
+    performance_profile,
+)
+from decision_rnn.evaluation.statistics import (
+    FEWEST_FOR_INTERVAL,
+    LEVEL,
+    compare_seeds,
+    compare_variants,
+    summarise_seeds,
+)
+from decision_rnn.files import write_atomically
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+RESULTS = ALL_RESULTS / "coverage"
+SEED = 0
+RESAMPLES = 1000
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+OURS = np.array(  # scores asked for 3600, four backbones by three seeds, of results/hopper-medium and its -carry
+    [
+        [89.6, 90.2, 90.4, 87.3, 81.9, 60.3, 95.2, 89.6, 93.6, 57.2, 89.1, 91.3],
+        [95.1, 61.4, 91.3, 93.6, 70.8, 81.7, 83.4, 90.5, 90.6, 89.6, 91.0, 86.9],
+    ]
+).ravel()
+
+LEVELS = ((20, 110), (2, 12))
+"""Between what several datasets' means and standard deviations are spread."""
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+Row = dict[str, Any]
+
+
+def two_humps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    low = generator.random(shape) < 0.3
+    return np.where(low, generator.normal(55, 12, shape), generator.normal(90, 3, shape))
+
+
+SHAPES: dict[str, tuple[Draw, float]] = {  # and their means
+    "normal": (lambda generator, shape: generator.normal(70, 10, shape), 70.0),
+    "skewed": (lambda generator, shape: 100 - generator.lognormal(2.5, 0.8, shape), 100 - np.exp(2.5 + 0.8**2 / 2)),
+    "two-humped": (two_humps, 0.7 * 90 + 0.3 * 55),
+    "our seeds": (lambda generator, shape: generator.choice(OURS, shape), float(OURS.mean())),
+}
+NAMED = {
+    "normal": "normal (mean 70, sd 10)",
+    "skewed": "skewed (100 less a lognormal of 2.5, 0.8)",
+    "two-humped": "two-humped (in 7 of 10 cases around 90, sd 3, otherwise around 55, sd 12)",
+    "our seeds": "drawn from the 24 scores in results/hopper-medium and results/hopper-medium-carry, asked for 3600",
+}
+
+
+def covered(low: np.ndarray, high: np.ndarray, truth: np.ndarray | float) -> tuple[float, float]:
+    """Coverage, and the median length; ends may stand on the truth."""
+    return float(((low <= truth + 1e-9) & (truth - 1e-9 <= high)).mean()), float(np.median(high - low))
+
+
+def mean_intervals(x: np.ndarray, generator: np.random.Generator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Ends of every interval for the mean, each (draws,), of scores (draws, seeds).
+
+    The percentile, BCa and studentised bootstraps of Efron and Tibshirani (1993, chapters 12 to 14).
+    """
+    n = x.shape[1]
+    ours = [summarise_seeds(scores) for scores in x]
+    intervals = {"range": (x.min(axis=1), x.max(axis=1))}
+    if n >= FEWEST_FOR_INTERVAL:
+        intervals["Student's t"] = np.array([(of.low, of.high) for of in ours]).T
+    else:
+        half = stats.t.ppf(TAILS[1], n - 1) * stats.sem(x, axis=1)
+        intervals["Student's t"] = (x.mean(axis=1) - half, x.mean(axis=1) + half)
+    mean, error = x.mean(axis=1, keepdims=True), stats.sem(x, axis=1)[:, None]
+    weights = generator.multinomial(n, np.full(n, 1 / n), RESAMPLES).T / n
+    means = x @ weights
+    intervals["percentile bootstrap"] = tuple(np.quantile(means, TAILS, axis=1))
+
+    below = ((means < mean).mean(axis=1) + (means == mean).mean(axis=1) / 2).clip(1 / RESAMPLES, 1 - 1 / RESAMPLES)
+    left_out = (x.sum(axis=1, keepdims=True) - x) / (n - 1)
+    apart = left_out.mean(axis=1, keepdims=True) - left_out
+    cubes, squares = (apart**3).sum(axis=1), (apart**2).sum(axis=1)
+    acceleration = np.divide(cubes, 6 * squares**1.5, out=np.zeros_like(cubes), where=squares > 0)
+    bias, ordered = stats.norm.ppf(below), np.sort(means, axis=1)
+    ends = []
+    for tail in TAILS:
+        z = bias + stats.norm.ppf(tail)
+        places = stats.norm.cdf(bias + z / (1 - acceleration * z)) * RESAMPLES
+        ends.append(np.take_along_axis(ordered, places.astype(int).clip(0, RESAMPLES - 1)[:, None], axis=1)[:, 0])
+    intervals["BCa"] = (ends[0], ends[1])
+
+    variances = ((x - mean) ** 2 @ weights - (means - mean) ** 2).clip(0)
+    errors = np.sqrt(variances / (n - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):  # where one score alone was redrawn there is no error
+        studentised = np.nan_to_num(
+            (means - mean) / np.where(errors > 1e-9, errors, 0), nan=0.0, posinf=1e9, neginf=-1e9
+        )
+    low, high = np.quantile(studentised, TAILS, axis=1)
+    intervals["bootstrap-t"] = (mean[:, 0] - high * error[:, 0], mean[:, 0] - low * error[:, 0])
+    return intervals
+
+
+def one_dataset(trials: int, generator: np.random.Generator) -> Iterator[Row]:
+    """Intervals for the mean over seeds, and the percentile bootstrap of the interquartile mean for that."""
+    for (shape, (draw, truth)), n in itertools.product(SHAPES.items(), (1, 3, 5, 10, 20)):
+        x = draw(generator, (trials, n))
+        if n == 1:  # a score by itself: its range is a point
+            intervals = {"range": (x[:, 0], x[:, 0])}
+        else:
+            parts = [mean_intervals(part, generator) for part in np.array_split(x, max(1, trials // 500))]
+            intervals = {name: np.concatenate([np.array(part[name]) for part in parts], axis=1) for name in parts[0]}
+        for name, ends in intervals.items():
+            coverage, width = covered(ends[0], ends[1], truth)
+            yield {"shape": shape, "seeds": n, "interval": name, "coverage": coverage, "width": width}
+        if n > 1:
+            true = interquartile_mean(draw(generator, (1_000_000,)))
+            bootstrapped = (bootstrap_means([of], RESAMPLES, i) for i, of in enumerate(x[: trials // 10]))
+            ends = np.array([np.quantile(of, TAILS) for of in bootstrapped]).T
+            coverage, width = covered(ends[0], ends[1], true)
+            name = "percentile bootstrap of the interquartile mean"
+            yield {"shape": shape, "seeds": n, "interval": name, "coverage": coverage, "width": width}
+
+
+def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
+    """How often Welch's interval covers a difference of 10, is taken for better, and equal variants for different."""
+    for shape, n in itertools.product(SHAPES, (5, 10, 20)):
+        draw = SHAPES[shape][0]
+        found = [compare_seeds(a + 10, b) for a, b in draw(generator, (trials, 2, n))]
+        row = {"shape": shape, "seeds": n}
+        row["coverage"] = float(np.mean([of.low <= 10 <= of.high for of in found]))
+        row["better"] = float(np.mean([of.verdict == "better" for of in found]))
+        row["worse"] = float(np.mean([of.verdict == "worse" for of in found]))
+        for count, reference in ((2, "0"), (6, "0"), (6, None)):
+            wrong = 0
+            for x in draw(generator, (trials // 2, count, n)):
+                of = compare_variants({str(i): scores for i, scores in enumerate(x)}, reference)
+                wrong += any(one.verdict != "no difference shown" for one in of.differences.values())
+            kind = f"{count} variants, {'reference named' if reference else 'against the best'}"
+            row[kind] = wrong / (trials // 2)
+        yield row
+
+
+def suite(shape: str, datasets: int, seeds: int, trials: int, generator: np.random.Generator) -> np.ndarray:
+    """Scores (trials, datasets, seeds) on datasets of different levels, one dataset's being the middle of LEVELS."""
+    levels, sd = (np.linspace(*ends, datasets) if datasets > 1 else np.mean([ends], axis=1) for ends in LEVELS)
+    draw, mean = SHAPES[shape]
+    scale = {"normal": 10.0, "skewed": 15.9, "two-humped": 17.9}[shape]
+    z = (draw(generator, (trials, datasets, seeds)) - mean) / scale
+    return levels[:, None] + sd[:, None] * z
+
+
+def aggregates(trials: int, generator: np.random.Generator) -> Iterator[Row]:
+    """Intervals of the interquartile mean over datasets and seeds: the bootstrap's percentiles and ours."""
+    cases = list(itertools.product(("normal", "skewed", "two-humped"), (1, 3, 9), (5, 10, 20)))
+    for shape, datasets, n in [*cases, *(("normal", *few) for few in ((2, 15), (4, 8), (6, 5), (10, 3)))]:
+        true = interquartile_mean(suite(shape, datasets, 500_000 // datasets, 1, generator))
+        percentiles, ours = [], []
+        for i, x in enumerate(suite(shape, datasets, n, trials, generator)):
+            means, score = bootstrap_means(list(x), RESAMPLES, i), interquartile_mean(x)
+            half = half_width(means, x.size, datasets)
+            percentiles.append(np.quantile(means, TAILS))
+            ours.append((score - half, score + half))
+        for name, ends in (("percentile bootstrap", percentiles), ("t", ours)):
+            coverage, width = covered(*np.array(ends).T, true)
+            printed = "yes" if x.size >= FEWEST_RUNS and n >= FEWEST_FOR_INTERVAL else "no"
+            yield {"shape": shape, "datasets": datasets, "seeds": n, "interval": name, "printed": printed,
+                   "coverage": coverage, "width": width}  # fmt: skip
+
+
+def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
+    """Intervals of the probability of improvement between normal scores whose means lie up to `effect` sd apart."""
+    for datasets, effect, n in itertools.product((1, 3, 9), (0.0, 0.6, 1.5, 3.0), (5, 10, 20)):
+        effects = np.linspace(0, 2 * effect, datasets) if datasets > 1 else np.array([effect])
+        true = float(stats.norm.cdf(effects / np.sqrt(2)).mean())
+        x = generator.normal(size=(trials, datasets, n)) + effects[:, None]
+        y = generator.normal(size=(trials, datasets, n))
+        weights = generator.multinomial(n, np.full(n, 1 / n), (2, RESAMPLES, datasets)) / n
+        percentiles, ours = [], []
+        for a, b in zip(x, y, strict=True):
+            higher = (1 + np.sign(a[:, :, None] - b[:, None, :])) / 2
+            redrawn = (np.einsum("rdi,dij->rdj", weights[0], higher) * weights[1]).sum(axis=(1, 2)) / datasets
+            percentiles.append(np.quantile(redrawn, TAILS))
+            of = compare_over_datasets(dict(enumerate(a)), dict(enumerate(b)))
+            ours.append((of.low, of.high))
+        for name, ends in (("percentile bootstrap", percentiles), ("Newcombe's", ours)):
+            coverage, width = covered(*np.array(ends).T, true)
+            yield {"datasets": datasets, "truth": true, "seeds": n, "interval": name, "coverage": coverage,
+                   "width": width}  # fmt: skip
+
+
+def profiles(trials: int, generator: np.random.Generator) -> Iterator[Row]:
+    """Pointwise bands of the performance profile, averaged over thresholds where its truth lies in 0.01 to 0.99."""
+    thresholds = np.arange(5.0, 130.0, 2.5)
+    for datasets, n in itertools.product((1, 3, 9), (5, 10, 20)):
+        true = (suite("normal", datasets, 200_000, 1, generator)[0][..., None] > thresholds).mean(axis=(0, 1))
+        inside = (true > 0.01) & (true < 0.99)
+        weights = generator.multinomial(n, np.full(n, 1 / n), (RESAMPLES, datasets)) / n
+        percentiles, ours = [], []
+        for x in suite("normal", datasets, n, trials, generator):
+            above = (x[..., None] > thresholds[inside]).astype(float)
+            redrawn = np.einsum("rdi,dit->rt", weights, above, optimize=True) / datasets
+            percentiles.append(np.quantile(redrawn, TAILS, axis=0))
+            of = performance_profile(dict(enumerate(x)), thresholds[inside])
+            ours.append((of.low, of.high))
+        for name, ends in (("percentile bootstrap", percentiles), ("Wilson's", ours)):
+            low, high = np.moveaxis(np.array(ends), 1, 0)
+            coverage, width = covered(low, high, true[inside])
+            yield {"datasets": datasets, "seeds": n, "interval": name, "coverage": coverage, "width": width}
+
+
+def cell(row: Row) -> str:
+    """Coverage, and the length beside it; one that comes of dividing by zero is infinite."""
+    width = row["width"]
+    return f"{row['coverage']:.1%} ({'∞' if width > 1e6 else f'{width:.3g}'})"
+
+
+def pivot(rows: list[Row], down: tuple[str, ...], across: str = "interval") -> str:
+    """A Markdown table: a line for each value of `down`, a column for each of `across`."""
+    columns = list(dict.fromkeys(row[across] for row in rows))
+    lines: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in rows:
+        lines.setdefault(tuple(row[key] for key in down), {})[row[across]] = cell(row)
+    head = [*down, *columns]
+    text = [head, ["---"] * len(head)]
+    for key, cells in lines.items():
+        text.append([f"{value:.2f}" if isinstance(value, float) else str(value) for value in key])
+        text[-1] += [cells.get(column, "") for column in columns]
+    return "\n".join(f"| {' | '.join(line)} |" for line in text)
+
+
+def plot(rows: list[Row]) -> None:
+    """Coverage over seeds, a panel for each shape."""
+    figure, panels = plt.subplots(1, len(SHAPES), figsize=(13, 3.6), sharey=True)
+    for panel, shape in zip(panels, SHAPES, strict=True):
+        panel.axhline(LEVEL, color="0.5", linestyle="--", linewidth=1)
+        for i, name in enumerate(("Student's t", "bootstrap-t", "BCa", "percentile bootstrap", "range")):
+            points = [row for row in rows if (row["shape"], row["interval"]) == (shape, name) and row["seeds"] > 1]
+            panel.plot([row["seeds"] for row in points], [row["coverage"] for row in points], "o-", color=f"C{i}",
+                       markersize=4, linewidth=2 if name == "Student's t" else 1.2, label=name)  # fmt: skip
+        panel.set_title(shape, fontsize=10)
+        panel.set_xticks([3, 5, 10, 20])
+        panel.set_xlabel("seeds")
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("coverage of the mean")
+    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(RESULTS / "coverage.png", dpi=130)
+    plt.close(figure)
+
+
+def report(tables: dict[str, list[Row]], trials: int) -> str:
+    """The README's text."""
+    rows, errors = tables["one dataset"], tables["differences"]
+    by_shape = "\n\n".join(
+        f"**{shape}**: {NAMED[shape]}\n\n" + pivot([row for row in rows if row["shape"] == shape], ("seeds",))
+        for shape in SHAPES
+    )
+    kinds = [key for key in errors[0] if key not in ("shape", "seeds")]
+    head = ["shape", "seeds", "Welch's interval covers", "found better", "found worse", *kinds[3:]]
+    lines = [head, ["---"] * len(head)]
+    lines += [[row["shape"], str(row["seeds"]), *(f"{row[kind]:.1%}" for kind in kinds)] for row in errors]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"""# How often the intervals cover
+
+Every interval is meant to cover in {LEVEL:.0%} of cases. A cell gives the share of {trials:,} draws of scores in which
+it does, and in brackets its median length; cells of the tables over datasets and of differences are of
+{trials // 10:,} draws, so that they are good to a point and a half. Bootstraps redraw {RESAMPLES:,} times.
+
+## The mean over the seeds of one dataset
+
+`summarise_seeds` gives the range below 5 seeds, which it calls one, and Student's t interval from 5 on. The columns are
+intervals for the mean, but for the last, which is one for the interquartile mean of the distribution.
+
+{by_shape}
+
+![coverage](coverage.png)
+
+## The difference of two variants on one dataset
+
+`compare_seeds`, of two variants whose means lie 10 apart, and `compare_variants`: in how many cases one of 2 or 6
+variants that do not differ is said to differ.
+
+{table}
+
+## The interquartile mean over datasets
+
+Datasets' levels run from 20 to 110 and their standard deviations from 2 to 12. `aggregate_scores` gives the interval
+named t where it is `printed`: from {FEWEST_RUNS} runs on, 5 or more of each dataset.
+
+{pivot(tables["interquartile mean"], ("shape", "datasets", "seeds", "printed"))}
+
+## The probability of improvement
+
+Normal scores of equal variance. `compare_over_datasets` and `compare_seeds` give Newcombe's interval.
+
+{pivot(tables["probability of improvement"], ("datasets", "truth", "seeds"))}
+
+## The performance profile
+
+Normal scores on the datasets of the interquartile mean; mean over thresholds. `performance_profile` gives Wilson's.
+
+{pivot(tables["performance profile"], ("datasets", "seeds"))}"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=10_000, help="draws of one dataset's scores")
+    trials = parser.parse_args().trials
+    made = Made.here(seeds=[SEED], packages=["scipy"])
+    few = trials // 10
+    makers = {
+        "one dataset": (one_dataset, trials),
+        "differences": (differences, few),
+        "interquartile mean": (aggregates, few),
+        "probability of improvement": (improvements, few),
+        "performance profile": (profiles, few),
+    }
+    tables = {name: list(make(count, np.random.default_rng(SEED))) for name, (make, count) in makers.items()}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    write_atomically(RESULTS / "coverage.json", (json.dumps({"trials": trials, **tables}, indent=1) + "\n").encode())
+    plot(tables["one dataset"])
+    write_report(RESULTS / "README.md", report(tables, trials), made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Comparisons in processes of their own: workers that die, drivers that are killed and started again, Ray's nodes."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress
+from decision_rnn.comparison.executors.local import LocalExecutor
+from decision_rnn.comparison.plan import Plan
+from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.variants import Variant
+from decision_rnn.config import RunConfig
+
+Make = Callable[..., RunConfig]
+Compare = Callable[..., Comparison]
+
+LONGER = {"steps": 60, "checkpoint_every": 10, "log_every": 5}
+FILE = """
+dataset: own/mine
+controls: none
+checkpoint_episodes: 1
+backbone: {layers: 1, dropout: 0.1}
+training: {steps: 60, checkpoint_every: 10, log_every: 5, context: 4}
+evaluation: {episodes: 1}
+variants:
+  narrow: {backbone: {width: 16}}
+  wide: {backbone: {width: 32}}
+"""
+
+
+def timeless(value: Any) -> Any:
+    """A comparison's values without those that differ from one run to the next: what was timed, and how it ran."""
+    timed = ("action_microseconds", "training_seconds", "evaluation_seconds", "command", "jobs", "hardware", "commit")
+    if isinstance(value, dict):
+        return {key: timeless(part) for key, part in value.items() if key not in timed}
+    return [timeless(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def variants(small: Make) -> list[Variant]:
+    """Those of FILE."""
+    backbone = {"name": "mingru", "layers": 1, "dropout": 0.1}
+    return [
+        Variant(label, small(backbone={**backbone, "width": width}, training=LONGER))
+        for label, width in (("narrow", 16), ("wide", 32))
+    ]
+
+
+def written(output: Path) -> dict[Path, int]:
+    """Results and records, each with the time at which it was written."""
+    return {
+        path: path.stat().st_mtime_ns for part in ("*/*/results/*.json", "*/*/cell.json") for path in output.glob(part)
+    }
+
+
+def entries(folder: Path) -> int:
+    """How many files and folders there are; some may come and go meanwhile."""
+    return sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
+
+
+def started(output: Path, folder: Path, *options: str) -> "subprocess.Popen[str]":
+    (folder / "compared.yaml").write_text(FILE)
+    command = [sys.executable, "-m", "decision_rnn", "compare", "--config", "compared.yaml", "--output", str(output)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*command, *options], cwd=folder, env=environment, text=True, **pipes)
+
+
+def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills: int, seeds: int, jobs: str) -> None:
+    """A comparison that is killed so often gives the numbers of one that is not, and makes nothing a second time."""
+    whole = comparing(variants(small), seeds=tuple(range(seeds)), checkpoint_episodes=1)
+    count = entries(folder / "runs")
+    generator, output = random.Random(kills), folder / "killed"
+    seen: dict[Path, int] = {}
+    for moment in sorted(generator.uniform(0.05, 0.95) * count for _ in range(kills)):
+        process = started(output, folder, "--seeds", str(seeds), "--jobs", jobs)
+        while process.poll() is None and entries(output) < moment:
+            time.sleep(0.02)
+        time.sleep(generator.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        for path, stamp in written(output).items():
+            assert seen.setdefault(path, stamp) == stamp, f"{path} was made twice"
+    process = started(output, folder, "--seeds", str(seeds), "--jobs", jobs)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    comparison = json.loads((output / "comparison.json").read_text())
+    assert timeless(comparison) == timeless(json.loads((folder / "runs" / "comparison.json").read_text()))
+    again = written(output)
+    assert seen.items() <= again.items()
+    for cell in whole.cells:
+        lines = (output / cell.run / "metrics.jsonl").read_text().splitlines()
+        assert [json.loads(line)["step"] for line in lines] == list(range(5, 61, 5))
+        assert len(list((output / cell.run / "results").iterdir())) == 7  # six checkpoints, and the last in full
+
+
+def test_a_comparison_killed_twice_goes_on(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+    killed_again_and_again(small, comparing, tmp_path, kills=2, seeds=1, jobs="1")
+
+
+@pytest.mark.slow
+def test_a_comparison_killed_ten_times_goes_on(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+    killed_again_and_again(small, comparing, tmp_path, kills=10, seeds=3, jobs="2")
+
+
+def test_a_cell_whose_worker_dies_is_begun_again_once_and_takes_no_other_with_it(
+    mine: Path, small: Make, tmp_path: Path
+) -> None:
+    doomed, fine = variants(small)
+    plan = Plan(variants=(doomed, fine), datasets=("own/mine",), seeds=(0,), output=tmp_path / "runs")
+    _, cells = plan.cells()
+    events: list[Event] = []
+    for event in LocalExecutor(1).run(cells):
+        if event == Progress(0, 0):
+            (worker,) = multiprocessing.active_children()
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+        events.append(event)
+    assert events.count(Progress(0, 0)) == 2
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert failed.cell == 0
+    assert "SIGKILL" in failed.error
+    (finished,) = [event for event in events if isinstance(event, Finished)]
+    assert (finished.cell, finished.outcome.record.steps) == (1, 60)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_numbers_though_a_node_is_lost(
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+) -> None:
+    """Two nodes of a cluster; the second goes while cells run on it."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    from decision_rnn.comparison.executors.ray import RayExecutor
+
+    class Losing(RayExecutor):
+        """Loses the second node when a cell that runs there has come to its tenth step."""
+
+        def run(self, cells: Any) -> Any:
+            nonlocal lost
+            for event in super().run(cells):
+                if not lost and isinstance(event, Progress) and event.steps > 0:
+                    places = [task["node_id"] for task in running(self.ray)]
+                    if second.node_id in places:
+                        cluster.remove_node(second, allow_graceful=False)
+                        lost = True
+                yield event
+
+    def running(ray: Any) -> list[dict[str, Any]]:
+        from ray.util.state import list_tasks
+
+        return [{"node_id": t.node_id} for t in list_tasks(filters=[("state", "=", "RUNNING"), ("name", "=", "_run")])]
+
+    lost = False
+    local = comparing(variants(small), seeds=(0, 1, 2), checkpoint_episodes=1)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    second = cluster.add_node(num_cpus=1)
+    try:
+        ray.init(address=cluster.address, log_to_driver=False)
+        options = {"seeds": (0, 1, 2), "checkpoint_episodes": 1, "output": tmp_path / "ray"}
+        comparison = comparing(variants(small), Losing(), **options)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert lost
+    assert comparison.failed == ()
+    assert timeless(comparison.to_dict()) == timeless(local.to_dict())

@@ -1,0 +1,170 @@
+"""Aggregates over datasets, against scipy and against loops written from Agarwal et al. (2021)."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.aggregate import (
+    FEWEST_RUNS,
+    aggregate_scores,
+    bootstrap_means,
+    compare_over_datasets,
+    interquartile_mean,
+    performance_profile,
+    shared_datasets,
+)
+from decision_rnn.evaluation.statistics import compare_seeds, improvement_interval
+
+
+def suite(datasets: int, seeds: int, shift: float = 0.0, seed: int = 0) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return {f"d{i}": generator.normal(20 + 10 * i + shift, 2 + i, seeds) for i in range(datasets)}
+
+
+def test_the_interquartile_mean_drops_the_outer_quarters() -> None:
+    assert interquartile_mean(np.array([1000.0, 1, 2, 3, 4, 5, 6, -1000])) == pytest.approx((2 + 3 + 4 + 5) / 4)
+    assert interquartile_mean(np.array([1.0, 2, 6])) == pytest.approx(3)  # nothing to drop
+    scores = np.random.default_rng(0).normal(size=(9, 5))
+    ordered = sorted(scores.ravel())
+    assert interquartile_mean(scores) == pytest.approx(sum(ordered[11:34]) / 23)  # 45 // 4 at either end
+
+
+def test_the_aggregate_score_is_rliables_interquartile_mean() -> None:
+    scores = suite(9, 5)
+    matrix = np.stack(list(scores.values()), axis=1)  # rliable's: runs by tasks
+    assert aggregate_scores(scores).score == pytest.approx(stats.trim_mean(matrix, 0.25, axis=None))
+
+
+def test_the_bootstrap_redraws_runs_within_their_dataset() -> None:
+    """Two datasets of different level: mixing them up would give means between the levels."""
+    assert set(bootstrap_means([np.full(8, 0.0), np.full(8, 100.0)], 100, seed=0)) == {50.0}
+
+
+def test_the_bootstrap_is_that_of_a_loop() -> None:
+    """Mean and standard deviation of as many means, redrawn a run at a time."""
+    scores = list(suite(3, 5).values())
+    generator, looped = np.random.default_rng(1), []
+    for _ in range(4000):
+        redrawn = sorted(of[generator.integers(len(of))] for of in scores for _ in of)
+        looped.append(np.mean(redrawn[3:12]))
+    ours = bootstrap_means(scores, 4000, seed=0)
+    assert ours.mean() == pytest.approx(np.mean(looped), abs=4 * np.std(looped) / math.sqrt(2000))
+    assert ours.std() == pytest.approx(np.std(looped), rel=0.07)
+
+
+def test_the_bootstrap_of_one_dataset_agrees_with_scipys() -> None:
+    scores = np.random.default_rng(0).normal(50, 10, 20)
+    ours = np.quantile(bootstrap_means([scores], 10_000, seed=0), [0.025, 0.975])
+    theirs = stats.bootstrap(
+        (scores,), lambda x, axis: stats.trim_mean(x, 0.25, axis=axis), method="percentile", n_resamples=10_000
+    )
+    assert ours == pytest.approx(list(theirs.confidence_interval), abs=0.5)
+
+
+def test_the_aggregate_interval_is_t_standard_errors_of_the_bootstrap() -> None:
+    scores = suite(9, 5)
+    aggregate = aggregate_scores(scores, resamples=500, seed=3)
+    error = np.std(bootstrap_means(list(scores.values()), 500, seed=3)) * math.sqrt(45 / 36)
+    half = stats.t.ppf(0.975, 36) * error
+    assert (aggregate.low, aggregate.high) == pytest.approx((aggregate.score - half, aggregate.score + half))
+    assert aggregate == aggregate_scores(scores, resamples=500, seed=3)
+
+
+def test_too_few_runs_have_an_aggregate_without_interval() -> None:
+    for scores in (suite(9, 4), suite(1, FEWEST_RUNS - 1), suite(7, 5), suite(9, 5) | {"d9": np.array([50.0] * 4)}):
+        aggregate = aggregate_scores(scores)
+        assert (aggregate.low, aggregate.high) == (None, None)
+        assert math.isfinite(aggregate.score)
+
+
+def test_a_dataset_may_have_lost_a_seed() -> None:
+    scores = suite(9, 6)
+    scores["d4"] = scores["d4"][:-1]
+    aggregate = aggregate_scores(scores)
+    assert aggregate.runs == {f"d{i}": 5 if i == 4 else 6 for i in range(9)}
+    assert aggregate.score == pytest.approx(stats.trim_mean(np.concatenate(list(scores.values())), 0.25))
+    assert aggregate.low < aggregate.score < aggregate.high
+    assert compare_over_datasets(scores, suite(9, 6)).low is not None
+    assert performance_profile(scores, [60.0]).fractions[0] == pytest.approx(
+        np.mean([np.mean([score > 60.0 for score in of]) for of in scores.values()])
+    )
+
+
+def test_the_probability_of_improvement_is_averaged_over_datasets() -> None:
+    """Rliable's: Mann and Whitney's U over the product of the runs, here of different numbers, with ties."""
+    generator = np.random.default_rng(0)
+    x = {name: generator.integers(0, 8, 7) for name in "abc"}
+    y = {name: generator.integers(0, 8, 5) for name in "cba"}
+    improvement = compare_over_datasets(x, y)
+    by_hand = {}
+    for name in "abc":
+        by_hand[name] = sum((i > j) + 0.5 * (i == j) for i in x[name] for j in y[name]) / 35
+        theirs = stats.mannwhitneyu(x[name], y[name], alternative="greater").statistic / 35
+        assert improvement.by_dataset[name] == pytest.approx(by_hand[name]) == pytest.approx(theirs)
+    assert improvement.probability == pytest.approx(np.mean(list(by_hand.values())))
+    squares = [0.0, 0.0]
+    for p in by_hand.values():
+        low, high = improvement_interval(p, 7, 5)
+        squares[0] += (p - low) ** 2
+        squares[1] += (high - p) ** 2
+    assert improvement.low == pytest.approx(improvement.probability - math.sqrt(squares[0]) / 3)
+    assert improvement.high == pytest.approx(improvement.probability + math.sqrt(squares[1]) / 3)
+
+
+def test_improvement_on_one_dataset_is_that_of_its_seeds() -> None:
+    a, b = np.random.default_rng(0).normal(size=(2, 5))
+    one, many = compare_seeds(a, b), compare_over_datasets({"d": a}, {"d": b})
+    assert (many.probability, many.low, many.high) == pytest.approx(
+        (one.probability, one.probability_low, one.probability_high)
+    )
+
+
+def test_improvement_of_what_is_equal_is_one_half_and_of_what_is_always_higher_keeps_an_interval() -> None:
+    scores = suite(9, 5)
+    tie = compare_over_datasets(scores, scores)
+    assert tie.probability == 0.5
+    assert tie.low < 0.5 < tie.high
+    sure = compare_over_datasets(scores, {name: of - 1000 for name, of in scores.items()})
+    assert (sure.probability, sure.high) == (1.0, 1.0)
+    assert 0.8 < sure.low < 1.0
+    assert compare_over_datasets(suite(9, 4), scores).low is None
+
+
+def test_datasets_that_only_one_of_two_has_are_named() -> None:
+    with pytest.raises(InputError, match="only one of two variants has scores on d8:"):
+        compare_over_datasets(suite(9, 5), suite(8, 5))
+    variants = [suite(3, 5), {"d0": np.ones(5), "d2": np.ones(0), "d5": np.ones(1)}]
+    assert shared_datasets(variants) == (["d0"], ["d1", "d2", "d5"])
+
+
+def test_the_performance_profile_is_the_fraction_of_runs_above() -> None:
+    """Equation 2 of the paper, and Wilson's interval of each dataset as scipy has it."""
+    scores, thresholds = suite(9, 5), np.linspace(-10, 150, 33)
+    profile = performance_profile(scores, thresholds)
+    assert profile.thresholds.tolist() == thresholds.tolist()
+    for i, tau in enumerate(thresholds):
+        counts = [sum(score > tau for score in of) for of in scores.values()]
+        assert profile.fractions[i] == pytest.approx(sum(counts) / 45)
+        ends = [stats.binomtest(int(k), 5).proportion_ci(0.95, method="wilson") for k in counts]
+        below = math.sqrt(sum((k / 5 - end.low) ** 2 for k, end in zip(counts, ends, strict=True))) / 9
+        above = math.sqrt(sum((end.high - k / 5) ** 2 for k, end in zip(counts, ends, strict=True))) / 9
+        assert (profile.low[i], profile.high[i]) == pytest.approx(
+            (profile.fractions[i] - below, profile.fractions[i] + above)
+        )
+    assert (np.diff(profile.fractions) <= 0).all()
+    assert (profile.low >= -1e-12).all()
+    assert (profile.high <= 1 + 1e-12).all()
+
+
+@pytest.mark.parametrize("scores", [{}, {"a": []}, {"a": [1.0, float("nan")]}])
+def test_an_aggregate_of_nothing_or_of_no_number_is_refused(scores: dict[str, list[float]]) -> None:
+    for aggregate in (
+        aggregate_scores,
+        lambda of: compare_over_datasets(of, of),
+        lambda of: performance_profile(of, [1.0]),
+    ):
+        with pytest.raises(InputError):
+            aggregate(scores)

@@ -1,0 +1,65 @@
+"""Obedience, and the targets that it is measured at."""
+
+import numpy as np
+import pytest
+
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.obedience import obedience, spread_targets
+
+
+def test_obedience_is_the_mean_distance_of_the_median_in_percent_of_the_datas_range() -> None:
+    result = obedience(
+        [-100.0, 0.0, 300.0], [np.array([-100.0]), np.array([50, 20, 1000]), np.full(4, 280.0)], (-200, 300)
+    )
+    assert result.medians == (-100.0, 50.0, 280.0)
+    assert result.errors == pytest.approx((0.0, 10.0, -4.0))
+    assert result.error == pytest.approx(14 / 3)
+
+
+def test_obedience_is_zero_at_perfection_and_a_quarter_of_the_range_for_an_agent_that_does_not_listen() -> None:
+    asked = spread_targets(0, 1000, 49)
+    assert obedience(asked, [np.array([target]) for target in asked], (0, 1000)).error == 0.0
+    assert obedience(asked, [np.array([500.0])] * 49, (0, 1000)).error == pytest.approx(25, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "achieved", "data_range", "words"),
+    [
+        ([3600.0], [np.ones(3)], (0, 3000), "3600 lies outside the data's returns, 0 to 3000"),
+        ([10.0], [np.ones(0)], (0, 3000), "target 10 has no returns"),
+        ([10.0], [np.array([1.0, np.nan])], (0, 3000), "not finite"),
+        ([10.0, 20.0], [np.ones(3)], (0, 3000), "2 targets and the returns of 1"),
+        ([], [], (0, 3000), "0 targets"),
+        ([5.0], [np.ones(3)], (5, 5), "no range"),
+    ],
+)
+def test_obedience_that_cannot_be_measured_is_refused(asked, achieved, data_range, words) -> None:
+    with pytest.raises(InputError, match=words):
+        obedience(asked, achieved, data_range)
+
+
+def test_spread_targets_lie_evenly_inside_the_range() -> None:
+    assert spread_targets(316.4, 3222.3, 5) == (800.0, 1290.0, 1770.0, 2250.0, 2740.0)
+    assert spread_targets(-1600, -0.5, 3) == (-1200.0, -800.0, -400.0)
+    assert spread_targets(0, 1, 3) == (0.25, 0.5, 0.75)
+    assert spread_targets(0, 0.003, 2) == (0.001, 0.002)
+
+
+def test_spread_targets_are_close_to_even_whatever_the_range() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(500):
+        low = float(generator.normal() * 10 ** generator.uniform(-3, 5))
+        high = low + float(10 ** generator.uniform(-3, 5))
+        count = int(generator.integers(1, 20))
+        targets, distance = spread_targets(low, high, count), (high - low) / (count + 1)
+        assert len(targets) == count
+        assert all(low < target < high for target in targets)
+        exact = [low + i * distance for i in range(1, count + 1)]
+        assert np.abs(np.subtract(targets, exact)).max() <= distance / 20 * (1 + 1e-6)
+        assert targets == spread_targets(low, high, count)
+
+
+@pytest.mark.parametrize(("low", "high", "count"), [(1.0, 1.0, 3), (2.0, 1.0, 3), (0.0, float("inf"), 3), (0, 1, 0)])
+def test_targets_without_a_range_are_refused(low: float, high: float, count: int) -> None:
+    with pytest.raises(InputError):
+        spread_targets(low, high, count)

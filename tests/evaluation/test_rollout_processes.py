@@ -1,0 +1,320 @@
+"""Episodes spread over processes are the same to the last digit, and whatever befalls a process is told."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from decision_rnn import workers
+from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.backbones import State, registered
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation import evaluate as evaluate_module
+from decision_rnn.evaluation import rollout as rollout_module
+from decision_rnn.evaluation.actor import Actor, WindowActor
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.rollout import RolloutResult, rollout
+
+PLUGIN = """
+import gymnasium
+import numpy as np
+import torch
+
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,))
+    action_space = gymnasium.spaces.Box(-1, 1, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 3
+        return self.np_random.normal(size=4), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.np_random.normal(size=4), float(action.sum()), self.left == 0, False, {}
+
+
+gymnasium.register("Corridor-v0", entry_point=Corridor)
+
+
+class Scripted:
+    def initial_state(self, target_return):
+        return (target_return,)
+
+    def act(self, observation, reward, reset, state):
+        return torch.tanh(observation[:, :2] * state[0][:, None]), state
+"""
+
+
+class Reflex:
+    """A stateless actor of elementwise arithmetic, so that a row's action does not depend on the batch's size."""
+
+    def initial_state(self, target_return: Tensor) -> State:
+        return (target_return,)
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        return torch.tanh(observation[:, 5:8] * state[0][:, None] / 1000), state
+
+
+class Dice(Reflex):
+    """Acts by chance."""
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        return 2 * torch.rand(len(observation), 3) - 1, state
+
+
+class Hapless(Reflex):
+    """Fails in another process than that of the tests."""
+
+    def __init__(self, fail: Callable[[], None]) -> None:
+        self.fail, self.home = fail, os.getpid()
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        if os.getpid() != self.home:
+            self.fail()
+        return super().act(observation, reward, reset, state)
+
+
+class BatchSize(Reflex):
+    """Its action is how many are stepped together."""
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        return torch.full((len(observation), 3), float(len(observation))), state
+
+
+class Paid(gymnasium.Env):
+    """One step, which earns the action."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8,))
+    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,))
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return np.zeros(8), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return np.zeros(8), float(action[0]), True, False, {}
+
+
+class TwoWordsError(Exception):
+    """An error that pickle cannot make again."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} {two}")
+
+
+def hopper_agent() -> DecisionAgent:
+    torch.manual_seed(0)
+    config = registered("mingru").config(name="mingru", width=16)
+    return DecisionAgent(AgentConfig(), config, torch.zeros(11), torch.ones(11), 3, 1000.0).eval()
+
+
+def digits(results: Sequence[RolloutResult]) -> list[tuple[float, list[float], list[int]]]:
+    return [(result.target_return, result.returns.tolist(), result.lengths.tolist()) for result in results]
+
+
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Groups of three; no process may be left behind."""
+    monkeypatch.setattr(rollout_module, "GROUP", 3)
+    yield
+    assert not multiprocessing.active_children()
+
+
+@pytest.fixture
+def paid() -> Iterator[str]:
+    gymnasium.register("Paid-v0", entry_point=Paid)
+    yield "Paid-v0"
+    del gymnasium.registry["Paid-v0"]
+
+
+@pytest.mark.parametrize("make", [hopper_agent, lambda: WindowActor(hopper_agent(), 4), Dice])
+def test_the_digits_are_the_same_for_any_number_of_processes(make: Callable[[], Actor]) -> None:
+    one, two, three = (digits(rollout(make(), "Hopper-v5", [3600.0, 900.0], 4, 70, processes=n)) for n in (1, 2, 3))
+    assert one == two == three
+    assert len({value for _, returns, _ in one for value in returns}) > 4
+
+
+def test_episodes_of_two_processes_are_those_stepped_by_hand() -> None:
+    for result in rollout(Reflex(), "Hopper-v5", [3600.0, 900.0], 4, 70, processes=2):
+        for number in range(4):
+            env = gymnasium.make("Hopper-v5")
+            observation, _ = env.reset(seed=70 + number)
+            total, length, ended = 0.0, 0, False
+            while not ended:
+                x = torch.from_numpy(observation.astype(np.float32))
+                action = torch.tanh(x[5:8] * torch.tensor(result.target_return) / 1000)
+                observation, reward, terminated, truncated, _ = env.step(action.numpy())
+                total, length, ended = total + float(reward), length + 1, terminated or truncated
+            assert (result.returns[number], result.lengths[number]) == (total, length)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_the_size_of_a_group_does_not_follow_the_number_of_processes(paid: str, processes: int) -> None:
+    """Ten episodes in groups of at most three: four groups, of three, three, two and two."""
+    (result,) = rollout(BatchSize(), paid, [1.0], 10, 0, processes=processes)
+    assert result.returns.tolist() == [3.0, 3.0, 2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]
+
+
+def test_a_hundred_episodes_are_shared_by_two_cores(monkeypatch: pytest.MonkeyPatch, paid: str) -> None:
+    monkeypatch.undo()
+    (result,) = rollout(BatchSize(), paid, [1.0], 100, 0)
+    assert max(result.returns) <= 50
+
+
+def told() -> None:
+    raise InputError("mend the agent")
+
+
+def at_odds() -> None:
+    raise EOFError("read too far")
+
+
+def in_two_words() -> None:
+    raise TwoWordsError("oh", "dear")
+
+
+@pytest.mark.parametrize(
+    ("fail", "error", "words"),
+    [
+        (told, InputError, "^mend the agent$"),
+        (at_odds, EOFError, "^read too far$"),
+        (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
+    ],
+)
+def test_an_error_in_a_process_comes_through_as_itself(
+    fail: Callable[[], None], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words) as caught:
+        rollout(Hapless(fail), "Hopper-v5", [1.0], 9, 0, processes=2)
+    assert fail.__name__ in str(caught.value.__cause__)  # the traceback of the process
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_an_error() -> None:
+    with pytest.raises(InputError, match="a process that plays episodes has died"):
+        rollout(Hapless(die), "Hopper-v5", [1.0], 9, 0, processes=2)
+
+
+def test_on_step_is_for_one_process() -> None:
+    with pytest.raises(ValueError, match="on_step"):
+        rollout(Reflex(), "Hopper-v5", [1.0], 9, 0, processes=2, on_step=lambda running, actions: None)
+
+
+def test_plugins_are_imported_in_spawned_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS and Windows: nothing of the parent comes with a process, and its actor is of the plugin."""
+    (tmp_path / "corridor.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(workers, "START_METHOD", "spawn")
+    import corridor  # type: ignore[import-not-found]
+
+    try:
+        alone = rollout(corridor.Scripted(), "Corridor-v0", [1.0, 2.0], 3, 5)
+        others = rollout(corridor.Scripted(), "Corridor-v0", [1.0, 2.0], 3, 5, processes=2, plugins=["corridor"])
+        assert digits(alone) == digits(others)
+    finally:
+        del gymnasium.registry["Corridor-v0"], sys.modules["corridor"]
+
+
+def test_evaluate_takes_the_cores_of_this_process(
+    pendulum: Callable[..., TrainedAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def recorded(*arguments: object) -> list[RolloutResult]:
+        asked.append(arguments[5])
+        return rollout(*arguments)
+
+    monkeypatch.setattr(evaluate_module, "rollout", recorded)
+    monkeypatch.setattr(evaluate_module, "available_cores", lambda: 2)
+    results = [evaluate(pendulum(), EvaluationConfig(episodes=2), processes) for processes in (None, 1, 3)]
+    assert asked == [2, 1, 3]
+    assert results[0].targets == results[1].targets == results[2].targets
+
+
+AFTER_THREADS = """
+import sys
+
+import torch
+
+torch.set_num_threads(4)
+x = torch.randn(1000, 1000, requires_grad=True)
+torch.tanh(x @ x).sum().backward()  # OpenMP's pool and autograd's thread are there
+
+from test_rollout_processes import digits, hopper_agent, rollout
+
+agent = hopper_agent()
+one, two = (digits(rollout(agent, "Hopper-v5", [1.0], 60, 0, processes=n)) for n in (1, 2))
+sys.exit(one != two)
+"""
+
+
+def run_script(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=Path(__file__).parent, env=environment)
+
+
+def test_processes_are_started_beside_the_threads_of_a_training() -> None:
+    assert run_script(AFTER_THREADS).wait(timeout=60) == 0
+
+
+ENDLESS = """
+import os, sys, time
+from pathlib import Path
+
+from test_rollout_processes import Hapless, rollout, rollout_module
+
+folder = Path(sys.argv[1])
+rollout_module.GROUP = 3
+
+def sleep():
+    (folder / str(os.getpid())).touch()
+    time.sleep(600)
+
+import test_rollout_processes
+test_rollout_processes.sleep = sleep
+sleep.__module__ = "test_rollout_processes"
+rollout(Hapless(sleep), "Hopper-v5", [1.0], 9, 0, processes=2)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGINT", marks=pytest.mark.slow)])
+def test_processes_end_with_a_killed_or_interrupted_parent(tmp_path: Path, name: str) -> None:
+    parent = run_script(ENDLESS, str(tmp_path))
+    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    children = [int(path.name) for path in tmp_path.iterdir()]
+    parent.send_signal(signal.Signals[name])
+    parent.wait(timeout=20)
+    until(lambda: not any(alive(child) for child in children))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; one that nobody has reaped does not."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -1,0 +1,96 @@
+"""The tuning curve, against what can be worked out and a bandit played an episode at a time."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.tuning import tuning_curve
+
+
+def test_the_tuning_curve_of_candidates_without_noise_is_the_mean_of_the_best_of_so_many() -> None:
+    levels = [50.0, 20.0, 80.0, 70.0]
+    curve = tuning_curve([np.repeat(np.array(levels)[:, None], 6, axis=1)], [1, 2, 3, 4, 40], trials=20_000)
+    expected = [np.mean([max(some) for some in combinations(levels, count)]) for count in (1, 2, 3, 4)]
+    assert curve.scores == pytest.approx([*expected, 80.0], abs=0.6)  # 4 standard errors
+    assert curve.scores[3:] == pytest.approx([80.0, 80.0])
+    assert curve.budgets.tolist() == [1, 2, 3, 4, 40]
+
+
+def test_candidates_of_negative_scores_are_not_beaten_by_one_never_tried() -> None:
+    curve = tuning_curve([np.array([[-10.0, -10.0], [-20.0, -20.0]])], [1, 2], trials=4000)
+    assert curve.scores == pytest.approx([-15.0, -10.0], abs=0.4)
+
+
+def test_equal_candidates_gain_nothing_from_tuning() -> None:
+    """Over 200 data sets; on the episodes that it was chosen by, the best of six would seem to gain 4 points."""
+    generator = np.random.default_rng(0)
+    gains = []
+    for i in range(200):
+        curve = tuning_curve([generator.normal(70, 20, (6, 40))], [1, 60], trials=50, seed=i)
+        gains.append(curve.scores[1] - curve.scores[0])
+    assert abs(np.mean(gains)) < 4 * np.std(gains) / math.sqrt(200)
+    assert np.std(gains) / math.sqrt(200) < 0.4
+
+
+def naive(scores: np.ndarray, budget: int, exploration: float, generator: np.random.Generator) -> float:
+    """One choice, from the docstring: half of the episodes to draw from, the other half to score on."""
+    candidates, episodes = scores.shape
+    shuffled = generator.permutation(episodes)
+    drawn, held = shuffled[: episodes // 2], shuffled[episodes // 2 :]
+    rewards: list[list[float]] = [[] for _ in range(candidates)]
+    for t in range(1, budget + 1):
+        bounds = [np.mean(of) + math.sqrt(exploration * math.log(t) / len(of)) if of else math.inf for of in rewards]
+        best = [i for i in range(candidates) if bounds[i] == max(bounds)]
+        arm = generator.choice(best)
+        rewards[arm].append(scores[arm, generator.choice(drawn)])
+    means = [np.mean(of) if of else -math.inf for of in rewards]
+    return scores[int(np.argmax(means)), held].mean()
+
+
+@pytest.mark.parametrize(("budget", "exploration"), [(3, 2.0), (12, 2.0), (20, 400.0)])
+def test_the_tuning_curve_is_that_of_a_bandit_played_an_episode_at_a_time(budget: int, exploration: float) -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.normal(np.array([[60.0], [70.0], [75.0], [50.0]]), 15, (4, 21))
+    looped = [naive(scores, budget, exploration, generator) for _ in range(500)]
+    curve = tuning_curve([scores], [budget], exploration=exploration, trials=20_000)
+    assert curve.scores[0] == pytest.approx(np.mean(looped), abs=4 * np.std(looped) / math.sqrt(500))
+
+
+def test_the_band_of_a_tuning_curve_is_over_seeds() -> None:
+    generator = np.random.default_rng(0)
+    seeds = [generator.normal(70, 5, (3, 10 + i)) for i in range(5)]  # of different numbers of episodes
+    five = tuning_curve(seeds, [1, 10], trials=100)
+    assert five.per_seed.shape == (5, 2)
+    assert five.scores == pytest.approx(five.per_seed.mean(axis=0))
+    assert five.spread == "95% interval"
+    theirs = stats.ttest_1samp(five.per_seed, 0).confidence_interval(0.95)
+    assert five.low == pytest.approx(theirs.low)
+    assert five.high == pytest.approx(theirs.high)
+    three = tuning_curve(seeds[:3], [1, 10], trials=100)
+    assert three.spread == "range"
+    assert three.low.tolist() == three.per_seed.min(axis=0).tolist()
+    one = tuning_curve(seeds[:1], [1, 10], trials=100)
+    assert (one.spread, one.low, one.high) == (None, None, None)
+    assert one.scores.tolist() == tuning_curve(seeds[:1], [1, 10], trials=100).scores.tolist()
+
+
+@pytest.mark.parametrize(
+    ("scores", "budgets"),
+    [
+        ([], [1]),
+        ([np.ones((3, 1))], [1]),
+        ([np.ones((0, 4))], [1]),
+        ([np.ones((3, 4)), np.ones((2, 4))], [1]),
+        ([np.ones(4)], [1]),
+        ([np.full((3, 4), np.nan)], [1]),
+        ([np.ones((3, 4))], []),
+        ([np.ones((3, 4))], [0, 1]),
+    ],
+)
+def test_tuning_without_candidates_or_episodes_is_refused(scores: list[np.ndarray], budgets: list[int]) -> None:
+    with pytest.raises(InputError):
+        tuning_curve(scores, budgets)
