@@ -8,51 +8,14 @@ import numpy as np
 from decision_rnn.comparison.page.axes import LINE, label_points, log_ticks, log_y, tidy, vertical
 from decision_rnn.comparison.page.parts import Chart
 from decision_rnn.comparison.page.style import GRID, INK, MUTED, Mark
-from decision_rnn.comparison.page.svg import Canvas
-from decision_rnn.comparison.page.words import asked_for, listed, plural, score_of, score_of_return, scored, shortened
-from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
+from decision_rnn.comparison.page.svg import FRAME, Canvas
+from decision_rnn.comparison.page.words import asked_for, listed, plural
+from decision_rnn.comparison.record import CellRecord, ComparedDataset
 from decision_rnn.comparison.summary import VariantSummary
 
 Summaries = Sequence[VariantSummary]
 Marks = dict[str, Mark]
 Point = tuple[float, float]
-
-FRAME = 62
-"""Pixels of a chart's height that are not of its axes, about."""
-
-
-def score_dots(
-    canvas: Canvas, dataset: ComparedDataset, target: Target | None, found: Summaries, marks: Marks
-) -> Chart:
-    """Every variant's score and seeds for one target, a row each."""
-    rows = [(summary, of) for summary in found if (of := score_of(summary, target)) is not None]
-    title = "Scores, nothing asked for" if target is None else f"Scores, {asked_for(target)}"
-    described = "; ".join(f"{summary.variant} {scored(of.scores)}" for summary, of in rows)
-    described += f"; mean of the data {dataset.data.score_mean:.1f}"
-    height = FRAME + 18 + 25 * len(rows)
-    with canvas.panel(title, described, height) as (axes, drawn):
-        axes.axvline(dataset.data.score_mean, color=MUTED, linestyle="--", linewidth=1.2)
-        axes.annotate(
-            "mean of the data", (dataset.data.score_mean, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
-            textcoords="offset points", fontsize=10, color=MUTED, ha="center", va="bottom",
-        )  # fmt: skip
-        if target is not None and target.in_range and target.target_return is not None:
-            vertical(axes, score_of_return(dataset, target.target_return), "what is asked")
-        for y, (summary, of) in enumerate(rows):
-            mark, scores = marks[summary.variant], of.scores
-            axes.plot(of.per_seed, [y + 0.28] * len(of.per_seed), "o", color=mark.colour, markersize=3.5, alpha=0.7,
-                      markeredgewidth=0)  # fmt: skip
-            if scores.low is not None and scores.high is not None:
-                axes.plot([scores.low, scores.high], [y, y], mark.line, color=mark.colour, linewidth=2)
-                if scores.spread == "95% interval":
-                    axes.plot([scores.low, scores.high], [y, y], "|", color=mark.colour, markersize=8)
-            axes.plot(scores.score, y, mark.marker, color=mark.colour, markerfacecolor=mark.face, markersize=7)
-        tidy(axes, "normalised score", "")
-        axes.grid(axis="x", color=GRID, linewidth=0.8)
-        axes.grid(visible=False, axis="y")
-        axes.set_yticks(range(len(rows)), [shortened(summary.variant) for summary, _ in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-    return Chart(title, drawn[0])
 
 
 def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries, marks: Marks) -> list[Chart]:

@@ -1,11 +1,11 @@
-"""The main finding in words, computed: never more than the intervals allow."""
+"""The main finding in words, computed: never more than the tests and the intervals allow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from decision_rnn.comparison.page.words import asked_for, best_in_data, listed, main_targets, score_of
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
-from decision_rnn.evaluation.statistics import SeedScores
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, compare_variants
 
 MOST = 6
 """Names in one list."""
@@ -25,47 +25,59 @@ def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls
         f"An episode of the data scores {data.score_mean:.1f} on average"
         + ("." if top is None else f" and {top:.1f} at best.")
     )
+    if any(of.scores.spread == "95% interval" for summary in found for of in summary.targets):
+        paragraphs[-1] += (
+            " Scores differ where Welch's test of the seeds' means says so at the 5% level, adjusted for all pairs of "
+            "variants by Holm's method."
+        )
     obedience = {summary.variant: summary.obedience for summary in found if summary.obedience is not None}
     if obedience:
-        paragraphs.append(_obedience(obedience))
+        paragraphs.append(_obedience(obedience, controls))
     return paragraphs
 
 
 def _of_target(target: Target | None, found: Sequence[VariantSummary], controls: set[str]) -> str:
-    scores = {summary.variant: of.scores for summary in found if (of := score_of(summary, target)) is not None}
+    """Who scores highest, with whom it is tied, and whom it is better than."""
+    results = {summary.variant: of for summary in found if (of := score_of(summary, target)) is not None}
+    scores = {label: of.scores for label, of in results.items()}
     ranked = sorted(scores, key=lambda label: -scores[label].score)
-    best = ranked[0]
-    what = asked_for(target)[0].upper() + asked_for(target)[1:] if target is not None else "Asked for nothing"
-    name = f"the control {best}" if best in controls else best
-    sentences = [f"{what}, {name} scores {'highest, ' if len(ranked) > 1 else ''}{spoken(scores[best])}."]
-    sentences += _standing(best, ranked, scores, lower_is_better=False)
-    held = [label for label in ranked if label in controls and label != best]
-    if held and best not in controls:
-        below = [label for label in held if apart(scores[best], scores[label])]
-        level = [label for label in held if label not in below]
-        verdicts = [f"is above {_with_scores(below, scores)}"] if below else []
-        verdicts += [f"cannot be told from {_with_scores(level, scores)}"] if level else []
-        if scores[best].spread is not None:
-            sentences.append(f"Of the controls, {best} {' and '.join(verdicts)}.")
+    best, names = ranked[0], _named(scores, controls)
+    what = "asked for nothing" if target is None else asked_for(target)
+    first = f"the control {best}" if best in controls else best
+    highest = "scores highest," if len(ranked) > 1 else "scores"
+    sentences = [f"{what[0].upper()}{what[1:]}, {first} {highest} {_with_spread(scores[best])}."]
+    compared = compare_variants({label: of.per_seed for label, of in results.items()})
+    verdicts = {label: compared.differences[label].verdict for label in ranked if label in compared.differences}
+    tied = [label for label, verdict in verdicts.items() if verdict == "no difference shown"]
+    worse = [label for label, verdict in verdicts.items() if verdict == "worse"]
+    unknown = [label for label, verdict in verdicts.items() if verdict is None]
+    if len(unknown) == len(verdicts):
+        return " ".join(sentences + _without_tests(ranked, scores, names, lower_is_better=False))
+    if tied:
+        sentences.append(f"It is tied with {listed((names[label] for label in tied), MOST)}: no difference is shown.")
+    if worse:
+        others = names[worse[0]] if len(worse) == 1 else f"the other {len(worse)}" if not unknown else listed(worse)
+        sentences.append(f"It is better than {others}.")
+    if unknown:
+        sentences.append(f"Too few seeds tell it from {listed(unknown)}.")
     return " ".join(sentences)
 
 
-def _obedience(scores: dict[str, SeedScores]) -> str:
+def _obedience(scores: Mapping[str, SeedScores], controls: set[str]) -> str:
     ranked = sorted(scores, key=lambda label: scores[label].score)
-    best = ranked[0]
-    error = scores[best]
-    text = f"{error.score:.1f}%" + ("" if error.spread is None else f", {_spread(error)}")
-    closest = "keeps closest to what is asked" if len(ranked) > 1 else "misses what is asked"
-    sentences = [
-        f"Inside the data's range {best} {closest}{', off' if len(ranked) > 1 else ''} by {text} of that range.",
-        *_standing(best, ranked, scores, lower_is_better=True),
-    ]
-    return " ".join(sentences)
+    best = scores[ranked[0]]
+    spread = "" if best.spread is None else f" ({_spread(best)})"
+    closest = "keeps closest to what is asked: it is off" if len(ranked) > 1 else "is off what is asked"
+    standing = _without_tests(ranked, scores, _named(scores, controls), lower_is_better=True)
+    text = f"Inside the data's range {ranked[0]} {closest} by {best.score:.1f}%{spread} of that range."
+    return " ".join([text, *standing])
 
 
-def _standing(best: str, ranked: Sequence[str], scores: dict[str, SeedScores], lower_is_better: bool) -> list[str]:
-    """How far the first can be told from the others."""
-    others = [label for label in ranked if label != best]
+def _without_tests(
+    ranked: Sequence[str], scores: Mapping[str, SeedScores], names: Mapping[str, str], lower_is_better: bool
+) -> list[str]:
+    """How far the first can be told from the others by what their seeds are spread over."""
+    best, others = ranked[0], ranked[1:]
     if not others:
         return []
     if scores[best].spread is None or all(scores[label].spread is None for label in others):
@@ -75,18 +87,15 @@ def _standing(best: str, ranked: Sequence[str], scores: dict[str, SeedScores], l
         for label in others
         if not (apart(scores[label], scores[best]) if lower_is_better else apart(scores[best], scores[label]))
     ]
-    spreads = {scores[label].spread for label in (best, *tied)} - {None}
-    kind = "intervals" if spreads == {"95% interval"} else "ranges of their seeds"
+    intervals = all(scores[label].spread == "95% interval" for label in (best, *tied))
+    kind = "intervals" if intervals else "ranges of their seeds"
     if tied:
-        sentences = [f"It is tied with {_with_scores(tied, scores)}: the {kind} overlap."]
-    elif kind == "intervals":
-        sentences = [f"Its interval overlaps with none of the other {len(others)}." if len(others) > 1
-                     else f"Its interval does not overlap with that of {others[0]}."]  # fmt: skip
+        sentences = [f"It is tied with {listed((names[label] for label in tied), MOST)}: the {kind} overlap."]
     else:
-        better = "below" if lower_is_better else "above"
-        sentences = [f"All of its seeds lie {better} all seeds of {'every other' if len(others) > 1 else others[0]}."]
-    if kind != "intervals":
-        sentences.append("A range of so few seeds is no confidence interval.")
+        other = f"any of the other {len(others)}" if len(others) > 1 else f"that of {names[others[0]]}"
+        sentences = [f"Its {'interval' if intervals else 'range of seeds'} does not overlap with {other}."]
+    if not intervals:
+        sentences.append(f"A range of fewer than {FEWEST_FOR_INTERVAL} seeds is no confidence interval.")
     return sentences
 
 
@@ -95,8 +104,7 @@ def apart(higher: SeedScores, lower: SeedScores) -> bool:
     return higher.low is not None and lower.high is not None and higher.low > lower.high
 
 
-def spoken(scores: SeedScores) -> str:
-    """A score and its spread in words."""
+def _with_spread(scores: SeedScores) -> str:
     return f"{scores.score:.1f}" if scores.spread is None else f"{scores.score:.1f} ({_spread(scores)})"
 
 
@@ -105,5 +113,8 @@ def _spread(scores: SeedScores) -> str:
     return f"{kind} {scores.low:.1f} to {scores.high:.1f}"
 
 
-def _with_scores(labels: Sequence[str], scores: dict[str, SeedScores]) -> str:
-    return listed((f"{label} ({scores[label].score:.1f})" for label in labels), MOST)
+def _named(scores: Mapping[str, SeedScores], controls: set[str]) -> dict[str, str]:
+    """Labels with their scores, controls marked so."""
+    return {
+        label: f"{'the control ' if label in controls else ''}{label} ({of.score:.1f})" for label, of in scores.items()
+    }

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from decision_rnn import __version__
 from decision_rnn.comparison.page.clips import clips_section
 from decision_rnn.comparison.page.findings import findings
+from decision_rnn.comparison.page.overall import overall, overall_findings
 from decision_rnn.comparison.page.parts import Group, Section
 from decision_rnn.comparison.page.sections import Sections
 from decision_rnn.comparison.page.style import marks, variables
@@ -56,9 +57,19 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
         summaries: What it comes to, per variant and dataset.
         clips: The section of the clips (clips.py); None for none.
     """
-    sections = Sections(comparison, summaries, marks(comparison.variants)).all()
-    sections += [section for section in (clips, _failed(comparison), _remarks(summaries)) if section is not None]
     controls = {variant.label for variant in comparison.variants if variant.control}
+    found = {
+        dataset.data.name: [summary for summary in summaries if summary.dataset == dataset.data.name]
+        for dataset in comparison.datasets
+    }
+    over_all = overall(comparison, found)
+    said = [
+        (dataset.data.name, findings(dataset, found[dataset.data.name], controls)) for dataset in comparison.datasets
+    ]
+    if over_all:
+        said.insert(0, ("Over all datasets", overall_findings(over_all, controls)))
+    sections = Sections(comparison, found, over_all, marks(comparison.variants)).all()
+    sections += [section for section in (clips, _failed(comparison), _remarks(summaries)) if section is not None]
     environment = Environment(
         loader=PackageLoader("decision_rnn.comparison.page"),
         autoescape=True,
@@ -72,13 +83,7 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
             version=__version__,
             title=f"Comparison on {listed((dataset.data.name for dataset in comparison.datasets), 4)}",
             compared=_compared(comparison),
-            findings=[
-                (
-                    dataset.data.name,
-                    findings(dataset, [s for s in summaries if s.dataset == dataset.data.name], controls),
-                )
-                for dataset in comparison.datasets
-            ],
+            findings=said,
             warning=_warning(comparison),
             sections=sections,
             command=comparison.command,

@@ -70,12 +70,14 @@ class Group:
         text: Paragraphs before the charts.
         charts: Side by side where there is room.
         tables: After the charts.
+        folded: Whether it shows only when asked for.
     """
 
     title: str = ""
     text: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
+    folded: bool = False
 
     @property
     def empty(self) -> bool:

@@ -7,6 +7,8 @@ from itertools import chain
 import numpy as np
 
 from decision_rnn.comparison.page import charts, tables
+from decision_rnn.comparison.page.dots import score_dots
+from decision_rnn.comparison.page.overall import Overall, overall_section
 from decision_rnn.comparison.page.parts import Chart, Group, Section
 from decision_rnn.comparison.page.style import Mark
 from decision_rnn.comparison.page.svg import Canvas
@@ -24,32 +26,40 @@ class Sections:
 
     Args:
         comparison: The record.
-        summaries: What it comes to.
+        found: What it comes to, by dataset.
+        overall: Over all datasets.
         marks: How the variants are drawn.
     """
 
-    def __init__(self, comparison: Comparison, summaries: Sequence[VariantSummary], marks: dict[str, Mark]) -> None:
-        self.comparison, self.marks, self.canvas = comparison, marks, Canvas()
+    def __init__(
+        self,
+        comparison: Comparison,
+        found: dict[str, list[VariantSummary]],
+        overall: Sequence[Overall],
+        marks: dict[str, Mark],
+    ) -> None:
+        self.comparison, self.found, self.overall, self.marks = comparison, found, overall, marks
+        self.canvas = Canvas()
         self.controls = {variant.label for variant in comparison.variants if variant.control}
-        self.found = {
-            dataset.data.name: [summary for summary in summaries if summary.dataset == dataset.data.name]
-            for dataset in comparison.datasets
-        }
 
     def all(self) -> list[Section]:
         """Those that have something to show."""
         made = (
             self.scores(), self.obedience(), self.learning(), self.cost(), self.calibration(), self.tuning(),
+            overall_section(self.canvas, self.overall, self.marks),
         )  # fmt: skip
         return [section for section in made if section.groups]
 
     def scores(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
             targets = main_targets(dataset, found)
-            dots = [charts.score_dots(self.canvas, dataset, t, found, self.marks) for t in targets]
+            dots = [score_dots(self.canvas, dataset, t, found, self.marks) for t in targets]
             return Group(
                 charts=tuple(dots),
-                tables=(tables.score_table(dataset, found, self.controls, self.comparison.checkpoint_episodes), tables.target_table(found)),
+                tables=(
+                    tables.score_table(dataset, found, self.controls, self.comparison.checkpoint_episodes),
+                    tables.target_table(found),
+                ),
             )
 
         shown = [of.scores for of in chain.from_iterable(s.targets for s in chain(*self.found.values()))]
@@ -63,7 +73,7 @@ class Sections:
             "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds "
             "(a plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls.",
         )
-        return Section("scores", "Scores", text, self._groups(group))
+        return Section("scores", "Scores", text, self._groups(group, foldable=False))
 
     def obedience(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
@@ -154,15 +164,19 @@ class Sections:
         )
         return Section("tuning", "Score against episodes spent on choosing a target", text, self._groups(group))
 
-    def _groups(self, make: Callable[[ComparedDataset, list[VariantSummary]], Group]) -> tuple[Group, ...]:
-        """A group for each dataset that has something to show, with its name where there are several."""
+    def _groups(
+        self, make: Callable[[ComparedDataset, list[VariantSummary]], Group], foldable: bool = True
+    ) -> tuple[Group, ...]:
+        """A group for each dataset that has something to show, with its name where there are several: the pictures of
+        the second and of later ones are shown when asked for, for they are many."""
         made = []
         for dataset in self.comparison.datasets:
             found = self.found[dataset.data.name]
             group = make(dataset, found) if found else Group()
             if not group.empty:
                 several = len(self.comparison.datasets) > 1
-                made.append(replace(group, title=dataset.data.name if several else ""))
+                title = dataset.data.name if several else ""
+                made.append(replace(group, title=title, folded=foldable and len(made) > 0))
         return tuple(made)
 
 

@@ -17,6 +17,9 @@ from decision_rnn.comparison.page.style import INK, MUTED, themed
 WIDTH = 340
 """Pixels of a chart: a phone's width, so that its text is never scaled to be unreadable."""
 
+FRAME = 62
+"""Pixels of a chart's height that are not of its axes, about."""
+
 SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "decision-rnn",  # the same page from the same record

@@ -31,8 +31,8 @@ def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], 
     head += ["obedience error, % of the data's range"] * obeys
     curves = any(summary.curves for summary in found)
     if curves:
-        of = "" if targets[0] is None else f" asked for {targets[0].target_return:g}"
-        head += [f"{which} checkpoint{of}, {checkpoint_episodes} episodes" for which in ("last", "best")]
+        asked = "" if targets[0] is None else f" asked for {targets[0].target_return:g}"
+        head += [f"{which} checkpoint{asked}, {checkpoint_episodes} episodes" for which in ("last", "best")]
     rows: list[list[Cell | str]] = []
     for summary in found:
         row: list[Cell | str] = [variant_cell(summary.variant, controls)]

@@ -6,7 +6,7 @@ from decision_rnn.comparison.page.parts import Cell
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary
 from decision_rnn.evaluation.report import describe_range
-from decision_rnn.evaluation.statistics import SeedScores
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedScores
 
 LONGEST = 18
 """Letters of a label that a chart has room for."""
@@ -56,13 +56,16 @@ def seeds_cell(scores: SeedScores, per_seed: Sequence[float], span: int = 1) -> 
 
 def describe_scores(all_scores: Iterable[SeedScores]) -> str:
     """What the numbers of a table are, in a sentence; empty for a table without any."""
-    kinds = {(scores.score_is, scores.spread) for scores in all_scores}
+    spreads = {scores.spread for scores in all_scores}
     parts = []
-    if ("interquartile mean", "95% interval") in kinds:
-        parts.append("the interquartile mean over seeds [with its 95% bootstrap interval]")
-    if ("mean", "range") in kinds:
-        parts.append("the mean over fewer than five seeds (with their range, which is no confidence interval)")
-    if ("score", None) in kinds:
+    if "95% interval" in spreads:
+        parts.append(f"the {INTERVAL_NOTE}, in square brackets")
+    if "range" in spreads:
+        parts.append(
+            f"the mean over fewer than {FEWEST_FOR_INTERVAL} seeds with their range in round brackets, which is no "
+            "confidence interval"
+        )
+    if None in spreads:
         parts.append("the score of a single seed, which tells nothing of how far luck decided it")
     return f"A score is {', or '.join(parts)}." if parts else ""
 
