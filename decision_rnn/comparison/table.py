@@ -9,6 +9,7 @@ from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedDifference, SeedScores
 
 CONTROL = " (control)"
+OBEDIENCE = "obedience, off by"
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -36,7 +37,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
         + ("the data's best" if t.role == "best" else describe_range(t.in_range) or "paper's")
         for t in asked
     ]
-    scores = [["score of the last checkpoint", *heads, "cloning", "obedience, off by"]]
+    scores = [["score of the last checkpoint", *heads, "cloning", OBEDIENCE]]
     for summary in summaries:
         found = {(t.target.role, t.target.target_return): t for t in summary.targets}
         cloning = summary.of_role("cloning")
@@ -48,8 +49,9 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
                 "" if summary.obedience is None else _spread(summary.obedience, "%"),
             ]
         )
-    scores.append(["(the data's mean)", *[""] * len(asked), f"{data.score_mean:.1f}", ""])
-    parts = [f"## {data.name}", _markdown(_without_empty(scores))]
+    scores = _without_empty(scores)
+    scores.append(["(the data's mean)", *(f"{data.score_mean:.1f}" * (head != OBEDIENCE) for head in scores[0][1:])])
+    parts = [f"## {data.name}", _markdown(scores)]
     if any(summary.curves for summary in summaries):
         parts.append(_markdown(_checkpoints(names, summaries)))
     if any(summary.tuning for summary in summaries):
