@@ -2,9 +2,9 @@
 
     python scripts/standins.py --seeds 1 --training.steps 3000    # an hour on two cores; goes on where it stopped
 
-Cloning is `decision-rnn compare DATASET --backbones mingru --agent.return_conditioning false` without controls;
-all options of this script go to it. The random sets are not cloned. What standins.json says of a set is kept as long as the set's recipe
-is the same: remove the file to measure all of them again.
+Cloning is `decision-rnn compare DATASET --backbones mingru --agent.return_conditioning false` without controls; all
+options of this script go to it. The random sets are not cloned. What standins.json says of a set is kept as long as the
+set's recipe is the same: remove the file to measure all of them again.
 """
 
 import argparse
