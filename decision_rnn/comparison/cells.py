@@ -88,7 +88,7 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
         nonlocal busy
         result = find_result(cell.folder, cell.key(trained.step, protocol))
         if result is None:
-            result = evaluate(trained, settings_of(protocol))
+            result = evaluate(trained, settings_of(protocol), processes=1)
             write_result(cell.folder, result)
             busy += result.evaluation_seconds
         return result
