@@ -218,3 +218,21 @@ def test_report_into_a_folder_that_cannot_be_is_one_sentence(folder: Path, capsy
     for output, says in ((folder, "is a folder"), (folder / "comparison.json" / "page.html", "cannot write")):
         assert main(["report", str(folder), "--output", str(output), "--clips", "0"]) == 2
         assert says in capsys.readouterr().err
+
+
+def test_page_of_several_datasets_has_aggregates_and_names_what_they_leave_out() -> None:
+    made = made_comparison(labels=LABELS[:2], controls=(), datasets=("own/a", "own/b", "own/c"), checkpoints=0)
+    kept = [cell for cell in made.cells if (cell.variant, cell.dataset) != ("mingru", "own/c")]
+    lacking = replace(made, cells=tuple(replace(cell, loss=()) for cell in kept))
+    page = page_of(lacking)
+    assert "Over all datasets" in page.headings
+    assert "Left out, because not every variant has a result there: own/c." in page.text
+    rows = {row.cells[0]: row for row in page.tables["Interquartile means over all datasets"][1:4]}
+    for label in ("mingru", "minlstm", "cloning"):
+        scores = [
+            cell.targets[0].score_mean for cell in kept if cell.variant == label and cell.dataset in ("own/a", "own/b")
+        ]
+        middle = np.sort(scores)[2:8]  # of ten, a quarter rounded down is dropped at either end
+        assert float(rows[label].cells[1].split()[0]) == pytest.approx(middle.mean(), abs=0.051)
+        assert rows[label].cells[2] == "10"
+    assert {"Scores on own/a", "Scores on own/b", "Scores on own/c"} <= page.tables.keys()

@@ -58,14 +58,10 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
         clips: The section of the clips (clips.py); None for none.
     """
     controls = {variant.label for variant in comparison.variants if variant.control}
-    found = {
-        dataset.data.name: [summary for summary in summaries if summary.dataset == dataset.data.name]
-        for dataset in comparison.datasets
-    }
+    datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
+    found = {name: [summary for summary in summaries if summary.dataset == name] for name in datasets}
     over_all = overall(comparison, found)
-    said = [
-        (dataset.data.name, findings(dataset, found[dataset.data.name], controls)) for dataset in comparison.datasets
-    ]
+    said = [(name, findings(dataset, found[name], controls)) for name, dataset in datasets.items()]
     if over_all:
         said.insert(0, ("Over all datasets", overall_findings(over_all, controls)))
     sections = Sections(comparison, found, over_all, marks(comparison.variants)).all()

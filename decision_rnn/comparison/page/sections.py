@@ -169,7 +169,7 @@ class Sections:
     ) -> tuple[Group, ...]:
         """A group for each dataset that has something to show, with its name where there are several: the pictures of
         the second and of later ones are shown when asked for, for they are many."""
-        made = []
+        made: list[Group] = []
         for dataset in self.comparison.datasets:
             found = self.found[dataset.data.name]
             group = make(dataset, found) if found else Group()
