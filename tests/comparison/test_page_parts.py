@@ -145,6 +145,7 @@ def test_clip_plays_once_for_at_most_five_seconds_and_is_small(tmp_path: Path) -
         assert clip.n_frames == 70
         assert clip.info["loop"] == 1
         clip.seek(69)
+        clip.load()
         assert clip.info["timestamp"] + clip.info["duration"] <= 5_000
 
 
