@@ -28,7 +28,9 @@ class Block(SequenceMixer):
         self.mlp_norm, self.mlp = None, None
         if hidden:
             self.mlp_norm = make_norm(config)
-            self.mlp = nn.Sequential(nn.Linear(config.width, hidden), nn.ReLU(), nn.Linear(hidden, config.width))
+            self.mlp = nn.Sequential(
+                nn.Linear(config.width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, config.width)
+            )
         self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, batch_size: int) -> State:
@@ -39,17 +41,17 @@ class Block(SequenceMixer):
         past: State = ()
         if self.convolution is not None:
             mixed, past = self.convolution(x, None if state is None else state[:1], reset)
-            x = x + self.dropout(mixed)
+            x = x + self._drop(mixed)
         mixed, state = self.mixer(self.mixer_norm(x), None if state is None else state[len(past) :], reset)
-        return self._mlp(x + self.dropout(mixed)), (*past, *state)
+        return self._mlp(x + self._drop(mixed)), (*past, *state)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past: State = ()
         if self.convolution is not None:
             mixed, past = self.convolution.step(x, state[:1])
-            x = x + self.dropout(mixed)
+            x = x + self._drop(mixed)
         mixed, state = self.mixer.step(self.mixer_norm(x), state[len(past) :])
-        return self._mlp(x + self.dropout(mixed)), (*past, *state)
+        return self._mlp(x + self._drop(mixed)), (*past, *state)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         return self.mixer.recurrent_parameters()
@@ -57,7 +59,11 @@ class Block(SequenceMixer):
     def _mlp(self, x: Tensor) -> Tensor:
         if self.mlp is None or self.mlp_norm is None:
             return x
-        return x + self.dropout(self.mlp(self.mlp_norm(x)))
+        return x + self._drop(self.mlp(self.mlp_norm(x)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        """Dropout; acting, where each call counts, goes without the module's."""
+        return self.dropout(x) if self.training else x
 
 
 class Backbone(SequenceMixer):

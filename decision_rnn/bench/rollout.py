@@ -19,7 +19,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import Actor, WindowActor
+from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import OnStep, RolloutResult, one_thread, rollout
 from decision_rnn.training.loop import prepare
 from decision_rnn.workers import available_cores
@@ -162,6 +162,7 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
     check_rounds(rounds)  # before half a minute of training
     with one_thread():
         agent, spec = _briefly_trained() if run is None else _of_run(run)
+        agent = prepare_to_act(agent)
         targets = spec.target_returns
         recording = Recording(agent, spec.environment_id, targets, EPISODES // len(targets), SEED)
         return [*time_episodes(recording, rounds), *time_acting(agent, ACTING_ROUNDS * rounds)]
@@ -184,7 +185,7 @@ def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
     agent, trainer, stream = prepare(config, dataset.open(), spec.return_scale)
     for _ in tqdm(range(TRAINING_STEPS), desc="training an agent to time", unit="step", disable=None):
         trainer.step(stream.sample())
-    return agent.eval(), spec
+    return agent, spec
 
 
 def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:

@@ -1,6 +1,5 @@
 """From a trained agent to scores that can be believed: every target, what lies beyond the data named so."""
 
-import copy
 import time
 
 import numpy as np
@@ -11,7 +10,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
@@ -39,7 +38,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     config, spec = trained.config, trained.provenance.spec
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    agent = copy.deepcopy(trained.agent).cpu().eval()
+    agent = prepare_to_act(trained.agent)
     protocol = Protocol.of(settings, spec, config.agent)
     dataset = summarise_data(trained.provenance, config)
     begun = time.perf_counter()

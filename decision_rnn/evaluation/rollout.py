@@ -142,34 +142,33 @@ def play_group(
     `ended` is told how many of them have ended, whenever some have. An actor that draws does so from a generator that
     is seeded for the group.
     """
-    actor, count = task.actor, len(group)
     environments = [make_environment(task.environment_id) for _ in group]
     firsts = [env.reset(seed=task.seed + i % task.episodes)[0] for i, env in zip(group, environments, strict=True)]
     observations = np.asarray(firsts, np.float32)
-    rewards = np.zeros(count, np.float32)
-    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
-    running = list(range(count))
-    state = actor.initial_state(torch.tensor([task.target_returns[i // task.episodes] for i in group]))
+    rewards = np.zeros(len(group), np.float32)
+    returns, lengths = np.zeros(len(group)), np.zeros(len(group), np.int64)
+    running, numbers = np.arange(len(group)), np.asarray(group)
+    playing = list(environments)
+    state = task.actor.initial_state(torch.tensor([task.target_returns[i // task.episodes] for i in group]))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(task.seed + group[0])
-        while running:
-            action, state = actor.act(torch.from_numpy(observations), torch.from_numpy(rewards), None, state)
+        while playing:
+            action, state = task.actor.act(torch.from_numpy(observations), torch.from_numpy(rewards), None, state)
             actions = action.numpy()
             if on_step is not None:
-                on_step([group[i] for i in running], actions)
-            going = []
-            for row, i in enumerate(running):
-                observation, reward, terminated, truncated, _ = environments[i].step(actions[row])
-                observations[row], rewards[row] = observation, reward
-                returns[i] += reward
-                lengths[i] += 1
-                if not (terminated or truncated):
-                    going.append(row)
-            if len(going) < len(running):
-                ended(len(running) - len(going))
-                state = select_rows(state, torch.tensor(going, dtype=torch.int64))
-                observations, rewards = observations[going], rewards[going]
-                running = [running[row] for row in going]
+                on_step(numbers[running].tolist(), actions)
+            steps = [env.step(row) for env, row in zip(playing, actions, strict=True)]
+            observed, earned, terminated, truncated, _ = zip(*steps, strict=True)
+            observations, rewards = np.array(observed, np.float32), np.array(earned, np.float32).reshape(-1)
+            returns[running] += np.array(earned, np.float64).reshape(-1)
+            lengths[running] += 1
+            over = np.logical_or(terminated, truncated)
+            if over.any():
+                ended(int(over.sum()))
+                going = np.flatnonzero(~over)
+                state = select_rows(state, torch.from_numpy(going))
+                observations, rewards, running = observations[going], rewards[going], running[going]
+                playing = [playing[row] for row in going]
     for env in environments:
         env.close()
     return returns, lengths

@@ -8,6 +8,7 @@ from scipy import stats
 
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.aggregate import (
+    FEWEST_DATASETS,
     FEWEST_RUNS,
     aggregate_scores,
     bootstrap_means,
@@ -74,7 +75,13 @@ def test_the_aggregate_interval_is_t_standard_errors_of_the_bootstrap() -> None:
 
 
 def test_too_few_runs_have_an_aggregate_without_interval() -> None:
-    for scores in (suite(9, 4), suite(1, FEWEST_RUNS - 1), suite(7, 5), suite(9, 5) | {"d9": np.array([50.0] * 4)}):
+    for scores in (
+        suite(9, 4),
+        suite(1, 100),
+        suite(FEWEST_DATASETS - 1, FEWEST_RUNS),
+        suite(5, 5),
+        suite(9, 5) | {"d9": np.ones(4)},
+    ):
         aggregate = aggregate_scores(scores)
         assert (aggregate.low, aggregate.high) == (None, None)
         assert math.isfinite(aggregate.score)

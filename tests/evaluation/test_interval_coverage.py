@@ -7,36 +7,56 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from decision_rnn.evaluation.statistics import INTERVAL_NOTE
+from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE, PROFILE_NOTE
+from decision_rnn.evaluation.statistics import DIFFERENCE_NOTE, INTERVAL_NOTE
 
 MEASURED = json.loads((interval_coverage.RESULTS / "coverage.json").read_text())
 
 
-def test_the_note_beside_intervals_says_what_was_measured() -> None:
-    def percent(shape: str) -> list[str]:
-        rows = [row for row in MEASURED["one dataset"] if (row["shape"], row["interval"]) == (shape, "Student's t")]
-        return [f"{row['coverage']:.0%}" for row in rows if row["seeds"] >= 5]
+def percents(table: str, key: str = "coverage", **which: object) -> list[str]:
+    """Of the rows of a table in which all of `which` holds."""
+    rows = [row for row in MEASURED[table] if which.items() <= row.items()]
+    return [f"{row[key]:.0%}" for row in rows if row["seeds"] >= 5]
 
-    normal, humps = percent("normal"), percent("two-humped")
+
+def test_the_notes_beside_intervals_say_what_was_measured() -> None:
+    normal, humps = (percents("one dataset", shape=s, interval="Student's t") for s in ("normal", "two-humped"))
     assert "in {}, {} and {} of cases at 5, 10 and 20 seeds".format(*normal) in INTERVAL_NOTE
     assert "of two-humped ones in {}, {} and {}".format(*humps) in INTERVAL_NOTE
+    welch, found = (percents("differences", key, shape="normal") for key in ("coverage", "better"))
+    assert "covered in {}, {} and {} of cases at 5, 10 and 20 seeds".format(*welch) in DIFFERENCE_NOTE
+    assert "differ in {}, {} and {}:".format(*found) in DIFFERENCE_NOTE
+    normal, humps = (
+        percents("interquartile mean", shape=shape, datasets=9, interval="t") for shape in ("normal", "two-humped")
+    )
+    assert "covered in {}, {} and {} of cases for normal".format(*normal) in AGGREGATE_NOTE
+    assert "in {}, {} and {} for two-humped".format(*humps) in AGGREGATE_NOTE
+    for table, interval, note in (
+        ("probability of improvement", "Newcombe's", IMPROVEMENT_NOTE),
+        ("performance profile", "Wilson's", PROFILE_NOTE),
+    ):
+        shares = sorted(percents(table, interval=interval))
+        assert f"covered in {shares[0]} to {shares[-1]} of cases" in note.replace("\n", " ")
 
 
 def test_every_interval_that_is_given_covers_93_percent_of_normal_scores() -> None:
     given = [row for row in MEASURED["one dataset"] if row["interval"] == "Student's t" and row["seeds"] >= 5]
     given = [row for row in given + MEASURED["differences"] if row["shape"] == "normal"]
     given += [row for row in MEASURED["interquartile mean"]
-              if (row["shape"], row["interval"], row["printed"]) == ("normal", "t", "yes")]  # fmt: skip
+              if (row["shape"], row["interval"], row["given"]) == ("normal", "t", "yes")]  # fmt: skip
     given += [row for row in MEASURED["probability of improvement"] if row["interval"] == "Newcombe's"]
     given += [row for row in MEASURED["performance profile"] if row["interval"] == "Wilson's"]
     assert len(given) > 50
     assert [row for row in given if row["coverage"] < 0.93] == []
 
 
-@pytest.mark.parametrize("make", ["one_dataset", "differences", "aggregates", "improvements", "profiles"])
+SLOW = [
+    pytest.param(make, marks=pytest.mark.slow) for make in ("one_dataset", "aggregates", "improvements", "profiles")
+]
+
+
+@pytest.mark.parametrize("make", ["differences", *SLOW])
 def test_coverage_is_measured_of_every_case(make: str) -> None:
-    if make == "aggregates":
-        pytest.skip("takes long; the intervals are those of the others")
     rows = list(getattr(interval_coverage, make)(10, np.random.default_rng(0)))
     assert all(0 <= row["coverage"] <= 1 for row in rows)
 

@@ -172,6 +172,8 @@ def test_a_variant_with_too_few_seeds_has_no_part_in_the_adjustment() -> None:
     assert (compared.differences["few"].verdict, compared.differences["few"].p_value) == (None, None)
     assert compared.differences["b"].comparisons == 1
     assert compared.differences["b"].p_value == compare_seeds(scores["b"], scores["a"]).p_value
+    assert compare_variants(scores).reference == "b"
+    assert compare_variants({"a": [1.0, 2.0], "b": [5.0]}).reference == "b"
 
 
 def test_an_unknown_reference_is_refused() -> None:
