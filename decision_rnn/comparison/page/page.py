@@ -5,7 +5,6 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from decision_rnn import __version__
 from decision_rnn.comparison.page.clips import clips_section
 from decision_rnn.comparison.page.findings import findings
 from decision_rnn.comparison.page.overall import overall, overall_findings
@@ -17,6 +16,7 @@ from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.summary import VariantSummary, summarise
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, write_atomically
+from decision_rnn.machine import versions
 
 
 def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
@@ -76,7 +76,7 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
     return (
         environment.get_template("page.html")
         .render(
-            version=__version__,
+            version=versions(["decision-rnn"])["decision-rnn"],
             title=f"Comparison on {listed((dataset.data.name for dataset in comparison.datasets), 4)}",
             compared=_compared(comparison),
             findings=said,
