@@ -23,12 +23,11 @@ from decision_rnn.config import (
 )
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import check_numbers, parse_count, parse_keys
-from decision_rnn.plugins import check_plugins, plugins_of
+from decision_rnn.plugins import PLUGINS_HELP, check_plugins, plugins_of
 
 PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip them as an environment of that box does"
 BEST_HELP = "share of the episodes, the best by return, that are trained on; 0.1 without return conditioning is 10% BC"
-PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 SECTIONS = {
     "observation": ObservationConfig,

@@ -75,6 +75,11 @@ def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> 
         raise _explain(parser, error, given, source) from None
 
 
+def split_names(text: str | None) -> list[str]:
+    """The names in `a,b`."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """A configuration file as a dictionary."""
     try:

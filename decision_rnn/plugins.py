@@ -12,6 +12,8 @@ from typing import Any
 
 from decision_rnn.errors import InputError
 
+PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
+
 
 def import_plugins(names: Iterable[str]) -> None:
     """Import the modules of these names, from the working folder or as installed; InputError where one cannot be."""

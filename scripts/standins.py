@@ -2,9 +2,9 @@
 
     python scripts/standins.py --seeds 1 --training.steps 3000    # an hour on two cores; goes on where it stopped
 
-Cloning is `decision-rnn compare DATASET --backbones mingru --agent.return_conditioning false`; all options of this
-script go to it. The random sets are not cloned. What standins.json says of a set is kept as long as the set's recipe
-is the same: remove the file to measure all of them again.
+Cloning is `decision-rnn compare DATASET --backbones mingru --agent.return_conditioning false` without controls; all
+options of this script go to it. The random sets are not cloned. What standins.json says of a set is kept as long as the
+set's recipe is the same: remove the file to measure all of them again.
 """
 
 import argparse
@@ -19,6 +19,8 @@ import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import ROOT, Made, write_report
 
+from decision_rnn.comparison.record import read_comparison
+from decision_rnn.comparison.summary import summarise
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
@@ -42,14 +44,15 @@ def clone(name: str, options: list[str]) -> dict[str, Any]:
     """The normalised score of behaviour cloning, with its command."""
     short = name.removeprefix("standin/")
     command = ["decision-rnn", "compare", short, "--backbones", "mingru", "--agent.return_conditioning", "false"]
+    command += ["--controls", "none", "--checkpoint_episodes", "0"]
     output = RUNS / short
     subprocess.run([*command, *options, "--output", str(output)], cwd=ROOT, check=True)
-    comparison = json.loads((output / "comparison.json").read_text())
-    (entry,) = comparison["variants"]
+    comparison = read_comparison(output)
+    (summary,) = summarise(comparison)
     return {
-        "score": entry["targets"][0]["score"],
-        "seeds": comparison["seeds"],
-        "commits": comparison["commits"],
+        "score": summary.targets[0].scores.score,
+        "seeds": list(summary.seeds),
+        "commits": sorted({str(cell.commit) for cell in comparison.cells}),
         "command": " ".join([*command, *options]),
     }
 

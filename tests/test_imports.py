@@ -110,7 +110,10 @@ def test_layers_know_nothing_but_each_other() -> None:
             assert not others, f"{module} imports {others}"
 
 
-@pytest.mark.parametrize("module", ["decision_rnn", "decision_rnn.data.standin.collection", "decision_rnn.cli.main"])
+@pytest.mark.parametrize(
+    "module",
+    ["decision_rnn", "decision_rnn.data.standin.collection", "decision_rnn.cli.main", "decision_rnn.cli.report"],
+)
 def test_what_must_start_fast_does_not_import_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -11,7 +11,6 @@ from jsonargparse import ArgumentParser, Namespace
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
     MATCH,
-    PLUGINS_HELP,
     WIDTH,
     apply,
     backbone_of,
@@ -23,8 +22,8 @@ from decision_rnn.config_parser import (
     two_widths,
 )
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml
-from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
+from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml, split_names
+from decision_rnn.plugins import PLUGINS_HELP, check_plugins, import_plugins, plugins_of
 
 BACKBONE, OBJECTIVE = "--backbone --backbone.name", "--objective --objective.name"
 
@@ -114,8 +113,3 @@ def take(arguments: Sequence[str], *options: str) -> tuple[argparse.Namespace, l
         return parser.parse_known_args(list(arguments))
     except argparse.ArgumentError as error:
         raise InputError(f"{COMMAND_LINE}: {error}") from None
-
-
-def split_names(text: str | None) -> list[str]:
-    """The names in `a,b`."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]

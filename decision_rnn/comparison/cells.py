@@ -6,7 +6,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -82,13 +82,14 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
         on_steps: Called with the steps of training done so far, now and then.
     """
     busy, trained_before = 0.0, None
+    checkpoints: dict[int, Result] = {}
     resume, resumed = (cell.folder / "config.yaml").is_file(), has_checkpoint(cell.folder)
 
     def evaluated(trained: TrainedAgent, protocol: Protocol) -> Result:
         nonlocal busy
         result = find_result(cell.folder, cell.key(trained.step, protocol))
         if result is None:
-            result = evaluate(trained, settings_of(protocol))
+            result = evaluate(trained, settings_of(protocol), processes=1)
             write_result(cell.folder, result)
             busy += result.evaluation_seconds
         return result
@@ -104,11 +105,11 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
                 f"({cell.data.fingerprint[:12]}): give every machine the same data"
             )
         if cell.checkpoint_protocol is not None:
-            evaluated(trained, cell.checkpoint_protocol)
+            checkpoints[trained.step] = evaluated(trained, cell.checkpoint_protocol)
 
     trained = train(cell.config, cell.folder, resume, at_checkpoint, on_steps)
     busy += trained.seconds - (trained_before or 0.0)
-    record = _record(cell, trained, evaluated(trained, cell.protocol))
+    record = _record(cell, trained, evaluated(trained, cell.protocol), checkpoints)
     write_record(cell, record)
     return CellOutcome(record, busy)
 
@@ -149,7 +150,7 @@ def write_record(cell: Cell, record: CellRecord) -> None:
         raise InputError(f"cannot write {cell.folder / 'cell.json'}: {error.strerror}") from None
 
 
-def _record(cell: Cell, trained: TrainedAgent, result: Result) -> CellRecord:
+def _record(cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result]) -> CellRecord:
     actor = trained.agent if cell.protocol.window is None else WindowActor(trained.agent, cell.protocol.window)
     microseconds, state_bytes = action_cost(trained.agent, actor)
     achieved = {target.target_return: target for target in result.targets}
@@ -163,7 +164,7 @@ def _record(cell: Cell, trained: TrainedAgent, result: Result) -> CellRecord:
         run=cell.run,
         steps=trained.step,
         targets=tuple(achieved[target] for target in cell.targets),
-        checkpoints=tuple(_checkpoints(cell)),
+        checkpoints=tuple(_checkpoints(cell, checkpoints)),
         loss=tuple(_losses(cell.folder)),
         parameters=result.parameters,
         backbone_parameters=result.backbone_parameters,
@@ -178,16 +179,15 @@ def _record(cell: Cell, trained: TrainedAgent, result: Result) -> CellRecord:
     )
 
 
-def _checkpoints(cell: Cell) -> list[CheckpointScores]:
-    """Of every checkpoint that was evaluated; a run from before checkpoints were asked for has only its newest."""
-    if cell.checkpoint_protocol is None:
-        return []
-    training, points = cell.config.training, []
-    for step in sorted({*range(training.checkpoint_every, training.steps, training.checkpoint_every), training.steps}):
-        result = find_result(cell.folder, cell.key(step, cell.checkpoint_protocol))
-        if result is not None:
-            points.append(CheckpointScores(step=step, targets=result.targets))
-    return points
+def _checkpoints(cell: Cell, known: Mapping[int, Result]) -> Iterator[CheckpointScores]:
+    """Of every checkpoint that was evaluated, now (`known`) or before; older ones than the newest may be gone."""
+    if cell.checkpoint_protocol is not None:
+        training = cell.config.training
+        steps = {*range(training.checkpoint_every, training.steps, training.checkpoint_every), training.steps}
+        for step in sorted(steps):
+            result = known.get(step) or find_result(cell.folder, cell.key(step, cell.checkpoint_protocol))
+            if result is not None:
+                yield CheckpointScores(step=step, targets=result.targets)
 
 
 def _losses(run: Path) -> list[tuple[int, float]]:

@@ -20,12 +20,15 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
+from decision_rnn.evaluation.obedience import spread_targets
 from decision_rnn.evaluation.results import Protocol
 from decision_rnn.plugins import check_plugins
 from decision_rnn.training.run_folder import check_resumed_run
 
 CHECKPOINT_EPISODES = 20
 """Of every checkpoint, for each of its targets."""
+SPREAD = 5
+"""Targets inside the data's range, by which obedience is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,19 +139,12 @@ def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStor
     """What is asked for on a dataset: the paper's returns, or the user's, the data's best, and some of its range."""
     low, high = store.manifest["statistics"]["return_min"], store.manifest["statistics"]["return_max"]
     paper = [float(target) for target in settings.target_returns or spec.target_returns]
-
+    spread = spread_targets(low, high, SPREAD) if low < high else ()
     return (
         *(Target(target_return=asked, role="paper", in_range=low <= asked <= high) for asked in paper),
         Target(target_return=high, role="best", in_range=True),
-        *(Target(target_return=asked, role="spread", in_range=True) for asked in spread_targets(store.episode_returns)),
+        *(Target(target_return=asked, role="spread", in_range=True) for asked in spread),
     )
-
-
-def spread_targets(returns) -> tuple[float, ...]:  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    low, high = float(min(returns)), float(max(returns))
-    return tuple(float(round(value, 3)) for value in np.linspace(low, high, 7)[1:-1])
 
 
 def _run(dataset: str, label: str, seed: int) -> str:

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison, Target
+from decision_rnn.evaluation.obedience import obedience
 from decision_rnn.evaluation.results import DataSummary, TargetResult
 from decision_rnn.evaluation.statistics import SeedScores, summarise_seeds
+from decision_rnn.evaluation.tuning import tuning_curve
+
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)
+"""Episodes spent on choosing a target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +69,8 @@ class Tuning:
     Attributes:
         episodes: Spent, per seed.
         score: Expected true score of the choice, mean over the seeds.
-        low: The lower end of its band.
-        high: The upper end.
+        low: The lower end of its band over the seeds; of one seed the score.
+        high: The upper end; likewise.
     """
 
     episodes: tuple[int, ...]
@@ -83,10 +88,10 @@ class VariantSummary:
         dataset: Its name.
         seeds: Those that have a result.
         targets: One for each target of the dataset; for cloning the one with role `cloning`.
-        obedience: How far, in % of the data's range, the median return is from what is asked inside it; over seeds.
-            None for cloning.
+        obedience: How far, in % of the data's range, the median return is from the targets spread through it, on
+            average; over seeds. None for cloning.
         curves: Learning curves, for the dataset's first target and for its best return; for cloning the one.
-        tuning: None for cloning, which has nothing to choose.
+        tuning: None for cloning, which has nothing to choose, and where each target was played but once.
         parameters: Of the agent.
         training_seconds: Median over the seeds.
         action_microseconds: Likewise.
@@ -131,9 +136,9 @@ def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> Variant
         dataset=dataset.data.name,
         seeds=tuple(cell.seed for cell in cells),
         targets=targets,
-        obedience=_obedience(dataset.data, cells),
+        obedience=_obedience(dataset, cells),
         curves=_curves([target.target for target in targets], cells),
-        tuning=None,
+        tuning=_tuning(dataset.data, cells),
         parameters=cells[0].parameters,
         training_seconds=statistics.median(cell.training_seconds for cell in cells),
         action_microseconds=statistics.median(cell.action_microseconds for cell in cells),
@@ -158,18 +163,32 @@ def _target(target: Target, achieved: Sequence[TargetResult]) -> TargetSummary:
     )
 
 
-def _obedience(data: DataSummary, cells: Sequence[CellRecord]) -> SeedScores | None:
-    """Over the seeds, the distance between asked and median return on average over what is asked inside the data."""
-    if data.return_min is None or data.return_max is None or data.return_max == data.return_min:
-        return None
-    span, distances = data.return_max - data.return_min, []
+def _obedience(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> SeedScores | None:
+    errors = []
     for cell in cells:
-        inside = {t.target_return: t for t in cell.targets if t.in_range and t.target_return is not None}
-        if not inside:
+        spread = [result for target, result in dataset.with_results(cell) if target.role == "spread"]
+        asked = [result.target_return for result in spread if result.target_return is not None]
+        if not asked or dataset.data.return_min is None or dataset.data.return_max is None:
             return None
-        off = [abs(float(np.median(result.returns)) - asked) for asked, result in inside.items()]
-        distances.append(100 * statistics.fmean(off) / span)
-    return summarise_seeds(distances)
+        achieved = [np.asarray(result.returns) for result in spread]
+        errors.append(obedience(asked, achieved, (dataset.data.return_min, dataset.data.return_max)).error)
+    return summarise_seeds(errors)
+
+
+def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
+    """Of the choice among all that was asked for, each once, by the scores of the last checkpoint's episodes."""
+    span = data.reference_max - data.reference_min
+    per_seed = []
+    for cell in cells:
+        candidates = {t.target_return: t.returns for t in cell.targets if t.target_return is not None}
+        per_seed.append(100 * (np.array(list(candidates.values())) - data.reference_min) / span)
+    if min(scores.size for scores in per_seed) == 0 or min(scores.shape[1] for scores in per_seed) < 2:
+        return None
+    curve = tuning_curve(per_seed, BUDGETS)
+    low, high = (curve.scores if ends is None else ends for ends in (curve.low, curve.high))
+    return Tuning(
+        episodes=BUDGETS, score=tuple(curve.scores.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist())
+    )
 
 
 def _curves(targets: Sequence[Target], cells: Sequence[CellRecord]) -> tuple[LearningCurve, ...]:

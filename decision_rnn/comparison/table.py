@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from decision_rnn.comparison.record import ComparedDataset, Comparison
-from decision_rnn.comparison.summary import LearningCurve, TargetSummary, VariantSummary, summarise
+from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
+from decision_rnn.comparison.verdicts import aggregate, differences
 from decision_rnn.evaluation.report import describe_range
-from decision_rnn.evaluation.statistics import INTERVAL_NOTE, SeedScores
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedDifference, SeedScores
 
 CONTROL = " (control)"
+OBEDIENCE = "obedience, off by"
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -17,6 +19,7 @@ def format_comparison(comparison: Comparison) -> str:
         of_dataset = [summary for summary in summaries if summary.dataset == dataset.data.name]
         if of_dataset:
             parts += _of_dataset(comparison, dataset, of_dataset)
+    parts += _over_datasets(comparison, summaries)
     parts.append(" ".join(_notes(comparison, summaries)))
     failed = [f"{run.variant} on {run.dataset}, seed {run.seed}, failed: {run.error}" for run in comparison.failed]
     if failed:
@@ -34,7 +37,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
         + ("the data's best" if t.role == "best" else describe_range(t.in_range) or "paper's")
         for t in asked
     ]
-    scores = [["score of the last checkpoint", *heads, "cloning", "obedience, off by"]]
+    scores = [["score of the last checkpoint", *heads, "cloning", OBEDIENCE]]
     for summary in summaries:
         found = {(t.target.role, t.target.target_return): t for t in summary.targets}
         cloning = summary.of_role("cloning")
@@ -46,10 +49,15 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
                 "" if summary.obedience is None else _spread(summary.obedience, "%"),
             ]
         )
-    scores.append(["(the data's mean)", *[""] * len(asked), f"{data.score_mean:.1f}", ""])
-    parts = [f"## {data.name}", _markdown(_without_empty(scores))]
+    scores = _without_empty(scores)
+    scores.append(["(the data's mean)", *(f"{data.score_mean:.1f}" * (head != OBEDIENCE) for head in scores[0][1:])])
+    parts = [f"## {data.name}", _markdown(scores)]
     if any(summary.curves for summary in summaries):
         parts.append(_markdown(_checkpoints(names, summaries)))
+    if any(summary.tuning for summary in summaries):
+        parts.append(_markdown(_tuning(names, summaries)))
+    if len(summaries) > 1 and min(len(summary.seeds) for summary in summaries) >= FEWEST_FOR_INTERVAL:
+        parts.append(_markdown(_differences(names, summaries)))
     cost = [["cost", "parameters", "training", "one action", "state"]]
     cost += [
         [
@@ -92,6 +100,64 @@ def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> 
     return rows
 
 
+def _tuning(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
+    """The score of a target that is chosen by playing."""
+    rows = [["score of a target chosen by", *(f"{spent} episode{'s' * (spent > 1)}" for spent in BUDGETS)]]
+    for summary in summaries:
+        if summary.tuning is not None:
+            rows.append([names[summary.variant], *(f"{score:.1f}" for score in summary.tuning.score)])
+    return rows
+
+
+def _differences(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
+    """Whether a variant's difference from the first one is shown."""
+    paper, best = (differences(summaries, role).differences for role in ("paper", "best"))
+    rows = [[f"difference from {summaries[0].variant}", "at the first target", "at the data's best"]]
+    for label in paper:
+        rows.append([names[label], *(_difference(of[label]) for of in (paper, best))])
+    return rows
+
+
+def _difference(difference: SeedDifference) -> str:
+    if difference.low is None or difference.high is None:
+        return f"{difference.difference:+.1f}"
+    return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}], {difference.verdict}"
+
+
+def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[str]:
+    """The variants over several datasets."""
+    paper, left_out = aggregate(summaries, "paper")
+    best, _ = aggregate(summaries, "best")
+    if not paper:
+        return []
+    first = paper[0].variant
+    rows = [["interquartile mean of all runs", "at the first target", "at the data's best", f"better than {first}"]]
+    for at_paper, at_best in zip(paper, best, strict=True):
+        improvement = at_paper.improvement
+        rows.append(
+            [
+                at_paper.variant,
+                *(_interval(a.score.score, a.score.low, a.score.high) for a in (at_paper, at_best)),
+                ""
+                if improvement is None
+                else _interval(improvement.probability, improvement.low, improvement.high, digits=2),
+            ]
+        )
+    note = (
+        "Over datasets: every run counts the same, the outer quarters are dropped; better than the first variant: the "
+        "probability that a run of this one scores higher, at the first target, averaged over the datasets. Cloning "
+        "stands in all columns with its one score."
+    )
+    if left_out:
+        note += f" Left out, because not every variant has a run there: {', '.join(left_out)}."
+    return [f"## All {len(comparison.datasets) - len(left_out)} datasets", _markdown(rows), note]
+
+
+def _interval(value: float, low: float | None, high: float | None, digits: int = 1) -> str:
+    text = f"{value:.{digits}f}"
+    return text if low is None or high is None else f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
 def _score(summary: TargetSummary | None) -> str:
     """A cell; of few seeds it shows every one."""
     if summary is None:
@@ -102,12 +168,10 @@ def _score(summary: TargetSummary | None) -> str:
 
 
 def _spread(scores: SeedScores, unit: str = "") -> str:
-    text = f"{scores.score:.1f}{unit}"
-    if scores.low is None or scores.high is None:
-        return text
     if scores.spread == "range":
-        return f"{text} ({scores.low:.1f} to {scores.high:.1f})"
-    return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
+        return f"{scores.score:.1f}{unit} ({scores.low:.1f} to {scores.high:.1f})"
+    ends = "" if scores.low is None else f" [{scores.low:.1f}, {scores.high:.1f}]"
+    return f"{scores.score:.1f}{unit}{ends}"
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -143,13 +207,18 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
         sentences.append("What is asked beyond the data measures extrapolation.")
     if any(summary.obedience is not None for summary in summaries):
         sentences.append(
-            "Obedience: how far the median return is from what is asked, in % of the data's range, on average over "
-            "what is asked inside it; less is better."
+            "Obedience: how far the median return is from targets spread through the data's range, in % of it, on "
+            "average; an agent that does not listen comes to about 25."
         )
     if any(summary.curves for summary in summaries):
         sentences.append(
             f"Checkpoints: by {comparison.checkpoint_episodes} episodes each; the best one is chosen and measured by "
             "the same episodes, and so too high."
+        )
+    if any(summary.tuning for summary in summaries):
+        sentences.append(
+            "A target chosen by playing: a bandit spends so many episodes on what was asked for here, and what it "
+            "would choose is scored on other episodes."
         )
     sentences.append(
         "Training: median wall time of a run"

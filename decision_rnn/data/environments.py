@@ -31,10 +31,11 @@ def check_id(environment_id: Any, where: str) -> str:
     return environment_id
 
 
-def make_environment(environment_id: str) -> gymnasium.Env:
+def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
     """The environment, without what its libraries say of their own files, which no user of a dataset can mend.
 
-    MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written.
+    MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written. `settings` are for
+    `gymnasium.make`, such as a render mode: ours alone, never a dataset's.
 
     Raises MissingEnvironmentError where the environment cannot be made here. Only an id that is registered is made:
     others could name a module to import.
@@ -53,7 +54,7 @@ def make_environment(environment_id: str) -> gymnasium.Env:
         with warnings.catch_warnings():
             # A dataset is evaluated in the version that it was collected in, whether there is a newer one or not.
             warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
-            return gymnasium.make(environment_id, disable_env_checker=True)
+            return gymnasium.make(environment_id, disable_env_checker=True, **settings)
     except Exception as error:  # of whatever it is made of
         reason = " ".join(str(error).split()) or type(error).__name__
         raise MissingEnvironmentError(

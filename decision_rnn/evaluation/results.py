@@ -234,12 +234,14 @@ def write_result(run: Path, result: Result) -> Path:
 def find_result(run: Path, key: Key) -> Result | None:
     """The result of that key in a run's folder, or None; what cannot be read is passed over with a line on stderr.
 
-    The file's name does not decide: a key that a configuration has only had since the result was written, and that
-    has its default, makes no difference.
+    The hash in a file's name does not decide: a key that a configuration has only had since the result was written,
+    and that has its default, makes no difference.
     """
-    likely = run / "results" / key.file_name  # looked at first: reading a result takes long, for its configuration
-    others = [*sorted((run / "results").glob("*.json")), *sorted(run.glob("result*.json"))]
-    for path in sorted(others, key=lambda path: path != likely):
+    results = run / "results"
+    likely = results / key.file_name
+    # Reading one takes long, for its configuration: the likely one first, then those of its step and protocol.
+    others = [path for path in sorted(results.glob(f"{likely.name.rpartition('-')[0]}-*.json")) if path != likely]
+    for path in [*([likely] if likely.is_file() else []), *others, *sorted(run.glob("result*.json"))]:
         try:
             result = read_result(path)
         except InputError as error:

@@ -78,37 +78,21 @@ def test_training_without_evaluation(small_cli: SmallCLI, tmp_path: Path) -> Non
     assert read_result(tmp_path / "run")["protocol"]["episodes"] == 1
 
 
-def test_compare_trains_what_is_missing_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path) -> None:
-    command = [
-        "compare",
-        "hopper-medium",
-        "--backbones",
-        "mingru,lru",
-        "--seeds",
-        "2",
-        "--jobs",
-        "2",
-        "--output",
-        "out",
-    ]
-    command += ["--training.steps", "10", *SMALL]
+def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path) -> None:
+    command = ["compare", "hopper-medium", "--backbones", "mingru,lru", "--controls", "none", "--seeds", "2"]
+    command += ["--output", "out", "--training.steps", "10", "--checkpoint_episodes", "0", *SMALL]
     done = small_cli(*command)
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "lru"]
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    for entry in comparison["variants"]:
-        for i, target in enumerate(entry["targets"]):
-            results = [read_result(tmp_path / "out" / f"{entry['label']}-seed{seed}") for seed in range(2)]
-            scores = [result["targets"][i]["score_mean"] for result in results]
-            assert target["score_per_seed"] == scores
-            assert target["score"] == pytest.approx(sum(scores) / 2)
-            assert (target["low"], target["high"]) == (min(scores), max(scores))
-    weights = sorted((tmp_path / "out").glob("*/checkpoints/10/weights.safetensors"))
-    stamps = [path.stat().st_mtime_ns for path in weights]
-    assert len(weights) == 4
-    assert small_cli(*command).returncode == 0
-    assert [path.stat().st_mtime_ns for path in weights] == stamps
+    assert [(cell["variant"], cell["seed"]) for cell in comparison["cells"]] == [
+        *(("mingru", 0), ("lru", 0), ("mingru", 1), ("lru", 1)),
+    ]
+    for cell in comparison["cells"]:
+        result = read_result(tmp_path / "out" / cell["run"])
+        assert cell["targets"] == result["targets"]
+        assert [target["target_return"] for target in cell["targets"][:2]] == [3600, 1800]
     done = small_cli(*command, "--training.batch_size", "8")
     assert done.returncode == 2
     assert "training.batch_size" in done.stderr
@@ -117,24 +101,24 @@ def test_compare_trains_what_is_missing_and_makes_one_table(small_cli: SmallCLI,
 def test_backbones_of_one_size_are_compared_and_go_on(small_cli: SmallCLI, tmp_path: Path) -> None:
     """Each finds its own width, which config.yaml and checkpoint hold; what is asked for again goes on or is done."""
     command = ["compare", "hopper-medium", "--backbones", "mingru,mlstm", "--seeds", "1", "--output", "out"]
+    command += ["--controls", "none", "--checkpoint_episodes", "0"]
     command += ["--training.steps", "10", "--evaluation.episodes", "2"]
     done = small_cli(*command, "--backbone.match_parameters", "30k")
     assert done.returncode == 0, done.stderr
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     widths = [entry["config"]["backbone"]["width"] for entry in comparison["variants"]]
     assert widths[0] != widths[1]
-    for entry, width in zip(comparison["variants"], widths, strict=True):
-        run = tmp_path / "out" / f"{entry['label']}-seed0"
+    for cell, width in zip(comparison["cells"], widths, strict=True):
+        run = tmp_path / "out" / cell["run"]
         saved = load_file(run / "checkpoints" / "last" / "weights.safetensors")
         size = sum(value.numel() for name, value in saved.items() if name.startswith("backbone."))
         assert abs(size - 30_000) < 3_000
         assert read_result(run)["backbone_parameters"] == size
         assert f"  width: {width}\n" in (run / "config.yaml").read_text()
-        line = f"{entry['label']}, 3 layers of width {width}: {entry['parameters']:,} parameters, {size:,} of them"
-        assert line in done.stdout
+        assert cell["backbone_parameters"] == size
     assert small_cli(*command, "--backbone.match_parameters", "30000").returncode == 0
     train = ["train", "hopper-medium", "--training.steps", "10", "--evaluation.episodes", "2"]
-    train += ["--output", "out/mingru-seed0", "--resume"]
+    train += ["--output", "out/standin-hopper-medium/mingru-seed0", "--resume"]
     done = small_cli(*train, "--backbone.match_parameters", "60k")
     assert done.returncode == 2
     assert f"begun with backbone.width {widths[0]}" in done.stderr
@@ -260,14 +244,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(small_environment: dict[str, 
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
-
-
-def test_options_of_the_compared_backbones_need_not_be_the_defaults(small_cli: SmallCLI, tmp_path: Path) -> None:
-    command = ["compare", "hopper-medium", "--backbones", "transformer,retention", "--backbone.heads", "2"]
-    done = small_cli(*command, "--seeds", "1", "--output", "out", "--training.steps", "2", *SMALL)
-    assert done.returncode == 0, done.stderr
-    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert [entry["config"]["backbone"]["heads"] for entry in comparison["variants"]] == [2, 2]
 
 
 def test_python_runs_the_package_as_the_command(small_environment: dict[str, str]) -> None:

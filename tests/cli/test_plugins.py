@@ -118,7 +118,7 @@ def test_training_without_evaluation_needs_no_environment(command: Command, refu
 
 
 def test_plugins_reach_the_workers_of_a_comparison(command: Command, refused: Refused, tmp_path: Path) -> None:
-    compare = ["compare", "own/pendulum", "--seeds", "1", "--jobs", "2", *SMALL]
+    compare = ["compare", "own/pendulum", "--seeds", "1", "--jobs", "1", "--controls", "none", *SMALL]
     refused([*compare, "--backbones", "mingru,lru"], "RescaledPendulum-v0")
     done = command(*compare, "--backbones", "average,mingru", "--plugins", "layers,pendulum")
     assert done.returncode == 0, done.stderr

@@ -1,84 +1,235 @@
 """A comparison's table says what its numbers are: scores of few seeds are shown whole, and no interval is claimed."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from decision_rnn.comparison.record import (
+    CellRecord,
+    CheckpointScores,
+    ComparedDataset,
+    ComparedVariant,
+    Comparison,
+    Failure,
+    Target,
+)
+from decision_rnn.comparison.summary import summarise
 from decision_rnn.comparison.table import format_comparison
+from decision_rnn.evaluation.results import DataSummary, TargetResult
 from decision_rnn.evaluation.statistics import summarise_seeds
 
+TARGETS = (
+    Target(target_return=3600.0, role="paper", in_range=False),
+    Target(target_return=1800.0, role="paper", in_range=True),
+    Target(target_return=3000.0, role="best", in_range=True),
+    Target(target_return=1000.0, role="spread", in_range=True),
+    Target(target_return=2000.0, role="spread", in_range=True),
+)
+DATA = DataSummary(
+    name="standin/hopper-medium",
+    fingerprint="ab" * 32,
+    environment_id="Hopper-v5",
+    return_mean=1500.0,
+    return_sd=500.0,
+    return_min=0.0,
+    return_max=3000.0,
+    score_mean=43.7,
+    reference_min=0.0,
+    reference_max=3000.0,
+    comparable="with no paper's",
+)
 
-def comparison(scores: list[float], **changes: Any) -> dict[str, Any]:
-    def target(asked: float, in_range: bool | None) -> dict[str, Any]:
-        returns = {"return_per_seed": scores, "return_mean": 2911.2, "return_sd": 189.3}
-        summary = asdict(summarise_seeds(scores))
-        return {"target_return": asked, "in_range": in_range, "score_per_seed": scores, **summary, **returns}
 
-    entry = {
-        "label": "mingru",
-        "config": {"training": {"steps": 10_000}},
-        "seeds": list(range(len(scores))),
-        "targets": [target(3600.0, False), target(1800.0, True)],
+def achieved(asked: float | None, returns: Sequence[float]) -> TargetResult:
+    values = np.array(returns)
+    return TargetResult(
+        target_return=asked,
+        in_range=None if asked is None else asked <= 3000,
+        return_mean=float(values.mean()),
+        return_sd=float(values.std()),
+        score_mean=float(values.mean()) / 30,
+        score_sd=float(values.std()) / 30,
+        length_mean=100.0,
+        returns=tuple(returns),
+    )
+
+
+def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = False, **changes: Any) -> CellRecord:
+    asked = [None] if cloning else [target.target_return for target in TARGETS]
+    values = {
+        "variant": variant,
+        "dataset": DATA.name,
+        "seed": seed,
+        "run": f"standin-hopper-medium/{variant}-seed{seed}",
+        "steps": 10_000,
+        "targets": tuple(achieved(target, returns) for target in asked),
+        "checkpoints": (),
+        "loss": ((10_000, 0.1),),
         "parameters": 498_947,
-        "training_seconds": 334.8,
+        "backbone_parameters": 480_000,
+        "state_bytes": 1576,
         "action_microseconds": 393.2,
-        "comparable": "with no paper's",
-        "remarks": ["3600 is beyond the data's best 3092: its score measures extrapolation"],
+        "training_seconds": 334.8,
+        "evaluation_seconds": 20.0,
+        "remarks": (),
+        "commit": None,
+        "versions": {},
+        "hardware": {},
     }
-    return {
-        "dataset": {"name": "standin/hopper-medium", "score_mean": 43.7, "notes": []},
-        "protocol": {"episodes": 100, "target_returns": [3600.0, 1800.0], "state": "carry", "window": None, "seed": 0},
-        "seeds": list(range(len(scores))),
+    return CellRecord(**{**values, **changes})
+
+
+def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
+    variants = dict.fromkeys(each.variant for each in cells)
+    values = {
+        "command": "decision-rnn compare",
+        "seeds": tuple(sorted({each.seed for each in cells})),
         "jobs": 1,
-        "variants": [entry],
-        "failed": [],
-        **changes,
+        "state": "carry",
+        "window": None,
+        "episodes": 2,
+        "checkpoint_episodes": 20,
+        "datasets": (ComparedDataset(data=DATA, targets=TARGETS),),
+        "variants": tuple(
+            ComparedVariant(label=label, control=label == "cloning", config={"training": {"steps": 10_000}})
+            for label in variants
+        ),
+        "cells": tuple(cells),
+        "failed": (),
+        "versions": {},
+        "hardware": {},
     }
+    return Comparison(**{**values, **changes})
 
 
-def cells(text: str, row: int) -> list[str]:
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [cell.strip() for cell in lines[row].strip("|").split("|")]
+def of_scores(scores: Sequence[float], variant: str = "mingru", **changes: Any) -> list[CellRecord]:
+    """A cell a seed whose two episodes have that score on average."""
+    return [cell(variant, seed, (30 * s - 30, 30 * s + 30), **changes) for seed, s in enumerate(scores)]
+
+
+def rows(text: str, corner: str) -> list[list[str]]:
+    """The rows of the table whose first cell says so, its head and its line left out."""
+    lines = [line.strip("|").split("|") for line in text.split(f"| {corner}")[1].split("\n\n")[0].splitlines()[2:]]
+    return [[each.strip() for each in line] for line in lines]
 
 
 @pytest.mark.parametrize(
-    ("scores", "cell"),
+    ("scores", "text"),
     [
         ([80.2], "80.2"),
-        ([80.2, 90.4], "85.3, range 80.2 to 90.4 (80.2, 90.4)"),
-        ([89.6, 90.4, 90.0], "90.0, range 89.6 to 90.4 (89.6, 90.4, 90.0)"),
+        ([80.2, 90.4], "85.3 (80.2, 90.4)"),
+        ([89.6, 90.4, 90.0], "90.0 (89.6, 90.4, 90.0)"),
     ],
 )
-def test_few_seeds_are_shown_one_by_one_and_have_no_interval(scores: list[float], cell: str) -> None:
-    text = format_comparison(comparison(scores))
-    assert cells(text, 2)[1:3] == [cell, cell]
-    assert "95%" not in text
-    assert "interquartile" not in text
-    assert "[" not in text
+def test_few_seeds_are_shown_one_by_one_and_have_no_interval(scores: list[float], text: str) -> None:
+    table = format_comparison(comparison(of_scores(scores)))
+    assert rows(table, "score of the last")[0][:4] == ["mingru", text, text, text]
+    assert "95%" not in table
+    assert "[" not in table
 
 
-def test_five_seeds_have_an_interval() -> None:
-    text = format_comparison(comparison([50.0, 51.0, 52.0, 53.0, 60.0]))
-    summary = summarise_seeds([50.0, 51.0, 52.0, 53.0, 60.0])
-    assert cells(text, 2)[1] == f"53.2 [{summary.low:.1f}, {summary.high:.1f}]"
+def test_five_seeds_have_an_interval_and_a_verdict() -> None:
+    scores, others = [50.0, 51.0, 52.0, 53.0, 60.0], [10.0, 11.0, 12.0, 13.0, 14.0]
+    text = format_comparison(comparison([*of_scores(scores), *of_scores(others, "lru"), *of_scores(scores, "copy")]))
+    summary = summarise_seeds(scores)
+    assert rows(text, "score of the last")[0][1] == f"53.2 [{summary.low:.1f}, {summary.high:.1f}]"
     assert "mean over seeds with Student's t 95% interval" in text
-    assert "results/coverage" in text
-    assert "range" not in text
+    assert "range, which" not in text
+    worse, same = rows(text, "difference from mingru")
+    assert worse[0] == "lru"
+    assert all(entry.startswith("-41.2 [") and entry.endswith("], worse") for entry in worse[1:])
+    assert all("no difference shown" in entry for entry in same[1:])
 
 
 def test_obedience_and_extrapolation_are_never_one_column() -> None:
-    text = format_comparison(comparison([1.0]))
-    assert cells(text, 0)[1:3] == ["score, asked 3600, beyond the data", "score, asked 1800, inside the data"]
-    assert "- 3600 is beyond the data's best 3092" in text
+    remark = "3600 is beyond the data's best 3000: its score measures extrapolation"
+    text = format_comparison(comparison(of_scores([50.0], remarks=(remark,))))
+    head = next(line for line in text.splitlines() if line.startswith("| score of the last"))
+    assert [each.strip() for each in head.strip("|").split("|")][1:] == [
+        "asked 3600, beyond the data",
+        "asked 1800, inside the data",
+        "asked 3000, the data's best",
+        "obedience, off by",
+    ]
+    assert f"- {remark}" in text
+    # 1500 where 1000 and 2000 are asked for: 500 off, of a range of 3000.
+    assert rows(text, "score of the last")[0][-1] == "16.7%"
 
 
-def test_one_episode_has_no_spread() -> None:
-    protocol = {"episodes": 1, "target_returns": [3600.0, 1800.0], "state": "carry", "window": None, "seed": 0}
-    assert cells(format_comparison(comparison([1.0])), 2)[3:5] == ["2911 ± 189", "2911 ± 189"]
-    assert cells(format_comparison(comparison([1.0], protocol=protocol)), 2)[3:5] == ["2911", "2911"]
+def test_cloning_and_the_datas_mean_stand_beside_the_variants() -> None:
+    text = format_comparison(comparison([*of_scores([80.0]), *of_scores([40.0], "cloning", cloning=True)]))
+    asked, cloned, data = rows(text, "score of the last")
+    assert asked[1:5] == ["80.0", "80.0", "80.0", ""]
+    assert cloned == ["cloning (control)", "", "", "", "40.0", ""]
+    assert data == ["(the data's mean)", "43.7", "43.7", "43.7", "43.7", ""]
 
 
-def test_a_window_is_named() -> None:
-    protocol = {"episodes": 5, "target_returns": [3600.0, 1800.0], "state": "window", "window": 20, "seed": 0}
-    assert "5 episodes per target, window of 20." in format_comparison(comparison([1.0], protocol=protocol))
+def test_the_best_checkpoint_stands_beside_the_last_and_is_named_so() -> None:
+    def checkpoint(step: int, score: float) -> CheckpointScores:
+        return CheckpointScores(step=step, targets=tuple(achieved(t, [30 * score]) for t in (3600.0, 3000.0)))
+
+    cells = [
+        cell("mingru", seed, (0.0, 0.0), checkpoints=(checkpoint(5_000, early), checkpoint(10_000, late)))
+        for seed, (early, late) in enumerate([(70.0, 60.0), (20.0, 40.0)])
+    ]
+    text = format_comparison(comparison(cells))
+    head = next(line for line in text.splitlines() if line.startswith("| score by checkpoint"))
+    assert "| last, asked 3600 | best, asked 3600 | last, asked 3000 | best, asked 3000 |" in head
+    assert rows(text, "score by checkpoint")[0][1:3] == ["50.0 (40.0 to 60.0)", "55.0 (40.0 to 70.0)"]
+    assert "by 20 episodes each; the best one is chosen and measured by the same episodes, and so too high" in text
+    (summary,) = summarise(comparison(cells))
+    assert summary.curves[0].steps == (5_000, 10_000)
+    assert summary.curves[0].mean == (45.0, 50.0)
+    assert summary.curves[0].per_seed == ((70.0, 60.0), (20.0, 40.0))
+
+
+def test_a_curve_has_the_steps_that_all_seeds_have() -> None:
+    def points(*steps: int) -> tuple[CheckpointScores, ...]:
+        return tuple(CheckpointScores(step=step, targets=(achieved(3600.0, [step]),)) for step in steps)
+
+    cells = [
+        cell("mingru", 0, (0.0, 0.0), checkpoints=points(1, 2, 3)),
+        cell("mingru", 1, (0.0, 0.0), checkpoints=points(3)),
+    ]
+    (summary,) = summarise(comparison(cells))
+    assert summary.curves[0].steps == (3,)
+
+
+def test_a_target_chosen_by_playing_comes_to_the_best_one() -> None:
+    """Of five targets one always scores 90, the others 0: one episode finds it in one of five cases, a hundred do."""
+    good = tuple(achieved(target.target_return, [2700.0 if target.role == "best" else 0.0] * 10) for target in TARGETS)
+    text = format_comparison(comparison([replace(cell("mingru", 0, (0.0, 0.0)), targets=good)]))
+    (chosen,) = rows(text, "score of a target chosen")
+    assert float(chosen[1]) == pytest.approx(18, abs=4)
+    assert float(chosen[-1]) == 90
+
+
+def test_several_datasets_come_to_one_number_on_those_that_all_variants_have() -> None:
+    def on(name: str) -> ComparedDataset:
+        return ComparedDataset(data=replace(DATA, name=name), targets=TARGETS)
+
+    scores = {"a": [10.0, 20.0], "b": [30.0, 40.0], "c": [0.0, 0.0]}
+    cells = [replace(each, dataset=name) for name, of in scores.items() for each in of_scores(of)]
+    cells += [replace(each, dataset=name) for name in "ab" for each in of_scores([50.0, 60.0], "lru")]
+    text = format_comparison(comparison(cells, datasets=tuple(on(name) for name in "abc")))
+    first, second = rows(text, "interquartile mean")
+    assert first == ["mingru", "25.0", "25.0", ""]  # of 10, 20, 30, 40 the middle two
+    assert second == ["lru", "55.0", "55.0", "1.00"]
+    assert "Left out, because not every variant has a run there: c." in text
+
+
+def test_variants_that_differ_in_their_training_say_so() -> None:
+    made = comparison([*of_scores([1.0]), *of_scores([1.0], "long")])
+    longer = replace(made.variants[1], config={"training": {"steps": 20_000}})
+    text = format_comparison(replace(made, variants=(made.variants[0], longer)))
+    assert "10,000 (mingru); 20,000 (long) steps" in text
+
+
+def test_a_window_and_what_failed_are_named() -> None:
+    failed = Failure(variant="lru", dataset=DATA.name, seed=3, error="MemoryError: no room")
+    text = format_comparison(comparison(of_scores([1.0]), state="window", window=20, failed=(failed,)))
+    assert "2 episodes per target, window of 20." in text
+    assert "- lru on standin/hopper-medium, seed 3, failed: MemoryError: no room" in text

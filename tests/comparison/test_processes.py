@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from decision_rnn.comparison.cells import Cell
 from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress
 from decision_rnn.comparison.executors.local import LocalExecutor
 from decision_rnn.comparison.plan import Plan
@@ -24,7 +25,6 @@ from decision_rnn.config import RunConfig
 Make = Callable[..., RunConfig]
 Compare = Callable[..., Comparison]
 
-LONGER = {"steps": 60, "checkpoint_every": 10, "log_every": 5}
 FILE = """
 dataset: own/mine
 controls: none
@@ -46,11 +46,12 @@ def timeless(value: Any) -> Any:
     return [timeless(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-def variants(small: Make) -> list[Variant]:
-    """Those of FILE."""
+def variants(small: Make, times: int = 1) -> list[Variant]:
+    """Those of FILE, trained so many times as long."""
+    training = {"steps": 60 * times, "checkpoint_every": 10 * times, "log_every": 5}
     backbone = {"name": "mingru", "layers": 1, "dropout": 0.1}
     return [
-        Variant(label, small(backbone={**backbone, "width": width}, training=LONGER))
+        Variant(label, small(backbone={**backbone, "width": width}, training=training))
         for label, width in (("narrow", 16), ("wide", 32))
     ]
 
@@ -145,34 +146,32 @@ def test_ray_gives_the_same_numbers_though_a_node_is_lost(
     from decision_rnn.comparison.executors.ray import RayExecutor
 
     class Losing(RayExecutor):
-        """Loses the second node when a cell that runs there has come to its tenth step."""
+        """Loses the second node once two cells train: each node has one core, so that one of them is there."""
 
-        def run(self, cells: Any) -> Any:
-            nonlocal lost
+        def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
+            training: set[int] = set()
             for event in super().run(cells):
-                if not lost and isinstance(event, Progress) and event.steps > 0:
-                    places = [task["node_id"] for task in running(self.ray)]
-                    if second.node_id in places:
-                        cluster.remove_node(second, allow_graceful=False)
-                        lost = True
+                training.discard(event.cell)
+                if isinstance(event, Progress) and event.steps > 0:
+                    training.add(event.cell)
+                if len(training) == 2 and not lost:
+                    cluster.remove_node(second, allow_graceful=False)
+                    lost.append(True)
                 yield event
 
-    def running(ray: Any) -> list[dict[str, Any]]:
-        from ray.util.state import list_tasks
-
-        return [{"node_id": t.node_id} for t in list_tasks(filters=[("state", "=", "RUNNING"), ("name", "=", "_run")])]
-
-    lost = False
-    local = comparing(variants(small), seeds=(0, 1, 2), checkpoint_episodes=1)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    lost: list[bool] = []
+    options = {"seeds": (0, 1), "checkpoint_episodes": 1}
+    local = comparing(variants(small, 10), **options)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
     try:
         ray.init(address=cluster.address, log_to_driver=False)
-        options = {"seeds": (0, 1, 2), "checkpoint_episodes": 1, "output": tmp_path / "ray"}
-        comparison = comparing(variants(small), Losing(), **options)
+        comparison = comparing(variants(small, 10), Losing(), output=tmp_path / "ray", **options)
     finally:
         ray.shutdown()
         cluster.shutdown()
     assert lost
+    begun = [len(list((tmp_path / "ray" / cell.run).glob("events.out.*"))) for cell in comparison.cells]
+    assert sorted(begun) == [1, 1, 1, 2]  # the one that the node was lost with
     assert comparison.failed == ()
     assert timeless(comparison.to_dict()) == timeless(local.to_dict())

@@ -1,0 +1,1 @@
+"""The page of a comparison: one HTML file that needs nothing else."""

@@ -1,0 +1,127 @@
+"""Short clips of agents acting, rendered headless and held by the page; a sentence where they cannot be had."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from decision_rnn.checkpoint import last_checkpoint
+from decision_rnn.comparison.page.parts import Chart, Group, Section
+from decision_rnn.comparison.page.words import asked_for
+from decision_rnn.comparison.record import CellRecord, Comparison, Target
+from decision_rnn.errors import InputError
+
+DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
+"""What MuJoCo may draw with where there is no display, in the order they are tried."""
+PATIENCE = 180.0
+"""Seconds for a clip, loading included."""
+
+Picked = tuple[CellRecord, Target]
+
+
+def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Sequence[str] = ()) -> Section | None:
+    """The section of the first variants' clips, or what is in its place where nothing can be rendered.
+
+    Args:
+        comparison: The record.
+        folder: It lies in, and the runs that it names.
+        count: Of clips; None is returned for 0.
+        plugins: Modules that the agents or environments need.
+    """
+    picked = _pick(comparison)[:count]
+    if not picked:
+        return None
+    found, missing = [], []
+    for cell, target in picked:
+        try:
+            last_checkpoint(folder / cell.run)
+            found.append((cell, target))
+        except InputError:
+            missing.append(cell.variant)
+    charts, reasons = _rendered(found, folder, comparison.window, plugins) if found else ([], [])
+    if missing:
+        reasons.insert(0, f"There is no clip of {', '.join(missing)}: the run's folder or its checkpoint is not here.")
+    for reason in reasons:
+        print(reason, file=sys.stderr)
+    text = (
+        "The beginning of the first episode of the first seed's agent, at its true speed, played once: an impression, "
+        "and no measurement. Reload the page to see it again.",
+    )
+    group = Group(text=tuple(reasons), charts=tuple(charts))
+    return Section("clips", "Clips", text if charts else (), (group,))
+
+
+def _pick(comparison: Comparison) -> list[Picked]:
+    """Each variant's first run on the first dataset that it has one on, and what its agent is asked for."""
+    picked = []
+    for variant in comparison.variants:
+        for dataset in comparison.datasets:
+            cells = comparison.cells_of(variant.label, dataset.data.name)
+            if cells:
+                picked.append((cells[0], dataset.with_results(cells[0])[0][0]))
+                break
+    return picked
+
+
+def _rendered(
+    picked: Sequence[Picked], folder: Path, window: int | None, plugins: Sequence[str]
+) -> tuple[list[Chart], list[str]]:
+    """The clips, and why those that are missing are."""
+    jobs = [
+        {"run": str((folder / cell.run).absolute()), "target_return": target.target_return, "window": window}
+        for cell, target in picked
+    ]
+    with tempfile.TemporaryDirectory() as place:
+        fault = _render(Path(place), jobs, plugins)
+        charts, reasons = [], []
+        for i, (cell, target) in enumerate(picked):
+            done = Path(place) / f"{i}.json"
+            played = json.loads(done.read_text()) if done.is_file() else {"error": fault}
+            if "error" in played:
+                reasons.append(f"There is no clip of {cell.variant}: {played['error']}.")
+            else:
+                charts.append(_chart(cell, target, played, Path(place) / f"{i}.webp"))
+    return charts, list(dict.fromkeys(reasons))
+
+
+def _render(place: Path, jobs: Sequence[dict[str, Any]], plugins: Sequence[str]) -> str:
+    """Have the jobs rendered with the first driver that can; what the last one failed with."""
+    fault = ""
+    asked = json.dumps({"folder": str(place), "plugins": list(plugins), "jobs": jobs})
+    for driver in (os.environ["MUJOCO_GL"],) if os.environ.get("MUJOCO_GL") else DRIVERS:
+        environment = {**os.environ, **({"MUJOCO_GL": driver} if driver else {})}
+        command = [sys.executable, "-m", "decision_rnn.comparison.page.render"]
+        try:
+            done = subprocess.run(
+                command, input=asked, env=environment, capture_output=True, text=True, timeout=PATIENCE * len(jobs)
+            )
+            said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        except subprocess.TimeoutExpired:
+            said = f"it took longer than {PATIENCE:.0f} seconds a clip"
+        if all((place / f"{i}.json").is_file() for i in range(len(jobs))):
+            break
+        fault = f"nothing renders here ({said[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"
+    return fault
+
+
+def _chart(cell: CellRecord, target: Target, played: dict[str, Any], path: Path) -> Chart:
+    ending = "the episode ends there" if played["ended"] else "the episode goes on"
+    heard = f"{played['seconds']:.1f} seconds earn {played['return']:.0f}, and {ending}"
+    says = f"{cell.variant} on {cell.dataset}, seed {cell.seed}, {asked_for(target)}: {heard}"
+    moving, still = (_data_url(of) for of in (path, path.with_stem(f"{path.stem}-still")))
+    picture = Markup(
+        '<picture><source media="(prefers-reduced-motion: reduce)" srcset="{}"><img src="{}" alt="{}" width="240" '
+        'height="240"></picture>'
+    ).format(still, moving, f"Animation: {says}.")
+    return Chart(cell.variant, picture, f"{asked_for(target)[0].upper()}{asked_for(target)[1:]}; {heard}.")
+
+
+def _data_url(path: Path) -> str:
+    return "data:image/webp;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -1,0 +1,110 @@
+"""A chart with a row for every variant: its value, how far to believe it, and its seeds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from decision_rnn.comparison.page.axes import tidy, vertical
+from decision_rnn.comparison.page.parts import Chart
+from decision_rnn.comparison.page.style import GRID, MUTED, Mark
+from decision_rnn.comparison.page.svg import FRAME, Canvas
+from decision_rnn.comparison.page.words import asked_for, score_of, score_of_return, scored, shortened
+from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.summary import VariantSummary
+
+
+@dataclass(frozen=True)
+class DotRow:
+    """A row.
+
+    Attributes:
+        label: Of the variant.
+        value: The large mark.
+        low: The left end of the line; None for no line.
+        high: Its right end; likewise.
+        interval: Whether the line is a confidence interval, whose ends are marked.
+        seeds: Small dots below.
+    """
+
+    label: str
+    value: float
+    low: float | None
+    high: float | None
+    interval: bool = True
+    seeds: Sequence[float] = ()
+
+
+def row_dots(
+    canvas: Canvas,
+    title: str,
+    described: str,
+    x: str,
+    rows: Sequence[DotRow],
+    marks: dict[str, Mark],
+    reference: tuple[float, str],
+    aim: tuple[float, str] | None = None,
+) -> Chart:
+    """Rows of dots.
+
+    Args:
+        canvas: Of the page.
+        title: Of the chart.
+        described: What it shows, for who cannot see it.
+        x: What the axis is.
+        rows: From the top.
+        marks: Of the variants.
+        reference: Where a dashed line is, and its name above it.
+        aim: Where a dotted line is, and its name beside it.
+    """
+    with canvas.panel(title, described, FRAME + 18 + 25 * len(rows)) as (axes, drawn):
+        axes.axvline(reference[0], color=MUTED, linestyle="--", linewidth=1.2)
+        axes.annotate(
+            reference[1], (reference[0], 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
+            textcoords="offset points", fontsize=10, color=MUTED, ha="center", va="bottom",
+        )  # fmt: skip
+        if aim is not None:
+            vertical(axes, *aim)
+        for y, row in enumerate(rows):
+            mark = marks[row.label]
+            axes.plot(row.seeds, [y + 0.28] * len(row.seeds), "o", color=mark.colour, markersize=3.5, alpha=0.7,
+                      markeredgewidth=0)  # fmt: skip
+            if row.low is not None and row.high is not None:
+                axes.plot([row.low, row.high], [y, y], mark.line, color=mark.colour, linewidth=2)
+                if row.interval:
+                    axes.plot([row.low, row.high], [y, y], "|", color=mark.colour, markersize=8)
+            axes.plot(row.value, y, mark.marker, color=mark.colour, markerfacecolor=mark.face, markersize=7)
+        tidy(axes, x, "")
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
+        axes.grid(visible=False, axis="y")
+        axes.set_yticks(range(len(rows)), [shortened(row.label) for row in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+    return Chart(title, drawn[0])
+
+
+def score_dots(
+    canvas: Canvas,
+    dataset: ComparedDataset,
+    target: Target | None,
+    found: Sequence[VariantSummary],
+    marks: dict[str, Mark],
+) -> Chart:
+    """Every variant's score and seeds for one target."""
+    results = [(summary.variant, of) for summary in found if (of := score_of(summary, target)) is not None]
+    described = "; ".join(f"{label} {scored(of.scores)}" for label, of in results)
+    rows = [
+        DotRow(label, of.scores.score, of.scores.low, of.scores.high, of.scores.spread == "95% interval", of.per_seed)
+        for label, of in results
+    ]
+    aim = None
+    if target is not None and target.in_range and target.target_return is not None:
+        aim = (score_of_return(dataset, target.target_return), "what is asked")
+    mean = dataset.data.score_mean
+    return row_dots(
+        canvas,
+        "Scores, nothing asked for" if target is None else f"Scores, {asked_for(target)}",
+        f"{described}; mean of the data {mean:.1f}",
+        "normalised score",
+        rows,
+        marks,
+        (mean, "mean of the data"),
+        aim,
+    )

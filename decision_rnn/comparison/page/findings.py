@@ -1,0 +1,120 @@
+"""The main finding in words, computed: never more than the tests and the intervals allow."""
+
+from collections.abc import Mapping, Sequence
+
+from decision_rnn.comparison.page.words import asked_for, best_in_data, listed, main_targets, score_of
+from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, compare_variants
+
+MOST = 6
+"""Names in one list."""
+
+
+def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls: set[str]) -> list[str]:
+    """What a dataset's scores come to, a paragraph each: of the targets where more is better, which are the data's best
+    and those beyond it, of the data's own scores, and of obedience."""
+    if not found:
+        return [f"On {dataset.data.name} no run has a result."]
+    upward = [t for t in main_targets(dataset, found) if t is None or t.role == "best" or not t.in_range]
+    roles = [None if target is None else target.role for target in upward]
+    firsts = [target for i, target in enumerate(upward) if roles[i] not in roles[:i]]
+    paragraphs = [_of_target(target, found, controls) for target in firsts]
+    data, top = dataset.data, best_in_data(dataset)
+    paragraphs.append(
+        f"An episode of the data scores {data.score_mean:.1f} on average"
+        + ("." if top is None else f" and {top:.1f} at best.")
+    )
+    if any(of.scores.spread == "95% interval" for summary in found for of in summary.targets):
+        paragraphs[-1] += (
+            " Scores differ where Welch's test of the seeds' means says so at the 5% level, adjusted for all pairs of "
+            "variants by Holm's method."
+        )
+    obedience = {summary.variant: summary.obedience for summary in found if summary.obedience is not None}
+    if obedience:
+        paragraphs.append(_obedience(obedience, controls))
+    return paragraphs
+
+
+def _of_target(target: Target | None, found: Sequence[VariantSummary], controls: set[str]) -> str:
+    """Who scores highest, with whom it is tied, and whom it is better than."""
+    results = {summary.variant: of for summary in found if (of := score_of(summary, target)) is not None}
+    scores = {label: of.scores for label, of in results.items()}
+    ranked = sorted(scores, key=lambda label: -scores[label].score)
+    best, names = ranked[0], _named(scores, controls)
+    what = "asked for nothing" if target is None else asked_for(target)
+    first = f"the control {best}" if best in controls else best
+    highest = "scores highest," if len(ranked) > 1 else "scores"
+    sentences = [f"{what[0].upper()}{what[1:]}, {first} {highest} {_with_spread(scores[best])}."]
+    compared = compare_variants({label: of.per_seed for label, of in results.items()})
+    verdicts = {label: compared.differences[label].verdict for label in ranked if label in compared.differences}
+    tied = [label for label, verdict in verdicts.items() if verdict == "no difference shown"]
+    worse = [label for label, verdict in verdicts.items() if verdict == "worse"]
+    unknown = [label for label, verdict in verdicts.items() if verdict is None]
+    if len(unknown) == len(verdicts):
+        return " ".join(sentences + _without_tests(ranked, scores, names, lower_is_better=False))
+    if tied:
+        sentences.append(f"It is tied with {listed((names[label] for label in tied), MOST)}: no difference is shown.")
+    if worse:
+        others = names[worse[0]] if len(worse) == 1 else f"the other {len(worse)}" if not unknown else listed(worse)
+        sentences.append(f"It is better than {others}.")
+    if unknown:
+        sentences.append(f"Too few seeds tell it from {listed(unknown)}.")
+    return " ".join(sentences)
+
+
+def _obedience(scores: Mapping[str, SeedScores], controls: set[str]) -> str:
+    ranked = sorted(scores, key=lambda label: scores[label].score)
+    best = scores[ranked[0]]
+    spread = "" if best.spread is None else f" ({_spread(best)})"
+    closest = "keeps closest to what is asked: it is off" if len(ranked) > 1 else "is off what is asked"
+    standing = _without_tests(ranked, scores, _named(scores, controls), lower_is_better=True)
+    text = f"Inside the data's range {ranked[0]} {closest} by {best.score:.1f}%{spread} of that range."
+    return " ".join([text, *standing])
+
+
+def _without_tests(
+    ranked: Sequence[str], scores: Mapping[str, SeedScores], names: Mapping[str, str], lower_is_better: bool
+) -> list[str]:
+    """How far the first can be told from the others by what their seeds are spread over."""
+    best, others = ranked[0], ranked[1:]
+    if not others:
+        return []
+    if scores[best].spread is None or all(scores[label].spread is None for label in others):
+        return ["With a single seed nobody knows how far luck decided it, so no order is claimed."]
+    tied = [
+        label
+        for label in others
+        if not (apart(scores[label], scores[best]) if lower_is_better else apart(scores[best], scores[label]))
+    ]
+    intervals = all(scores[label].spread == "95% interval" for label in (best, *tied))
+    kind = "intervals" if intervals else "ranges of their seeds"
+    if tied:
+        sentences = [f"It is tied with {listed((names[label] for label in tied), MOST)}: the {kind} overlap."]
+    else:
+        other = f"any of the other {len(others)}" if len(others) > 1 else f"that of {names[others[0]]}"
+        sentences = [f"Its {'interval' if intervals else 'range of seeds'} does not overlap with {other}."]
+    if not intervals:
+        sentences.append(f"A range of fewer than {FEWEST_FOR_INTERVAL} seeds is no confidence interval.")
+    return sentences
+
+
+def apart(higher: SeedScores, lower: SeedScores) -> bool:
+    """Whether the first lies above the second with all that they are spread over; single seeds are never apart."""
+    return higher.low is not None and lower.high is not None and higher.low > lower.high
+
+
+def _with_spread(scores: SeedScores) -> str:
+    return f"{scores.score:.1f}" if scores.spread is None else f"{scores.score:.1f} ({_spread(scores)})"
+
+
+def _spread(scores: SeedScores) -> str:
+    kind = "95% interval" if scores.spread == "95% interval" else "range of seeds"
+    return f"{kind} {scores.low:.1f} to {scores.high:.1f}"
+
+
+def _named(scores: Mapping[str, SeedScores], controls: set[str]) -> dict[str, str]:
+    """Labels with their scores, controls marked so."""
+    return {
+        label: f"{'the control ' if label in controls else ''}{label} ({of.score:.1f})" for label, of in scores.items()
+    }

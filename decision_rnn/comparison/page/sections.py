@@ -1,0 +1,191 @@
+"""The sections of the page, in their order."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
+from decision_rnn.comparison.page import charts, tables
+from decision_rnn.comparison.page.dots import score_dots
+from decision_rnn.comparison.page.overall import Overall, overall_section
+from decision_rnn.comparison.page.parts import Chart, Group, Section
+from decision_rnn.comparison.page.style import Mark
+from decision_rnn.comparison.page.svg import Canvas
+from decision_rnn.comparison.page.words import describe_scores, main_targets, score_of
+from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison
+from decision_rnn.comparison.summary import VariantSummary
+
+Point = tuple[float, float]
+MOST_POINTS = 200
+"""Of a loss in a chart."""
+
+
+class Sections:
+    """Makes the sections that show results, a group a dataset each.
+
+    Args:
+        comparison: The record.
+        found: What it comes to, by dataset.
+        overall: Over all datasets.
+        marks: How the variants are drawn.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        found: dict[str, list[VariantSummary]],
+        overall: Sequence[Overall],
+        marks: dict[str, Mark],
+    ) -> None:
+        self.comparison, self.found, self.overall, self.marks = comparison, found, overall, marks
+        self.canvas = Canvas()
+        self.controls = {variant.label for variant in comparison.variants if variant.control}
+
+    def all(self) -> list[Section]:
+        """Those that have something to show."""
+        made = (
+            self.scores(), self.obedience(), self.learning(), self.cost(), self.calibration(), self.tuning(),
+            overall_section(self.canvas, self.overall, self.marks),
+        )  # fmt: skip
+        return [section for section in made if section.groups]
+
+    def scores(self) -> Section:
+        def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
+            targets = main_targets(dataset, found)
+            dots = [score_dots(self.canvas, dataset, t, found, self.marks) for t in targets]
+            return Group(
+                charts=tuple(dots),
+                tables=(
+                    tables.score_table(dataset, found, self.controls, self.comparison.checkpoint_episodes),
+                    tables.target_table(found),
+                ),
+            )
+
+        shown = [of.scores for of in chain.from_iterable(s.targets for s in chain(*self.found.values()))]
+        text = (
+            "Normalised scores of the last checkpoint: 0 is a random policy, 100 an expert. A return inside the data's "
+            "range measures how well an agent obeys; one beyond it measures how it extrapolates, which is another "
+            f"question, in a column of its own. {describe_scores(shown)} "
+            "The obedience error is how far the median return is from what is asked, over the targets inside the "
+            "data's range: lower is better. The best checkpoint is chosen by the very episodes that score it, and so "
+            "is too high: it stands there because papers report it.",
+            "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds "
+            "(a plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls.",
+        )
+        return Section("scores", "Scores", text, self._groups(group, foldable=False))
+
+    def obedience(self) -> Section:
+        def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
+            return Group(charts=tuple(charts.obedience_panels(self.canvas, dataset, found, self.marks)))
+
+        text = (
+            "What an agent achieves when it is asked for a return, the median of all seeds' episodes with a band from "
+            "the 10th to the 90th percentile. On the dashed diagonal it does what it is told; to the right of the "
+            "dotted line it is asked for more than any episode in the data earned. The numbers are in the table of "
+            "every target, with the scores.",
+        )
+        return Section("obedience", "Asked against achieved", text, self._groups(group))
+
+    def learning(self) -> Section:
+        def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
+            panels = charts.learning_panels(self.canvas, found, self.marks)
+            losses = {s.variant: mean_loss(self.comparison.cells_of(s.variant, s.dataset)) for s in found}
+            loss = charts.overlay(self.canvas, "Loss", "training steps", "loss", losses, self.marks, log="y")
+            found_tables = [tables.checkpoint_table(found)] * bool(panels)
+            found_tables += [tables.curve_table("Loss", "step", "loss", losses)] * (loss is not None)
+            return Group(charts=(*([loss] if loss else []), *panels), tables=tuple(found_tables))
+
+        text = (
+            "The loss, mean over seeds, and the score of every checkpoint, by "
+            f"{self.comparison.checkpoint_episodes} episodes each: a thick line with marks is the mean over seeds for "
+            "the first return asked for, thin lines are its seeds, a dotted line is the mean for the data's best "
+            "return, grey lines are the other variants. A curve that still rises says that longer training may change "
+            "the order. Losses of different objectives cannot be compared.",
+        )
+        return Section("learning", "Learning curves", text, self._groups(group))
+
+    def cost(self) -> Section:
+        def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
+            target = main_targets(dataset, found)[0]
+            scores = {s.variant: of.scores.score for s in found if (of := score_of(s, target)) is not None}
+
+            def chart(title: str, x: str, key: str) -> Chart | None:
+                costs = {s.variant: (float(getattr(s, key)), scores[s.variant]) for s in found if s.variant in scores}
+                return charts.cost_chart(self.canvas, title, x, costs, self.marks)
+
+            made = (
+                chart("Parameters", "parameters", "parameters"),
+                chart("Training", "seconds of training", "training_seconds"),
+                chart("One action", "µs for one action", "action_microseconds"),
+                chart("State", "bytes remembered of one environment", "state_bytes"),
+            )
+            return Group(charts=tuple(c for c in made if c), tables=(tables.cost_table(found, self.controls),))
+
+        jobs = self.comparison.jobs
+        text = (
+            "The score for the first return asked for, over what an agent costs: further left is cheaper, further up "
+            "is better. Training is the median wall time of a run"
+            + (f", of which {jobs} shared the machine" if jobs > 1 else "")
+            + "; an action is one step in one environment on one thread; the state is what the agent keeps of one "
+            "environment between steps.",
+        )
+        return Section("cost", "Score against cost", text, self._groups(group))
+
+    def calibration(self) -> Section:
+        def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
+            cells: dict[str, Sequence[CellRecord]] = {
+                s.variant: self.comparison.cells_of(s.variant, s.dataset) for s in found
+            }
+            panels = charts.calibration_panels(self.canvas, dataset, cells, self.marks)
+            return Group(charts=tuple(panels), tables=(tables.calibration_table(cells),) * bool(panels))
+
+        text = (
+            "How far the median return of each seed's episodes is from what was asked: a line is a seed. Above zero it "
+            "earns more than it is asked for, below zero less; right of the dotted line it is asked for more than any "
+            "episode in the data earned. Lines that lie together say that the fault is the "
+            "method's; lines apart say that it is a matter of luck in training.",
+        )
+        return Section("calibration", "Calibration of each seed", text, self._groups(group))
+
+    def tuning(self) -> Section:
+        def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
+            curves = {s.variant: list(zip(t.episodes, t.score, strict=True)) for s in found if (t := s.tuning)}
+            chart = charts.overlay(
+                self.canvas, "Score of the chosen target", "episodes spent on choosing", "normalised score", curves,
+                self.marks, log="x",
+            )  # fmt: skip
+            return Group(charts=(chart,), tables=(tables.tuning_table(found),)) if chart else Group()
+
+        text = (
+            "Whoever may play in the environment can choose which return to ask for by trying. This is the score to "
+            "expect of a choice made by that many episodes per seed, over all targets: what is gained from left to "
+            "right is bought with interaction, which offline learning is meant to do without.",
+        )
+        return Section("tuning", "Score against episodes spent on choosing a target", text, self._groups(group))
+
+    def _groups(
+        self, make: Callable[[ComparedDataset, list[VariantSummary]], Group], foldable: bool = True
+    ) -> tuple[Group, ...]:
+        """A group for each dataset that has something to show, with its name where there are several: the pictures of
+        the second and of later ones are shown when asked for, for they are many."""
+        made: list[Group] = []
+        for dataset in self.comparison.datasets:
+            found = self.found[dataset.data.name]
+            group = make(dataset, found) if found else Group()
+            if not group.empty:
+                several = len(self.comparison.datasets) > 1
+                title = dataset.data.name if several else ""
+                made.append(replace(group, title=title, folded=foldable and len(made) > 0))
+        return tuple(made)
+
+
+def mean_loss(cells: Sequence[CellRecord]) -> list[Point]:
+    """The loss over steps, mean over the seeds that have one there; of many points a stretch's mean."""
+    by_step: dict[int, list[float]] = {}
+    for cell in cells:
+        for step, loss in cell.loss:
+            by_step.setdefault(step, []).append(loss)
+    points = np.array([(step, np.mean(losses)) for step, losses in sorted(by_step.items())])
+    parts = np.array_split(points, min(len(points), MOST_POINTS)) if len(points) else []
+    return [(float(part[-1, 0]), float(part[:, 1].mean())) for part in parts]

@@ -1,0 +1,164 @@
+"""The tables of one dataset: the scores, and the numbers behind every chart."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from decision_rnn.comparison.page.charts import seed_medians
+from decision_rnn.comparison.page.parts import Cell, Table
+from decision_rnn.comparison.page.words import (
+    asked_for,
+    best_in_data,
+    main_targets,
+    score_of_return,
+    scored,
+    seeds_cell,
+)
+from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
+from decision_rnn.comparison.summary import VariantSummary
+
+Summaries = Sequence[VariantSummary]
+FEW = 10
+"""Rows that a curve of many points has in its table."""
+
+
+def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], checkpoint_episodes: int) -> Table:
+    """The table that a reader comes for: scores of the last checkpoint, obedience, and the best checkpoint beside."""
+    targets = main_targets(dataset, found)
+    width = len(targets)
+    head = ["variant", *(_score_head(dataset, target) for target in targets)]
+    obeys = any(summary.obedience is not None for summary in found)
+    head += ["obedience error, % of the data's range"] * obeys
+    curves = any(summary.curves for summary in found)
+    if curves:
+        asked = "" if targets[0] is None else f" asked for {targets[0].target_return:g}"
+        head += [f"{which} checkpoint{asked}, {checkpoint_episodes} episodes" for which in ("last", "best")]
+    rows: list[list[Cell | str]] = []
+    for summary in found:
+        row: list[Cell | str] = [variant_cell(summary.variant, controls)]
+        cloning = summary.of_role("cloning")
+        if cloning is not None:
+            cell = seeds_cell(cloning.scores, cloning.per_seed, width)
+            row.append(Cell(cell.text, f"asked for nothing; {cell.detail}".removesuffix("; "), width))
+        else:
+            for target in targets:
+                of = next((of for of in summary.targets if of.target == target), None)
+                row.append("" if of is None else seeds_cell(of.scores, of.per_seed))
+        if obeys:
+            row.append("" if summary.obedience is None else scored(summary.obedience))
+        if curves:
+            row += _last_and_best(summary)
+        rows.append(row)
+    top = best_in_data(dataset)
+    data = Cell(f"{dataset.data.score_mean:.1f}", "" if top is None else f"best episode {top:.1f}", width)
+    rows.append([Cell("the data", "mean of its episodes"), data, *[""] * (obeys + 2 * curves)])
+    return Table.of(f"Scores on {dataset.data.name}", head, rows, folded=False)
+
+
+def variant_cell(label: str, controls: set[str]) -> Cell:
+    """A variant's name, a control marked so."""
+    return Cell(label, "control" if label in controls else "")
+
+
+def _score_head(dataset: ComparedDataset, target: Target | None) -> str:
+    """The head of a target's scores; inside the data's range not the highest is the aim, but the one asked for."""
+    if target is None:
+        return "score"
+    text = f"score, {asked_for(target)}"
+    if target.target_return is None or not target.in_range:
+        return text
+    return f"{text} (which scores {score_of_return(dataset, target.target_return):.1f})"
+
+
+def _last_and_best(summary: VariantSummary) -> list[Cell | str]:
+    if not summary.curves:
+        return ["", ""]
+    curve = summary.curves[0]
+    return [scored(curve.last), scored(curve.best)]
+
+
+def target_table(found: Summaries) -> Table:
+    """Every target's scores and returns."""
+    rows: list[list[Cell | str]] = [
+        [
+            summary.variant,
+            asked_for(of.target),
+            seeds_cell(of.scores, of.per_seed),
+            f"{of.return_mean:.0f} ± {of.return_sd:.0f}",
+            f"{of.return_median:.0f}",
+            f"{of.return_p10:.0f} to {of.return_p90:.0f}",
+        ]
+        for summary in found
+        for of in summary.targets
+    ]
+    head = ("variant", "asked", "score", "return, mean ± sd", "median", "10% to 90%")
+    return Table.of("Every target", head, rows)
+
+
+def calibration_table(cells: dict[str, Sequence[CellRecord]]) -> Table:
+    """Each seed's median return for every target."""
+    rows = [
+        [label, f"{seed}", f"{asked:g}", f"{median:.0f}", f"{median - asked:+.0f}"]
+        for label, of in cells.items()
+        for seed, points in seed_medians(of).items()
+        for asked, median in points
+    ]
+    return Table.of("Each seed's median return", ("variant", "seed", "asked", "achieved", "difference"), rows)
+
+
+def checkpoint_table(found: Summaries) -> Table:
+    """The checkpoints' scores, each seed's."""
+    rows = [
+        [
+            summary.variant,
+            asked_for(curve.target),
+            f"{step:,}",
+            f"{curve.mean[i]:.1f}",
+            ", ".join(f"{seed[i]:.1f}" for seed in curve.per_seed),
+        ]
+        for summary in found
+        for curve in summary.curves
+        for i, step in enumerate(curve.steps)
+    ]
+    return Table.of("Every checkpoint's score", ("variant", "asked", "step", "mean", "seeds"), rows)
+
+
+def curve_table(caption: str, x: str, y: str, curves: Mapping[str, Sequence[tuple[float, float]]]) -> Table:
+    """Points of curves, of many a few."""
+    rows = [
+        [label, f"{at:,.0f}", f"{value:.4g}"]
+        for label, points in curves.items()
+        for at, value in (points[i] for i in _few(len(points)))
+    ]
+    return Table.of(caption, ("variant", x, y), rows)
+
+
+def tuning_table(found: Summaries) -> Table:
+    """The score over the episodes spent on choosing, with its band."""
+    rows = [
+        [summary.variant, f"{episodes:,}", f"{score:.1f}", f"{low:.1f} to {high:.1f}"]
+        for summary in found
+        if (tuning := summary.tuning) is not None
+        for episodes, score, low, high in zip(tuning.episodes, tuning.score, tuning.low, tuning.high, strict=True)
+    ]
+    return Table.of("Score over episodes spent", ("variant", "episodes", "score", "95% band"), rows)
+
+
+def cost_table(found: Summaries, controls: set[str]) -> Table:
+    """What each variant costs."""
+    rows: list[list[Cell | str]] = [
+        [
+            variant_cell(summary.variant, controls),
+            f"{summary.parameters:,}",
+            f"{summary.training_seconds:,.0f} s",
+            f"{summary.action_microseconds:,.0f} µs",
+            f"{summary.state_bytes:,} bytes",
+        ]
+        for summary in found
+    ]
+    return Table.of("Costs", ("variant", "parameters", "training of a run", "one action", "state"), rows, folded=False)
+
+
+def _few(count: int) -> list[int]:
+    """At most `FEW` indices, the first and the last among them."""
+    return sorted({round(float(i)) for i in np.linspace(0, count - 1, min(count, FEW))})

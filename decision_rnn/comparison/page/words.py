@@ -1,0 +1,94 @@
+"""Numbers and names as the page writes them."""
+
+from collections.abc import Iterable, Sequence
+
+from decision_rnn.comparison.page.parts import Cell
+from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.summary import TargetSummary, VariantSummary
+from decision_rnn.evaluation.report import describe_range
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedScores
+
+LONGEST = 18
+"""Letters of a label that a chart has room for."""
+
+
+def listed(names: Iterable[str], most: int | None = None) -> str:
+    """`a, b and c`; from `most` on, how many more."""
+    names = list(names)
+    if most is not None and len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def shortened(label: str) -> str:
+    """A label with its middle left out where it is too long for a chart."""
+    half = (LONGEST - 1) // 2
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1 - half]}…{label[-half:]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def asked_for(target: Target) -> str:
+    """What was asked for and where that lies: `asked for 3600, beyond the data`."""
+    if target.target_return is None:
+        return "asked for nothing"
+    what = f"asked for {target.target_return:g}"
+    where = "the data's best" if target.role == "best" else describe_range(target.in_range)
+    return f"{what}, {where}" if where else what
+
+
+def scored(scores: SeedScores) -> str:
+    """A score with what it is spread over: `81.2 [78.0, 84.1]` for an interval, `81.2 (78.0 to 84.1)` for a range."""
+    text = f"{scores.score:.1f}"
+    if scores.spread == "95% interval":
+        return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
+    return text if scores.spread is None else f"{text} ({scores.low:.1f} to {scores.high:.1f})"
+
+
+def seeds_cell(scores: SeedScores, per_seed: Sequence[float], span: int = 1) -> Cell:
+    """A score, and every seed's in small print."""
+    each = ", ".join(f"{score:.1f}" for score in per_seed)
+    return Cell(scored(scores), f"seeds: {each}" if len(per_seed) > 1 else "", span)
+
+
+def describe_scores(all_scores: Iterable[SeedScores]) -> str:
+    """What the numbers of a table are, in a sentence; empty for a table without any."""
+    spreads = {scores.spread for scores in all_scores}
+    parts = []
+    if "95% interval" in spreads:
+        parts.append(f"the {INTERVAL_NOTE}, in square brackets")
+    if "range" in spreads:
+        parts.append(
+            f"the mean over fewer than {FEWEST_FOR_INTERVAL} seeds with their range in round brackets, which is no "
+            "confidence interval"
+        )
+    if None in spreads:
+        parts.append("the score of a single seed, which tells nothing of how far luck decided it")
+    return f"A score is {', or '.join(parts)}." if parts else ""
+
+
+def main_targets(dataset: ComparedDataset, found: Sequence[VariantSummary]) -> list[Target | None]:
+    """The targets of the score table, as far as anybody was asked for them: those of the task, the first of them
+    first, and the data's best; None alone where nobody was asked for anything."""
+    asked = [of.target for summary in found for of in summary.targets]
+    return [t for t in dataset.targets if t.role in ("paper", "best") and t in asked] or [None]
+
+
+def score_of(summary: VariantSummary, target: Target | None) -> TargetSummary | None:
+    """What a variant came to when asked for that; for cloning, which is asked for nothing, what it came to."""
+    of_target = next((found for found in summary.targets if found.target == target), None)
+    return of_target or summary.of_role("cloning")
+
+
+def score_of_return(dataset: ComparedDataset, value: float) -> float:
+    """The normalised score of a return."""
+    data = dataset.data
+    return 100 * (value - data.reference_min) / (data.reference_max - data.reference_min)
+
+
+def best_in_data(dataset: ComparedDataset) -> float | None:
+    """The score of the best episode in the data; None where that is not known."""
+    return None if dataset.data.return_max is None else score_of_return(dataset, dataset.data.return_max)

@@ -1,0 +1,173 @@
+"""What `decision-rnn compare` compares: variants from words and files, controls, datasets; runs that fail."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decision_rnn import Episode, write_store
+from decision_rnn.cli.compare import executor_of, plan_of
+from decision_rnn.cli.main import main
+from decision_rnn.comparison.executors.local import LocalExecutor
+from decision_rnn.comparison.plan import Plan
+from decision_rnn.errors import InputError
+
+File = Callable[[str], str]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    """Writes a configuration file and returns its name."""
+
+    def write(text: str) -> str:
+        (tmp_path / "compared.yaml").write_text(text)
+        return str(tmp_path / "compared.yaml")
+
+    return write
+
+
+def asked(*arguments: str) -> Plan:
+    return plan_of(arguments)[0]
+
+
+def labels(plan: Plan) -> list[str]:
+    return [variant.label for variant in plan.variants]
+
+
+VARIANTS = """
+datasets: [hopper-medium, standin/walker2d-medium]
+seeds: 5
+checkpoint_episodes: 7
+controls: [cloning, mlp]
+training: {steps: 50, context: 10}
+backbone: {name: transformer, match_parameters: 30k}
+variants:
+  lru: {backbone: lru}
+  wide: {backbone: {width: 48, heads: 2}}
+  long: {training: {context: 40}, agent: {return_conditioning: false}, objective: mse}
+"""
+
+
+def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
+    plan = asked("--config", file(VARIANTS), "--seed", "3", "--training.steps", "60")
+    assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
+    assert plan.seeds == (3, 4, 5, 6, 7)
+    assert plan.checkpoint_episodes == 7
+    assert labels(plan) == ["lru", "wide", "long", "cloning", "mlp"]
+    lru, wide, long, cloning, mlp = (variant.config for variant in plan.variants)
+    assert [each.backbone.name for each in (lru, wide, long, cloning, mlp)] == [
+        *("lru", "transformer", "transformer", "lru", "mlp"),
+    ]
+    assert [each.training.context for each in (lru, wide, long, cloning, mlp)] == [10, 10, 40, 10, 10]
+    assert {each.training.steps for each in (lru, wide, long, cloning, mlp)} == {60}  # the command line's
+    assert (wide.backbone.width, wide.backbone.heads) == (48, 2)
+    assert lru.backbone.width != long.backbone.width  # each finds its own
+    assert long.objective.name == "mse"
+    assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
+    assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
+    assert str(plan.output) == "runs/compare-hopper-medium+standin-walker2d-medium"
+
+
+def test_backbones_may_stand_beside_a_files_variants_or_in_it(file: File) -> None:
+    text = "dataset: hopper-medium\ncontrols: none\nvariants: {deep: {backbone: {layers: 6}}}\n"
+    assert labels(asked("--config", file(text))) == ["deep"]
+    assert labels(asked("--config", file(text), "--backbones", "lru")) == ["deep", "lru"]
+    assert labels(asked("--config", file(text + "backbones: [gru, lru]\n"))) == ["deep", "gru", "lru"]
+    plan = asked("walker2d-medium", "--config", file("dataset: hopper-medium\nbackbones: gru,lru\ncontrols: none\n"))
+    assert labels(plan) == ["gru", "lru"]
+    assert plan.datasets == ("standin/walker2d-medium",)
+
+
+def test_controls_stand_last_and_only_where_they_are_not_compared_already() -> None:
+    plan = asked("hopper-medium,walker2d-medium", "--backbones", "transformer,conv", "--backbone.dropout", "0.1")
+    assert labels(plan) == ["transformer", "conv", "cloning", "filtered-cloning", "mlp"]
+    assert {variant.config.backbone.dropout for variant in plan.variants} == {0.1}
+    assert plan.variants[3].config.best_fraction == 0.1
+    options = ["--backbone.heads", "2", "--backbone.convolution", "4"]
+    plan = asked("hopper-medium", "--backbones", "transformer", *options, "--controls", "mlp")
+    assert plan.variants[0].config.backbone.convolution == 4
+    assert plan.variants[1].config.backbone.convolution == 0  # without memory
+    cloned = ["hopper-medium", "--backbones", "mingru", "--agent.return_conditioning", "false"]
+    assert labels(asked(*cloned, "--controls", "cloning,filtered-cloning")) == ["mingru", "filtered-cloning"]
+    assert labels(asked(*cloned, "--controls", "none")) == ["mingru"]
+
+
+def test_options_of_the_compared_backbones_need_not_be_the_defaults() -> None:
+    plan = asked("hopper-medium", "--backbones", "transformer,retention", "--backbone.heads", "2", "--controls", "none")
+    assert [variant.config.backbone.heads for variant in plan.variants] == [2, 2]
+
+
+def test_as_many_jobs_as_cores_but_no_more_than_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decision_rnn.cli.compare.available_cores", lambda: 5)
+    for seeds, options, jobs in (("3", [], 3), ("9", [], 5), ("9", ["--jobs", "7"], 7)):
+        words = ["hopper-medium", "--backbones", "mingru", "--controls", "none", "--seeds", seeds, *options]
+        executor = executor_of(*plan_of(words))
+        assert isinstance(executor, LocalExecutor)
+        assert executor.jobs == jobs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("variant: {a: {}}", ["unknown key 'variant'", "did you mean variants?"]),
+        ("datset: hopper-medium", ["unknown key 'datset'", "dataset"]),
+        ("variants: [a]", ["variants must hold labels"]),
+        ("variants: {a: 3}", ["variants must hold labels"]),
+        ("variants: {a: {trainig: {steps: 3}}}", ["'trainig' of the variant a", "did you mean training?"]),
+        ("variants: {a: {training: {stepz: 3}}}", ["variant a", "training.stepz", "did you mean training.steps?"]),
+        ("variants: {a: {training: {steps: x}}}", ["variant a", "training.steps is 'x'"]),
+        ("variants: {a: {seed: 3}}", ["the variant a has seed", "put it outside"]),
+        ("variants: {a: {evaluation: {episodes: 3}}}", ["the variant a has evaluation"]),
+        ("variants: {a: {jobs: 3}}", ["the variant a has jobs"]),
+        ("variants: {a/b: {}}", ["label 'a/b'"]),
+        ("variants: {a: {backbone: mingur}}", ["mingur", "mingru"]),
+        ("variants: {a: {backbone: {name: lru, heads: 2}}}", ["variant a", "lru has no backbone.heads"]),
+        ("variants: {mingru: {}}\nbackbones: mingru", ["mingru is a variant and one of --backbones"]),
+        ("dataset: a\ndatasets: [b]", ["dataset and datasets are both given"]),
+        ("datasets: []", ["no dataset was named"]),
+        ("controls: [clonning]", ["controls names 'clonning'", "did you mean cloning?"]),
+        ("seeds: x", ["seeds is 'x'"]),
+        ("ray_address: auto", ["--ray-address is for --executor ray"]),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(file: File, text: str, words: list[str]) -> None:
+    datasets = [] if "dataset" in text else ["hopper-medium"]
+    with pytest.raises(InputError) as caught:
+        asked(*datasets, "--config", file(text))
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    for word in words:
+        assert word in message
+
+
+def test_runs_that_fail_end_no_others_and_the_exit_code_is_1(
+    file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A learning rate that takes the loss beyond all numbers, in processes as a person runs them."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    generator = np.random.default_rng(0)
+    episodes = [
+        Episode(generator.normal(size=(9, 3)), generator.uniform(-1, 1, (8, 1)), generator.normal(size=8), False, True)
+        for _ in range(5)
+    ]
+    write_store("own/mine", episodes, environment_id="Pendulum-v1")
+    config = file(
+        "dataset: own/mine\ncontrols: none\nseeds: 1\njobs: 1\ncheckpoint_episodes: 0\n"
+        "backbone: {width: 16, layers: 1}\ntraining: {steps: 20, context: 4, log_every: 1, precision: fp32}\n"
+        "evaluation: {episodes: 1}\nvariants:\n"
+        "  bad: {training: {learning_rate: 1.0e+30}}\n  good: {}\n"
+    )
+    output = tmp_path / "runs"
+    assert main(["compare", "--config", config, "--output", str(output)]) == 1
+    printed = capfd.readouterr()
+    assert "2 variants on 1 dataset with 1 seed: 2 runs, of which 0 are done; 1 at a time" in printed.out
+    assert "own-mine/bad-seed0 failed: the loss is" in printed.err
+    assert "Traceback" not in printed.err
+    assert "- bad on own/mine, seed 0, failed: the loss is" in printed.out
+    comparison = json.loads((output / "comparison.json").read_text())
+    assert [cell["variant"] for cell in comparison["cells"]] == ["good"]
+    assert [failed["variant"] for failed in comparison["failed"]] == ["bad"]
+    assert comparison["command"].endswith(f"compare --config {config} --output {output}")

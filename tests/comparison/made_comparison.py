@@ -1,0 +1,156 @@
+"""Comparisons that nobody ran: plausible numbers for tests of what is made of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from decision_rnn.comparison.record import (
+    CellRecord,
+    CheckpointScores,
+    ComparedDataset,
+    ComparedVariant,
+    Comparison,
+    Failure,
+    Target,
+)
+from decision_rnn.evaluation.results import DataSummary, TargetResult
+
+LABELS = ("mingru", "minlstm", "lru", "s4d", "mamba", "transformer", "mlstm", "retention", "aaren", "gru", "lstm")
+HARDWARE = {"cpu": "Test CPU", "cores": 2, "threads": 1, "gpu": None}
+VERSIONS = {"python": "3.12.0", "torch": "2.12.0", "decision-rnn": "0.1.0"}
+
+CHECKED = ("paper", "best")
+"""Roles of the targets that every checkpoint is asked for."""
+
+
+def made_comparison(
+    labels: Sequence[str] = LABELS[:6],
+    seeds: int = 5,
+    datasets: Sequence[str] = ("standin/hopper-medium",),
+    controls: Sequence[str] = ("conv", "mlp"),
+    cloning: Sequence[str] = ("cloning",),
+    failed: Sequence[tuple[str, int]] = (),
+    checkpoints: int = 5,
+    episodes: int = 20,
+) -> Comparison:
+    """A comparison of those variants, controls and clonings, the last being controls too.
+
+    `failed` are the (variant, seed) without a result, on every dataset.
+    """
+    generator = np.random.default_rng(0)
+    of_datasets = tuple(_dataset(name, i) for i, name in enumerate(datasets))
+    names = [*labels, *controls, *cloning]
+    variants = tuple(
+        ComparedVariant(label=name, control=name not in labels, config={"training": {"steps": 20_000}, "plugins": []})
+        for name in names
+    )
+    skills = dict(zip(names, generator.uniform(0.75, 0.97, len(names)), strict=True))
+    cells = [
+        _cell(generator, name, name in cloning, dataset, seed, skills[name], checkpoints, episodes)
+        for dataset in of_datasets
+        for name in names
+        for seed in range(seeds)
+        if (name, seed) not in failed
+    ]
+    return Comparison(
+        command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
+        seeds=tuple(range(seeds)),
+        jobs=2,
+        state="carry",
+        window=None,
+        episodes=episodes,
+        checkpoint_episodes=5,
+        datasets=of_datasets,
+        variants=variants,
+        cells=tuple(cells),
+        failed=tuple(
+            Failure(variant=name, dataset=dataset.data.name, seed=seed, error="the loss became NaN at step 120")
+            for dataset in of_datasets
+            for name, seed in failed
+        ),
+        versions=VERSIONS,
+        hardware=HARDWARE,
+    )
+
+
+def _dataset(name: str, number: int) -> ComparedDataset:
+    data = DataSummary(
+        name=name,
+        fingerprint=f"{number}a" * 32,
+        environment_id="Hopper-v5",
+        return_mean=1400.0,
+        return_sd=350.0,
+        return_min=310.0,
+        return_max=3118.0,
+        score_mean=43.6,
+        reference_min=-20.272305,
+        reference_max=3234.3,
+        comparable="the data are not D4RL's: compare scores with each other alone",
+    )
+    asked = [(3600.0, "paper"), (1800.0, "paper"), (3118.0, "best"), (600.0, "spread"), (1200.0, "spread"),
+             (2400.0, "spread")]  # fmt: skip
+    targets = (Target(target_return=of, role=role, in_range=data.holds(of)) for of, role in asked)
+    return ComparedDataset(data=data, targets=tuple(targets))
+
+
+def _cell(
+    generator: np.random.Generator,
+    label: str,
+    cloning: bool,
+    dataset: ComparedDataset,
+    seed: int,
+    skill: float,
+    checkpoints: int,
+    episodes: int,
+) -> CellRecord:
+    luck = skill + generator.normal(0, 0.03)
+
+    def results(progress: float, count: int, roles: Sequence[str] = ()) -> tuple[TargetResult, ...]:
+        asked = [None] if cloning else [t.target_return for t in dataset.targets if not roles or t.role in roles]
+        return tuple(_played(generator, dataset.data, of, luck * progress, count) for of in asked)
+
+    steps = [20_000 * (i + 1) // checkpoints for i in range(checkpoints)]
+    return CellRecord(
+        variant=label,
+        dataset=dataset.data.name,
+        seed=seed,
+        run=f"{label}-seed{seed}",
+        steps=20_000,
+        targets=results(1, episodes),
+        checkpoints=tuple(
+            CheckpointScores(step=step, targets=results(1 - 0.6 * float(np.exp(-step / 5_000)), 5, CHECKED))
+            for step in steps
+        ),
+        loss=tuple(
+            (step, 0.02 + 0.3 * float(np.exp(-step / 4_000)) * float(generator.uniform(0.9, 1.1)))
+            for step in range(100, 20_001, 100)
+        ),
+        parameters=730_000 + 7_000 * len(label),
+        backbone_parameters=700_000,
+        state_bytes=0 if label == "mlp" else 512 * 4 ** (len(label) % 5),
+        action_microseconds=250.0 + 60 * len(label),
+        training_seconds=400.0 + 150 * len(label) + seed,
+        evaluation_seconds=60.0,
+        remarks=("lru forgets slowly and was trained on slices that each begin from nothing",) * (label == "lru"),
+        commit="0123456789ab",
+        versions=VERSIONS,
+        hardware=HARDWARE,
+    )
+
+
+def _played(
+    generator: np.random.Generator, data: DataSummary, asked: float | None, skill: float, episodes: int
+) -> TargetResult:
+    aim = data.return_mean if asked is None else min(asked, 3000.0)
+    returns = np.round(skill * aim + generator.normal(0, 150, episodes), 3)
+    scores = 100 * (returns - data.reference_min) / (data.reference_max - data.reference_min)
+    return TargetResult(
+        target_return=asked,
+        in_range=data.holds(asked),
+        return_mean=float(returns.mean()),
+        return_sd=float(returns.std()),
+        score_mean=float(scores.mean()),
+        score_sd=float(scores.std()),
+        length_mean=800.0,
+        returns=tuple(returns.tolist()),
+    )
