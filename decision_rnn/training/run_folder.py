@@ -59,8 +59,9 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration, with the dataset's name as the run there has it, and with its warm-up where none was asked for:
-    in version 0.1 that was one of 500 steps, however short the run. InputError unless the run was begun with this very configuration.
+    """The configuration, with the dataset's name as the run there has it, and the run's warm-up where none was asked
+    for: in version 0.1 that was one of 500 steps, however short the run. InputError unless the run was begun with this
+    very configuration.
     """
     path = run / "config.yaml"
     if not path.is_file():
