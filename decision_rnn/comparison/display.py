@@ -42,7 +42,7 @@ class Display:
                 self.bar.total = self.total
             else:
                 self.bar.update(max(0, event.steps - self.steps[event.cell]))
-            self.steps[event.cell] = event.steps
+            self.steps[event.cell] = max(event.steps, self.steps[event.cell])  # one begun again starts lower
         else:
             cell = self.cells[event.cell]
             self.running.discard(event.cell)

@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from decision_rnn.comparison.record import ComparedDataset, Comparison
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
 from decision_rnn.comparison.verdicts import aggregate, differences
+from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE
 from decision_rnn.evaluation.report import describe_range
-from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedDifference, SeedScores
+from decision_rnn.evaluation.statistics import (
+    DIFFERENCE_NOTE,
+    FEWEST_FOR_INTERVAL,
+    INTERVAL_NOTE,
+    SeedDifference,
+    SeedScores,
+)
 
 CONTROL = " (control)"
 OBEDIENCE = "obedience, off by"
@@ -144,9 +151,8 @@ def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) 
             ]
         )
     note = (
-        "Over datasets: every run counts the same, the outer quarters are dropped; better than the first variant: the "
-        "probability that a run of this one scores higher, at the first target, averaged over the datasets. Cloning "
-        "stands in all columns with its one score."
+        f"Over datasets: {AGGREGATE_NOTE}; better than {first}: at the first target, {IMPROVEMENT_NOTE}. Of "
+        "few seeds or datasets no interval is given. Cloning stands in all columns with its one score."
     )
     if left_out:
         note += f" Left out, because not every variant has a run there: {', '.join(left_out)}."
@@ -215,6 +221,8 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
             f"Checkpoints: by {comparison.checkpoint_episodes} episodes each; the best one is chosen and measured by "
             "the same episodes, and so too high."
         )
+    if any(len(summary.seeds) >= FEWEST_FOR_INTERVAL for summary in summaries):
+        sentences.append(f"Differences: {DIFFERENCE_NOTE}.")
     if any(summary.tuning for summary in summaries):
         sentences.append(
             "A target chosen by playing: a bandit spends so many episodes on what was asked for here, and what it "

@@ -8,6 +8,7 @@ and the protocol. Results that differ in any of these have files of their own, t
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +26,8 @@ SCHEMA = 2
 """Of the files. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json, which name none."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """What a score depends on."""
+FILE_NAME = re.compile(r"step-\d+-(carry|window-\d+)-\d+-episodes-[0-9a-f]{8}\.json")
+"""Of a result, as `Key.file_name` makes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,11 +240,13 @@ def find_result(run: Path, key: Key) -> Result | None:
     The hash in a file's name does not decide: a key that a configuration has only had since the result was written,
     and that has its default, makes no difference.
     """
-    results = run / "results"
-    likely = results / key.file_name
-    # Reading one takes long, for its configuration: the likely one first, then those of its step and protocol.
-    others = [path for path in sorted(results.glob(f"{likely.name.rpartition('-')[0]}-*.json")) if path != likely]
-    for path in [*([likely] if likely.is_file() else []), *others, *sorted(run.glob("result*.json"))]:
+    likely = run / "results" / key.file_name
+    # Reading one takes long, for its configuration: the likely one first, and none whose name tells of another key.
+    prefix = likely.name.rpartition("-")[0]
+    others = [*sorted(likely.parent.glob("*.json")), *sorted(run.glob("result*.json"))]
+    for path in sorted(others, key=lambda path: path != likely):
+        if FILE_NAME.fullmatch(path.name) and not path.name.startswith(f"{prefix}-"):
+            continue
         try:
             result = read_result(path)
         except InputError as error:

@@ -14,6 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from decision_rnn.config import RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import from_dict
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, lock_file, locked, write_atomically
 from decision_rnn.parsing import read_yaml
@@ -58,8 +59,9 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration, with the warm-up of the run there where none was asked for: in version 0.1 that was one of 500
-    steps, however short the run. InputError unless the run was begun with this very configuration.
+    """The configuration, with the dataset's name as the run there has it, and the run's warm-up where none was asked
+    for: in version 0.1 that was one of 500 steps, however short the run. InputError unless the run was begun with this
+    very configuration.
     """
     path = run / "config.yaml"
     if not path.is_file():
@@ -67,6 +69,8 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     begun, settings = from_dict(read_yaml(path), str(path)), config.training
     if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
         config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))
+    if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
+        config = replace(config, dataset=begun.dataset)
     before, now = to_dict(begun), to_dict(config)
     for section, value in now.items():
         # How it is evaluated, where the data lie (their fingerprint may not change) and what else is imported may
