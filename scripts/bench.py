@@ -48,7 +48,8 @@ def main() -> None:
         RESULTS / "README.md",
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
         "round. Ratio: how many times better than the baseline; for rollout/episodes-100, time over that of the "
-        "environments alone on one core, and for its all-cores both by the clock on the wall. The Decision Transformer is our plain-torch re-creation of the published one, with its "
+        "environments alone on one core, and for its all-cores both by the clock on the wall. The "
+        "Decision Transformer is our plain-torch re-creation of the published one, with its "
         "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py). What one layer costs by the "
         "length of the sequence: [backbones.md](backbones.md).\n\n" + "\n".join(sections),
         made,
