@@ -31,6 +31,7 @@ def format_comparison(comparison: Comparison) -> str:
     failed = [f"{run.variant} on {run.dataset}, seed {run.seed}, failed: {run.error}" for run in comparison.failed]
     if failed:
         parts.append("\n".join(f"- {line}" for line in failed))
+    parts.append(_made(comparison))
     return "\n\n".join(parts)
 
 
@@ -234,6 +235,18 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
         + "; one action: median at batch 1 on one thread; state: what is remembered of one environment."
     )
     return sentences
+
+
+def _made(comparison: Comparison) -> str:
+    """What the numbers were made by, and on."""
+    commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in comparison.cells)
+    machines = dict.fromkeys(
+        f"{cell.hardware['cpu']}, {cell.hardware['cores']} cores, GPU: {cell.hardware['gpu'] or 'none'}; "
+        + ", ".join(f"{name} {version}" for name, version in cell.versions.items())
+        for cell in comparison.cells
+    )
+    made = f"Made by `{comparison.command}`"
+    return "; ".join([f"{made} at commit {', '.join(commits)}" if commits else made, *machines]) + "."
 
 
 def _by_label(values: dict[str, str]) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn import Episode, write_store
+from decision_rnn import Backbone, Episode, write_store
+from decision_rnn.backbones import count_parameters
 from decision_rnn.cli.compare import executor_of, plan_of
 from decision_rnn.cli.main import main
 from decision_rnn.comparison.executors.local import LocalExecutor
@@ -64,7 +65,8 @@ def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     assert [each.training.context for each in (lru, wide, long, cloning, mlp)] == [10, 10, 40, 10, 10]
     assert {each.training.steps for each in (lru, wide, long, cloning, mlp)} == {60}  # the command line's
     assert (wide.backbone.width, wide.backbone.heads) == (48, 2)
-    assert lru.backbone.width != long.backbone.width  # each finds its own
+    for config in (lru, long, mlp):  # each finds its own width
+        assert abs(count_parameters(Backbone(config.backbone)) / 30_000 - 1) < 0.1
     assert long.objective.name == "mse"
     assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]

@@ -76,8 +76,8 @@ def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = Fals
         "evaluation_seconds": 20.0,
         "remarks": (),
         "commit": None,
-        "versions": {},
-        "hardware": {},
+        "versions": {"torch": "2.13.0"},
+        "hardware": {"cpu": "a processor", "cores": 2, "threads": 1, "gpu": None},
     }
     return CellRecord(**{**values, **changes})
 
@@ -233,3 +233,10 @@ def test_a_window_and_what_failed_are_named() -> None:
     text = format_comparison(comparison(of_scores([1.0]), state="window", window=20, failed=(failed,)))
     assert "2 episodes per target, window of 20." in text
     assert "- lru on standin/hopper-medium, seed 3, failed: MemoryError: no room" in text
+
+
+def test_the_table_names_command_commits_machines_and_versions() -> None:
+    cells = of_scores([1.0, 2.0])
+    text = format_comparison(comparison([replace(cells[0], commit="abc123"), replace(cells[1], commit="def456")]))
+    machine = "a processor, 2 cores, GPU: none; torch 2.13.0"
+    assert text.splitlines()[-1] == f"Made by `{comparison(cells).command}` at commit abc123, def456; {machine}."

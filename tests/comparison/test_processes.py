@@ -104,8 +104,8 @@ def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills:
         assert len(list((output / cell.run / "results").iterdir())) == 7  # six checkpoints, and the last in full
 
 
-def test_a_comparison_killed_twice_goes_on(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
-    killed_again_and_again(small, comparing, tmp_path, kills=2, seeds=1, jobs="1")
+def test_a_comparison_that_is_killed_goes_on(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+    killed_again_and_again(small, comparing, tmp_path, kills=1, seeds=1, jobs="1")
 
 
 @pytest.mark.slow

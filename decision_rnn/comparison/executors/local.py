@@ -11,6 +11,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+import torch
+
 from decision_rnn.comparison.cells import Cell, run_cell
 from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress, failure
 from decision_rnn.plugins import import_plugins
@@ -30,7 +32,8 @@ class _Worker:
 
 
 class LocalExecutor:
-    """Runs cells in processes of this machine, a share of the cores for each.
+    """Runs cells in processes of this machine, a share of the cores for each, or fewer threads where OMP_NUM_THREADS
+    says so: a cell's last digits are those of so many threads.
 
     A process that dies, killed for lack of memory, say, is replaced, and its cell goes on from its last checkpoint;
     one whose process dies again has failed.
@@ -81,7 +84,7 @@ class LocalExecutor:
     def _start(self, plugins: Sequence[str]) -> _Worker:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        threads = max(1, available_cores() // self.jobs)
+        threads = max(1, min(torch.get_num_threads(), available_cores() // self.jobs))
         process = context.Process(target=_work, args=(theirs, plugins), name="cells")
         with limited_threads(threads):
             process.start()
