@@ -16,6 +16,7 @@ from decision_rnn.comparison.executors.local import LocalExecutor
 from decision_rnn.comparison.plan import CHECKPOINT_EPISODES, Plan
 from decision_rnn.comparison.table import format_comparison
 from decision_rnn.comparison.variants import CONTROLS
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
 from decision_rnn.workers import available_cores
 
@@ -41,7 +42,8 @@ def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     if command.ray_address is not None and command.executor != "ray":
         raise InputError("command line: --ray-address is for --executor ray: give both or neither")
     first = variants[0].config
-    output = command.output or Path("runs") / f"compare-{'+'.join(name.replace('/', '-') for name in datasets)}"
+    names = [open_dataset(name).name.replace("/", "-") for name in datasets]
+    output = command.output or Path("runs") / f"compare-{'+'.join(names)}"
     plan = Plan(
         variants=tuple(variants),
         datasets=tuple(datasets),

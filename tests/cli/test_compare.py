@@ -70,7 +70,7 @@ def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     assert long.objective.name == "mse"
     assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
-    assert str(plan.output) == "runs/compare-hopper-medium+standin-walker2d-medium"
+    assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
 
 def test_backbones_may_stand_beside_a_files_variants_or_in_it(file: File) -> None:
