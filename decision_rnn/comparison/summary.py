@@ -94,7 +94,7 @@ class VariantSummary:
         tuning: None for cloning, which has nothing to choose, and where each target was played but once.
         parameters: Of the agent.
         training_seconds: Median over the seeds.
-        action_microseconds: Likewise.
+        action_microseconds: The lowest of the seeds': other runs on the machine make an action slower, none faster.
         state_bytes: What the agent remembers of one environment.
         remarks: What a reader has to know before believing the scores.
     """
@@ -141,7 +141,7 @@ def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> Variant
         tuning=_tuning(dataset.data, cells),
         parameters=cells[0].parameters,
         training_seconds=statistics.median(cell.training_seconds for cell in cells),
-        action_microseconds=statistics.median(cell.action_microseconds for cell in cells),
+        action_microseconds=min(cell.action_microseconds for cell in cells),
         state_bytes=cells[0].state_bytes,
         remarks=tuple(dict.fromkeys(remark for cell in cells for remark in cell.remarks)),
     )

@@ -232,7 +232,8 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
     sentences.append(
         "Training: median wall time of a run"
         + (f", {comparison.jobs} runs at a time" if comparison.jobs > 1 else "")
-        + "; one action: median at batch 1 on one thread; state: what is remembered of one environment."
+        + "; one action: median at batch 1 on one thread, of the seed where it is lowest; state: what is "
+        "remembered of one environment."
     )
     return sentences
 

@@ -127,8 +127,8 @@ class Sections:
             "The score for the first return asked for, over what an agent costs: further left is cheaper, further up "
             "is better. Training is the median wall time of a run"
             + (f", of which {jobs} shared the machine" if jobs > 1 else "")
-            + "; an action is one step in one environment on one thread; the state is what the agent keeps of one "
-            "environment between steps.",
+            + "; an action is one step in one environment on one thread, of the seed where it is fastest; the "
+            "state is what the agent keeps of one environment between steps.",
         )
         return Section("cost", "Score against cost", text, self._groups(group))
 
