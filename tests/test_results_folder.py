@@ -12,7 +12,6 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 REPORTING = (
     "bench",
     "bench_backbones",
-    "hopper_medium",
     "interval_coverage",
     "large_store",
     "selective_copying",
