@@ -17,6 +17,7 @@ from decision_rnn.comparison.plan import Plan
 from decision_rnn.errors import InputError
 
 File = Callable[[str], str]
+COMPARISONS = Path(__file__).parents[2] / "configs" / "comparisons"
 
 
 @pytest.fixture
@@ -50,6 +51,13 @@ variants:
   wide: {backbone: {width: 48, heads: 2}}
   long: {training: {context: 40}, agent: {return_conditioning: false}, objective: mse}
 """
+
+
+@pytest.mark.parametrize("path", sorted(COMPARISONS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_shipped_comparisons_can_be_planned(path: Path) -> None:
+    plan = asked("--config", str(path))
+    assert len(plan.variants) > 1
+    assert f"--config configs/comparisons/{path.name} " in path.read_text().splitlines()[0]
 
 
 def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
