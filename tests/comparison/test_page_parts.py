@@ -21,6 +21,7 @@ from decision_rnn.comparison.summary import TargetSummary, VariantSummary
 from decision_rnn.evaluation.statistics import summarise_seeds
 
 BEST = Target(target_return=3118.0, role="best", in_range=True)
+CLONING = Target(target_return=None, role="cloning", in_range=None)
 
 
 def said(**scores: list[float]) -> str:
@@ -33,7 +34,7 @@ def said(**scores: list[float]) -> str:
             seeds=tuple(range(len(of))),
             targets=(
                 TargetSummary(
-                    target=BEST,
+                    target=CLONING if label.startswith("cloning") else BEST,
                     scores=summarise_seeds(of),
                     per_seed=tuple(of),
                     return_mean=0,
@@ -55,6 +56,11 @@ def said(**scores: list[float]) -> str:
         for label, of in scores.items()
     ]
     return findings(dataset, found, {label for label in scores if label.startswith("c")})[0]
+
+
+def test_finding_says_that_cloning_is_asked_for_nothing() -> None:
+    text = said(a=[50.0, 51.0], cloning=[60.0, 61.0])
+    assert text.startswith("Asked for 3118, the data's best, the control cloning, which is asked for nothing, scores")
 
 
 def test_finding_names_ties_and_claims_only_differences_that_tests_show() -> None:

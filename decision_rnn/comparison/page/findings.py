@@ -44,6 +44,8 @@ def _of_target(target: Target | None, found: Sequence[VariantSummary], controls:
     best, names = ranked[0], _named(scores, controls)
     what = "asked for nothing" if target is None else asked_for(target)
     first = f"the control {best}" if best in controls else best
+    if target is not None and results[best].target.role == "cloning":
+        first += ", which is asked for nothing,"
     highest = "scores highest," if len(ranked) > 1 else "scores"
     sentences = [f"{what[0].upper()}{what[1:]}, {first} {highest} {_with_spread(scores[best])}."]
     compared = compare_variants({label: of.per_seed for label, of in results.items()})
