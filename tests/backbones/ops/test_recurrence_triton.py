@@ -19,8 +19,14 @@ on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees n
 GROUPS = {"numbers": "not gates and not law", "gates": "gates", "law": "law"}
 
 
-@pytest.mark.parametrize("cases", GROUPS)
-@pytest.mark.parametrize("where", [pytest.param("interpreter", marks=interpreted), pytest.param("cuda", marks=on_cuda)])
+PLACES = [
+    *(pytest.param("interpreter", cases, marks=interpreted) for cases in ("numbers", "gates")),
+    pytest.param("interpreter", "law", marks=[interpreted, pytest.mark.slow]),  # 44 s of one core
+    *(pytest.param("cuda", cases, marks=on_cuda) for cases in GROUPS),
+]
+
+
+@pytest.mark.parametrize(("where", "cases"), PLACES)
 def test_cases(where, cases):
     """In a process of their own, since Triton reads once, when it is imported, whether to interpret."""
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-k", GROUPS[cases], "triton_cases.py"]
