@@ -38,9 +38,8 @@ def _episodes(comparison: Comparison) -> Iterator[tuple[object, ...]]:
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
     for cell in comparison.cells:
         dataset = datasets[cell.dataset]
-        span = dataset.data.reference_max - dataset.data.reference_min
         for target, achieved in dataset.with_results(cell):
             for number, value in enumerate(achieved.returns):
-                score = round(100 * (value - dataset.data.reference_min) / span, 4)
+                score = round(float(dataset.data.normalised(value)), 4)
                 asked = (target.target_return, target.role, target.in_range)
                 yield (cell.variant, cell.dataset, cell.seed, *asked, number, value, score)

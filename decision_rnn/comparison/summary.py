@@ -177,11 +177,10 @@ def _obedience(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> SeedSco
 
 def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
     """Of the choice among all that was asked for, each once, by the scores of the last checkpoint's episodes."""
-    span = data.reference_max - data.reference_min
     per_seed = []
     for cell in cells:
         candidates = {t.target_return: t.returns for t in cell.targets if t.target_return is not None}
-        per_seed.append(100 * (np.array(list(candidates.values())) - data.reference_min) / span)
+        per_seed.append(data.normalised(np.array(list(candidates.values()))))
     if min(scores.size for scores in per_seed) == 0 or min(scores.shape[1] for scores in per_seed) < 2:
         return None
     curve = tuning_curve(per_seed, BUDGETS)

@@ -15,6 +15,11 @@ D4RL_REFERENCES = (
 )
 
 
+def normalised_scores(returns: np.ndarray | float, reference_min: float, reference_max: float) -> np.ndarray:
+    """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
+    return 100.0 * (np.asarray(returns, np.float64) - reference_min) / (reference_max - reference_min)
+
+
 @dataclass(frozen=True)
 class DatasetSpec:
     """What is known of a dataset by its name.
@@ -46,10 +51,8 @@ class DatasetSpec:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
-        """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
-        return (
-            100.0 * (np.asarray(returns, np.float64) - self.reference_min) / (self.reference_max - self.reference_min)
-        )
+        """The scores of returns, as `normalised_scores` gives them."""
+        return normalised_scores(returns, self.reference_min, self.reference_max)
 
 
 @dataclass(frozen=True)

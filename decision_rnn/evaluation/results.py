@@ -15,10 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from decision_rnn.agent import AgentConfig
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.spec import DatasetSpec, normalised_scores
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 
@@ -83,6 +85,10 @@ class DataSummary:
     reference_max: float
     comparable: str
     notes: tuple[str, ...] = ()
+
+    def normalised(self, returns: np.ndarray | float) -> np.ndarray:
+        """The scores of returns, as `normalised_scores` gives them."""
+        return normalised_scores(returns, self.reference_min, self.reference_max)
 
     def holds(self, target_return: float | None) -> bool | None:
         """Whether a return lies in the data's range; None where there is no return or the range is not known."""

@@ -85,8 +85,7 @@ def score_of(summary: VariantSummary, target: Target | None) -> TargetSummary | 
 
 def score_of_return(dataset: ComparedDataset, value: float) -> float:
     """The normalised score of a return."""
-    data = dataset.data
-    return 100 * (value - data.reference_min) / (data.reference_max - data.reference_min)
+    return float(dataset.data.normalised(value))
 
 
 def best_in_data(dataset: ComparedDataset) -> float | None:
