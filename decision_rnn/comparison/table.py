@@ -6,13 +6,12 @@ from decision_rnn.comparison.record import ComparedDataset, Comparison
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
 from decision_rnn.comparison.verdicts import aggregate, differences
 from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE
-from decision_rnn.evaluation.report import describe_range
+from decision_rnn.evaluation.report import describe_range, format_scores
 from decision_rnn.evaluation.statistics import (
     DIFFERENCE_NOTE,
     FEWEST_FOR_INTERVAL,
     INTERVAL_NOTE,
     SeedDifference,
-    SeedScores,
 )
 
 CONTROL = " (control)"
@@ -54,7 +53,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
                 names[summary.variant],
                 *(_score(found.get((t.role, t.target_return))) for t in asked),
                 _score(cloning),
-                "" if summary.obedience is None else _spread(summary.obedience, "%"),
+                "" if summary.obedience is None else format_scores(summary.obedience, "%"),
             ]
         )
     scores = _without_empty(scores)
@@ -103,7 +102,7 @@ def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> 
         row = [names[summary.variant]]
         for target in asked:
             curve = curves.get(target)
-            row += ["", ""] if curve is None else [_spread(curve.last), _spread(curve.best)]
+            row += ["", ""] if curve is None else [format_scores(curve.last), format_scores(curve.best)]
         rows.append(row)
     return rows
 
@@ -171,14 +170,7 @@ def _score(summary: TargetSummary | None) -> str:
         return ""
     if summary.scores.spread == "range":
         return f"{summary.scores.score:.1f} ({', '.join(f'{score:.1f}' for score in summary.per_seed)})"
-    return _spread(summary.scores)
-
-
-def _spread(scores: SeedScores, unit: str = "") -> str:
-    if scores.spread == "range":
-        return f"{scores.score:.1f}{unit} ({scores.low:.1f} to {scores.high:.1f})"
-    ends = "" if scores.low is None else f" [{scores.low:.1f}, {scores.high:.1f}]"
-    return f"{scores.score:.1f}{unit}{ends}"
+    return format_scores(summary.scores)
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -1,6 +1,7 @@
 """A result for people."""
 
 from decision_rnn.evaluation.results import Result, TargetResult
+from decision_rnn.evaluation.statistics import SeedScores
 
 
 def describe_range(in_range: bool | None) -> str:
@@ -9,9 +10,12 @@ def describe_range(in_range: bool | None) -> str:
     return "" if in_range is None else "inside the data" if in_range else "beyond the data"
 
 
-def describe_target(target_return: float | None) -> str:
-    """What was asked for, for the head of a column."""
-    return "cloning" if target_return is None else f"asked {target_return:g}"
+def format_scores(scores: SeedScores, unit: str = "") -> str:
+    """A score with what it is spread over: `81.2 [78.0, 84.1]` for an interval, `81.2 (78.0 to 84.1)` for a range."""
+    text = f"{scores.score:.1f}{unit}"
+    if scores.spread == "95% interval":
+        return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
+    return text if scores.spread is None else f"{text} ({scores.low:.1f} to {scores.high:.1f})"
 
 
 def format_result(result: Result) -> str:

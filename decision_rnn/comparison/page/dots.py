@@ -7,9 +7,10 @@ from decision_rnn.comparison.page.axes import tidy, vertical
 from decision_rnn.comparison.page.parts import Chart
 from decision_rnn.comparison.page.style import GRID, MUTED, Mark
 from decision_rnn.comparison.page.svg import FRAME, Canvas
-from decision_rnn.comparison.page.words import asked_for, score_of, score_of_return, scored, shortened
+from decision_rnn.comparison.page.words import asked_for, score_of, score_of_return, shortened
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.evaluation.report import format_scores
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def score_dots(
 ) -> Chart:
     """Every variant's score and seeds for one target."""
     results = [(summary.variant, of) for summary in found if (of := score_of(summary, target)) is not None]
-    described = "; ".join(f"{label} {scored(of.scores)}" for label, of in results)
+    described = "; ".join(f"{label} {format_scores(of.scores)}" for label, of in results)
     rows = [
         DotRow(label, of.scores.score, of.scores.low, of.scores.high, of.scores.spread == "95% interval", of.per_seed)
         for label, of in results

@@ -11,11 +11,11 @@ from decision_rnn.comparison.page.words import (
     best_in_data,
     main_targets,
     score_of_return,
-    scored,
     seeds_cell,
 )
 from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.evaluation.report import format_scores
 
 Summaries = Sequence[VariantSummary]
 FEW = 10
@@ -45,7 +45,7 @@ def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], 
                 of = next((of for of in summary.targets if of.target == target), None)
                 row.append("" if of is None else seeds_cell(of.scores, of.per_seed))
         if obeys:
-            row.append("" if summary.obedience is None else scored(summary.obedience))
+            row.append("" if summary.obedience is None else format_scores(summary.obedience))
         if curves:
             row += _last_and_best(summary)
         rows.append(row)
@@ -74,7 +74,7 @@ def _last_and_best(summary: VariantSummary) -> list[Cell | str]:
     if not summary.curves:
         return ["", ""]
     curve = summary.curves[0]
-    return [scored(curve.last), scored(curve.best)]
+    return [format_scores(curve.last), format_scores(curve.best)]
 
 
 def target_table(found: Summaries) -> Table:

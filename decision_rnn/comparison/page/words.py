@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from decision_rnn.comparison.page.parts import Cell
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary
-from decision_rnn.evaluation.report import describe_range
+from decision_rnn.evaluation.report import describe_range, format_scores
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedScores
 
 LONGEST = 18
@@ -40,18 +40,10 @@ def asked_for(target: Target) -> str:
     return f"{what}, {where}" if where else what
 
 
-def scored(scores: SeedScores) -> str:
-    """A score with what it is spread over: `81.2 [78.0, 84.1]` for an interval, `81.2 (78.0 to 84.1)` for a range."""
-    text = f"{scores.score:.1f}"
-    if scores.spread == "95% interval":
-        return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
-    return text if scores.spread is None else f"{text} ({scores.low:.1f} to {scores.high:.1f})"
-
-
 def seeds_cell(scores: SeedScores, per_seed: Sequence[float], span: int = 1) -> Cell:
     """A score, and every seed's in small print."""
     each = ", ".join(f"{score:.1f}" for score in per_seed)
-    return Cell(scored(scores), f"seeds: {each}" if len(per_seed) > 1 else "", span)
+    return Cell(format_scores(scores), f"seeds: {each}" if len(per_seed) > 1 else "", span)
 
 
 def describe_scores(all_scores: Iterable[SeedScores]) -> str:
