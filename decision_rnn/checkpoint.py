@@ -35,6 +35,8 @@ KEPT = 2
 
 INDEX = "observation_index"
 """The agent's buffer of what it sees."""
+LIMIT = "return_limit"
+"""Its buffer of the largest return-to-go at each timestep."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
             return_scale=1.0,
             objective=config.objective,
             observation_index=weights.get(INDEX),
+            return_limit=weights.get(LIMIT),
         )
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:

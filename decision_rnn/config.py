@@ -13,6 +13,8 @@ from decision_rnn.errors import InputError
 
 WARMUP_STEPS = 500
 """Of the learning rate in a run of 1,000 steps or more, where none are asked for."""
+LARGEST_WEIGHTING = 100.0
+"""Its exponential is far from the largest float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,11 @@ class TrainingConfig:
         recurrent_rate: Rate of a recurrence's own parameters over `learning_rate`; if left out, that of the backbone:
             lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
         weight_decay: AdamW's decay of weight matrices.
+        averaging: Decay of an exponential moving average of the weights, 0.999 say, which is what is saved and
+            evaluated; 0 for the weights of the last step.
+        return_weighting: How much likelier slices of better episodes are drawn: every step of an episode counts
+            exp(return_weighting * g), where g is the episode's return, 0 for the data's lowest and 1 for its highest.
+            0: all alike.
         warmup_steps: Steps over which the rate rises from zero; if left out, 500, or half of `steps` if fewer.
         schedule: What the rate does after the warm-up: `cosine` to zero at the last step, or `constant`.
         gradient_clip: Largest global norm of the gradient; 0 for no bound.
@@ -59,6 +66,8 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     recurrent_rate: float | None = None
     weight_decay: float = 1e-4
+    averaging: float = 0.0
+    return_weighting: float = 0.0
     warmup_steps: int | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
     gradient_clip: float = 0.25
@@ -72,6 +81,14 @@ class TrainingConfig:
         if self.warmup_steps is None:
             object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 2))
         _at_least(self, 0, "learning_rate", "recurrent_rate", "weight_decay", "warmup_steps", "gradient_clip")
+        _at_least(self, 0, "averaging", "return_weighting")
+        if self.averaging >= 1:
+            raise InputError(f"training.averaging is {self.averaging}: it must be below 1, such as 0.999")
+        if self.return_weighting > LARGEST_WEIGHTING:
+            raise InputError(
+                f"training.return_weighting is {self.return_weighting}: it must be at most {LARGEST_WEIGHTING:g}, "
+                "beyond which the best episode alone is drawn"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

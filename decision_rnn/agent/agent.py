@@ -32,18 +32,34 @@ class AgentConfig:
         return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
+        return_limit: Whether the return-to-go that the agent sees is never above the largest that its data hold at
+            that timestep: to ask for more than the data's best return is then to ask for as much as was ever reached
+            from there.
+        return_noise: Standard deviation of noise on the returns-to-go of a slice in training, the same at all of its
+            steps, in units of the return scale.
     """
 
     tokens: Literal["step", "interleaved"] = "step"
     return_conditioning: bool = True
     timestep_embedding: bool = False
+    return_limit: bool = False
+    return_noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.return_noise >= 0:  # nor is a NaN
+            raise InputError(f"agent.return_noise is {self.return_noise}: it must be at least 0")
+        if not self.return_conditioning and (self.return_limit or self.return_noise):
+            raise InputError(
+                "agent.return_limit and agent.return_noise are of the return-to-go, which an agent without "
+                "agent.return_conditioning does not see: leave them out"
+            )
 
 
 class DecisionAgent(nn.Module):
     """Predicts actions in [-1, 1] from returns-to-go, observations and previous actions.
 
-    Observations are given to it whole. Which of their entries it sees, the normalisation statistics and the return
-    scale are buffers: they travel with the weights.
+    Observations are given to it whole. Which of their entries it sees, the normalisation statistics, the return scale
+    and the limit of the return-to-go are buffers: they travel with the weights.
 
     Args:
         config: How histories become tokens.
@@ -54,12 +70,15 @@ class DecisionAgent(nn.Module):
         return_scale: Returns-to-go are divided by it.
         objective: What it is trained for; the squared error of its actions if left out.
         observation_index: (entries seen,) int64, the places of the entries that it sees; all of them if left out.
+        return_limit: (timesteps,), the largest return-to-go it may see at each timestep, the last of them also beyond;
+            none if left out.
 
     Raises:
         InputError: If the objective asks for a column that batches do not hold.
     """
 
     observation_index: Tensor | None
+    return_limit: Tensor | None
     observation_mean: Tensor
     observation_std: Tensor
     return_scale: Tensor
@@ -74,6 +93,7 @@ class DecisionAgent(nn.Module):
         return_scale: float,
         objective: ObjectiveConfig | None = None,
         observation_index: Tensor | None = None,
+        return_limit: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -83,6 +103,7 @@ class DecisionAgent(nn.Module):
         self.register_buffer("observation_mean", observation_mean.float())
         self.register_buffer("observation_std", observation_std.float().clamp_min(LEAST_STD))
         self.register_buffer("return_scale", torch.tensor(float(return_scale)))
+        self.register_buffer("return_limit", None if return_limit is None else return_limit.float())
         self.embed_return = nn.Linear(1, width) if config.return_conditioning else None
         self.embed_observation = nn.Linear(len(observation_mean), width)
         self.embed_action = nn.Linear(action_dim, width)
@@ -110,8 +131,12 @@ class DecisionAgent(nn.Module):
             batch: Slices of the stream.
             state: The backbone's state before the slices; the initial state if left out.
         """
+        return_to_go = batch.return_to_go
+        if self.training and self.config.return_noise:
+            noise = torch.randn_like(return_to_go[:, :1]) * self.return_scale
+            return_to_go = return_to_go + self.config.return_noise * noise
         hidden, state = self._hidden(
-            batch.return_to_go, batch.observation, batch.previous_action, batch.timestep, batch.reset, state
+            return_to_go, batch.observation, batch.previous_action, batch.timestep, batch.reset, state
         )
         columns = {name: getattr(batch, name) for name in self.objective.columns}
         return self.objective.loss(hidden, columns), state
@@ -210,6 +235,9 @@ class DecisionAgent(nn.Module):
             observation = observation.index_select(-1, self.observation_index)
         parts = [(self.embed_action, previous_action)]
         if self.embed_return is not None:
+            if self.return_limit is not None:
+                limit = self.return_limit[timestep.clamp_max(len(self.return_limit) - 1)]
+                return_to_go = torch.minimum(return_to_go, limit.unsqueeze(-1))
             parts.append((self.embed_return, return_to_go / self.return_scale))
         parts.append((self.embed_observation, (observation - self.observation_mean) / self.observation_std))
         if self.config.tokens == "step":

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -81,8 +81,8 @@ def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> lis
         for precision in PRECISIONS:
             training = TrainingConfig(batch_size=BATCH, context=CONTEXT, precision=precision, device=device)
             config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
-            _, trainer, stream = prepare(config, store, spec.return_scale)
-            steps[f"train/{name}/{precision}"] = partial(_step, trainer, stream)
+            _, agent_trainer, stream = prepare(config, store, spec.return_scale)
+            steps[f"train/{name}/{precision}"] = partial(_step, agent_trainer, stream)
     published = TrainingConfig(
         steps=100_000, warmup_steps=10_000, schedule="constant", learning_rate=1e-4, weight_decay=1e-4, device=device
     )
@@ -101,5 +101,5 @@ def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> lis
     return compare({name: 1e3 * value for name, value in seconds.items()}, BASELINE, "ms")
 
 
-def _step(trainer: Trainer, stream: StepStream) -> None:
+def _step(trainer: Trainer[Any], stream: StepStream) -> None:
     trainer.step(stream.sample())

@@ -72,8 +72,33 @@ class FileWindows:
         return torch.from_numpy(block).to(self.device)
 
 
+class WeightedStarts:
+    """The first steps of slices, likelier in episodes of higher return, as `StepStream` says."""
+
+    def __init__(self, store: EpisodeStore, context: int, weighting: float) -> None:
+        returns = store.episode_returns
+        spread = float(np.ptp(returns)) or 1.0
+        self.weights = torch.from_numpy(np.exp(weighting * (returns - returns.min()) / spread))
+        # No slice begins in the last steps of the store.
+        bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
+        self.first, self.last = bounds[:-1], bounds[1:] - 1
+        self.cumulative = (self.weights * bounds.diff()).cumsum(0)
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """That many, (count,) int64."""
+        drawn = torch.rand(count, dtype=torch.float64, generator=generator) * self.cumulative[-1]
+        episode = torch.searchsorted(self.cumulative, drawn, right=True).clamp_max(len(self.weights) - 1)
+        before_end = ((self.cumulative[episode] - drawn) / self.weights[episode]).long()
+        return torch.maximum(self.last[episode] - before_end, self.first[episode])  # unless rounding leads out of it
+
+
 class StepStream:
     """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
+
+    With `return_weighting` w above 0 a first step is drawn in proportion to exp(w g), where g is its episode's return,
+    0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et al., "Harnessing Mixed
+    Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), section 4.1, with a temperature of 1 / w.
+    They draw episodes so; here an episode also counts by its length, as it does among uniform slices.
 
     With `carry` above 1 every row of a batch goes on where it ended in the batch before, for `carry` slices on average:
     at each it begins anew, at a random place, with a probability of 1 / `carry`, and where the stream ends.
@@ -92,6 +117,7 @@ class StepStream:
         device: torch.device | str = "cpu",
         carry: int = 1,
         clip_actions: bool = False,
+        return_weighting: float = 0.0,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than context {context}: lower it")
@@ -103,9 +129,13 @@ class StepStream:
         windows = MappedWindows if store.table.nbytes <= LARGE else FileWindows
         self.windows: MappedWindows | FileWindows = windows(store.table, context, self.device)
         self.following = torch.full((batch_size,), len(self.windows))  # where each row would go on; not yet anywhere
+        self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
 
     def sample(self) -> Batch:
-        starts = torch.randint(len(self.windows), (self.batch_size,), generator=self.generator)
+        if self.weighted is None:
+            starts = torch.randint(len(self.windows), (self.batch_size,), generator=self.generator)
+        else:
+            starts = self.weighted.draw(self.batch_size, self.generator)
         if self.carry > 1:
             elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.carry < 1
             elsewhere |= self.following >= len(self.windows)

@@ -32,7 +32,9 @@ from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_fol
 from decision_rnn.training.trainer import Trainer
 
 
-def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tuple[DecisionAgent, Trainer, StepStream]:
+def prepare(
+    config: RunConfig, store: EpisodeStore, return_scale: float
+) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, the trainer of its steps and the stream of its batches, from the run's seed.
 
     Args:
@@ -52,6 +54,7 @@ def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tupl
         return_scale,
         config.objective,
         None if index is None else torch.from_numpy(index),
+        torch.from_numpy(store.largest_returns_to_go()) if config.agent.return_limit else None,
     )
     settings = config.training
     trainer = Trainer(agent, settings)
@@ -63,6 +66,7 @@ def prepare(config: RunConfig, store: EpisodeStore, return_scale: float) -> tupl
         trainer.device,
         carry=settings.carry,
         clip_actions=config.actions == "clip",
+        return_weighting=settings.return_weighting,
     )
     return agent, trainer, stream
 
@@ -133,7 +137,7 @@ def _train(
         if on_checkpoint is not None and trainer.steps > 0:
             seconds = log.elapsed()
             with log.paused(), torch.random.fork_rng():
-                unchanged = copy.deepcopy(agent).eval()
+                unchanged = copy.deepcopy(trainer.result).eval()
                 on_checkpoint(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
 
     with bar, log:
@@ -159,10 +163,10 @@ def _train(
                 if on_steps is not None:
                     on_steps(trainer.steps)
             if last or trainer.steps % settings.checkpoint_every == 0:
-                current = TrainedAgent(agent, config, provenance, trainer.steps, log.elapsed())
+                current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
                 save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
                 at_checkpoint()
-    return TrainedAgent(agent.eval(), config, provenance, trainer.steps, log.elapsed())
+    return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
@@ -199,7 +203,9 @@ def _check_warmup(settings: TrainingConfig) -> None:
         )
 
 
-def _resume(agent: DecisionAgent, trainer: Trainer, stream: StepStream, run: Path, store: EpisodeStore) -> float:
+def _resume(
+    agent: DecisionAgent, trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
+) -> float:
     """Bring them to the run's last checkpoint; returns the seconds of training it took to get there."""
     if not has_checkpoint(run):
         return 0.0  # killed before it was whole
@@ -210,7 +216,7 @@ def _resume(agent: DecisionAgent, trainer: Trainer, stream: StepStream, run: Pat
             f"{run} was trained on other contents of {saved.provenance.spec.name} (fingerprint "
             f"{saved.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): train it anew elsewhere"
         )
-    agent.load_state_dict(saved.agent.state_dict())
+    trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(folder)
     trainer.load_state_dict(state)
     stream.load_state_dict(state["stream"])

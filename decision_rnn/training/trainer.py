@@ -1,11 +1,13 @@
 """One training step: gradient, clipping, optimiser, schedule and precision, of any module that returns its loss."""
 
+import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
@@ -13,8 +15,10 @@ from decision_rnn.errors import InputError
 from decision_rnn.machine import keep_freed_memory, warn_of_spinning
 from decision_rnn.training.optimizer import learning_rate_factor, optimizer_groups
 
+Model = TypeVar("Model", bound=nn.Module)
 
-class Trainer:
+
+class Trainer(Generic[Model]):
     """A module with its optimiser and its schedule: everything that a step changes.
 
     Args:
@@ -24,7 +28,7 @@ class Trainer:
             caller's to decide.
     """
 
-    def __init__(self, model: nn.Module, settings: TrainingConfig) -> None:
+    def __init__(self, model: Model, settings: TrainingConfig) -> None:
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -34,6 +38,8 @@ class Trainer:
         groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
+        self.averaging = settings.averaging
+        self.average = copy.deepcopy(self.model) if settings.averaging else None
         self.carry = settings.carry > 1
         self.carried: State | None = None
         # Without a bound the norm is measured all the same, for the log.
@@ -54,16 +60,27 @@ class Trainer:
         self.optimizer.step()
         self.schedule.step()
         self.steps += 1
+        if self.average is not None:
+            # At first over the last tenth of the steps, lest the initial weights stay in a short run's average.
+            decay = min(self.averaging, (1 + self.steps) / (10 + self.steps))
+            get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
         return loss.detach(), norm
 
+    @property
+    def result(self) -> Model:
+        """What training has come to: the module with its averaged weights, where those are asked for."""
+        return self.model if self.average is None else self.average
+
     def state_dict(self) -> dict[str, Any]:
-        """All that resumed training needs beside the weights and the batches, in tensors and plain types."""
+        """All that resumed training needs beside `result`'s weights and the batches, in tensors and plain types."""
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "random": torch.get_rng_state(),
             "step": self.steps,
         }
+        if self.average is not None:
+            state["model"] = self.model.state_dict()
         if self.carried is not None:
             state["carried"] = self.carried
         if self.device.type == "cuda":
@@ -71,7 +88,9 @@ class Trainer:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; the weights come from the checkpoint's own file."""
+        """Go on where `state_dict` was taken; the weights of `result` come from the checkpoint's own file."""
+        if self.average is not None:
+            self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if "carried" in state:

@@ -88,6 +88,14 @@ class EpisodeStore:
         """(episodes,) int64, in steps."""
         return np.diff(self.offsets)
 
+    def largest_returns_to_go(self) -> np.ndarray:
+        """(longest episode,) float64, the largest undiscounted return-to-go of any episode at each timestep."""
+        largest = np.full(int(self.episode_lengths.max()), -np.inf)
+        for start, stop in pairwise(self.offsets):
+            to_go = np.cumsum(self.exact_rewards[start:stop][::-1])[::-1]
+            np.maximum(largest[: len(to_go)], to_go, out=largest[: len(to_go)])
+        return largest
+
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes: a store written from them has the same bits."""
         for index, (start, stop) in enumerate(pairwise(self.offsets)):
