@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -56,6 +57,15 @@ def test_an_agent_comes_back_whole(store: EpisodeStore, run: Path) -> None:
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.return_scale == 500
     assert torch.allclose(loaded.agent.observation_mean, torch.from_numpy(store.observation_mean).float())
+
+
+def test_the_limit_of_the_return_to_go_travels_with_the_weights(store: EpisodeStore, run: Path) -> None:
+    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.return_limit", "true"])
+    agent, trainer, _ = prepare(config, store, 500.0)
+    provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), store.fingerprint, 1.5, 0.5)
+    save_checkpoint(run, TrainedAgent(agent, config, provenance, 1, 2.5), trainer.state_dict())
+    limit = load_agent(last_checkpoint(run)).agent.return_limit
+    np.testing.assert_array_equal(limit, store.largest_returns_to_go().astype(np.float32))
 
 
 def test_last_points_at_the_newest_and_two_are_kept(store: EpisodeStore, run: Path) -> None:

@@ -48,11 +48,6 @@ class AgentConfig:
     def __post_init__(self) -> None:
         if not self.return_noise >= 0:  # nor is a NaN
             raise InputError(f"agent.return_noise is {self.return_noise}: it must be at least 0")
-        if not self.return_conditioning and (self.return_limit or self.return_noise):
-            raise InputError(
-                "agent.return_limit and agent.return_noise are of the return-to-go, which an agent without "
-                "agent.return_conditioning does not see: leave them out"
-            )
 
 
 class DecisionAgent(nn.Module):

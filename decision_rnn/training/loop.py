@@ -44,6 +44,7 @@ def prepare(
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
+    limited = config.agent.return_limit and config.agent.return_conditioning
     torch.manual_seed(config.seed)
     agent = DecisionAgent(
         config.agent,
@@ -54,7 +55,7 @@ def prepare(
         return_scale,
         config.objective,
         None if index is None else torch.from_numpy(index),
-        torch.from_numpy(store.largest_returns_to_go()) if config.agent.return_limit else None,
+        torch.from_numpy(store.largest_returns_to_go()) if limited else None,
     )
     settings = config.training
     trainer = Trainer(agent, settings)
@@ -124,7 +125,7 @@ def _train(
         begin_run_folder(config, run)
     provenance = Provenance.of(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
-    seconds = _resume(agent, trainer, stream, run, store) if resume else 0.0
+    seconds = _resume(trainer, stream, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.steps, seconds)
     print(_describe(agent, config, store, seen), flush=True)  # before hours of training, not after them
     settings = config.training
@@ -203,9 +204,7 @@ def _check_warmup(settings: TrainingConfig) -> None:
         )
 
 
-def _resume(
-    agent: DecisionAgent, trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
-) -> float:
+def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore) -> float:
     """Bring them to the run's last checkpoint; returns the seconds of training it took to get there."""
     if not has_checkpoint(run):
         return 0.0  # killed before it was whole

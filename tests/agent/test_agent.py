@@ -75,6 +75,56 @@ def test_acting_repeats_the_parallel_predictions(backbone: str, config: AgentCon
     torch.testing.assert_close(predicted, acted, rtol=0, atol=1e-12)
 
 
+def limited(config: AgentConfig, limit: list[float]) -> DecisionAgent:
+    agent = make_agent(config)
+    agent.register_buffer("return_limit", torch.tensor(limit))
+    return agent.double().eval()
+
+
+@pytest.mark.parametrize("tokens", ["step", "interleaved"])
+@torch.no_grad()
+def test_a_return_to_go_above_the_limit_of_its_timestep_is_seen_as_the_limit(tokens: str) -> None:
+    """In parallel and step by step; beyond the limit's end its last entry counts."""
+    limit = [90.0, 70.0, 60.0, 10.0]
+    agent, free = limited(AgentConfig(tokens=tokens, return_limit=True), limit), make_agent(AgentConfig(tokens=tokens))
+    free = free.double().eval()
+    data = make_slice(3, 6)
+    data = {name: value.double() if value.is_floating_point() else value for name, value in data.items()}
+    by_hand = data["return_to_go"].clone()
+    for row in range(3):
+        for t in range(6):
+            by_hand[row, t, 0] = min(float(by_hand[row, t, 0]), limit[min(t, 3)])
+    assert not torch.equal(by_hand, data["return_to_go"])
+    expected, _ = free.predict(**(data | {"return_to_go": by_hand}))
+    torch.testing.assert_close(agent.predict(**data)[0], expected, rtol=0, atol=0)
+
+    # Asked for 300, it sees 90 first; what was earned is subtracted from what was asked, not from what was seen.
+    target = torch.tensor([300.0], dtype=torch.float64)
+    state, seen = agent.initial_state(target), free.initial_state(target)
+    for t, (earned, to_go) in enumerate([(0.0, 90.0), (235.0, 65.0), (20.0, 45.0), (10.0, 10.0), (30.0, 5.0)]):
+        observation = data["observation"][:1, t]
+        action, state = agent.act(observation, torch.tensor([earned], dtype=torch.float64), None, state)
+        told = torch.tensor([to_go], dtype=torch.float64)
+        hand = (told, told, *seen[2:])  # what it is told is written over what it would have reckoned
+        same, seen = free.act(observation, torch.zeros(1, dtype=torch.float64), None, hand)
+        torch.testing.assert_close(action, same, rtol=0, atol=0)
+
+
+def test_return_noise_moves_a_whole_slice_in_training_alone() -> None:
+    agent = make_agent(AgentConfig(return_noise=0.3))
+    batch = Batch(**make_slice(2000, 4), action=torch.zeros(2000, 4, ACTIONS))
+    seen = []
+    agent.embed_return.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    agent._embed = lambda to_go, *others: (seen.append(to_go), DecisionAgent._embed(agent, to_go, *others))[1]
+    agent.eval()(batch)
+    assert torch.equal(seen.pop(), batch.return_to_go)
+    agent.train()(batch)
+    noise = (seen.pop() - batch.return_to_go).squeeze(-1)
+    torch.testing.assert_close(noise, noise[:, :1].expand(-1, 4), rtol=0, atol=1e-4)
+    assert noise[:, 0].std().item() == pytest.approx(0.3 * 100, rel=0.1)  # the return scale is 100
+    assert abs(noise[:, 0].mean().item()) < 4 * 30 / 2000**0.5
+
+
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 def test_a_prediction_reads_its_own_step_and_the_past_only(tokens: str) -> None:
     agent = make_agent(AgentConfig(tokens=tokens))

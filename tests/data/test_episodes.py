@@ -43,6 +43,16 @@ def test_long_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.table[:, 0], np.array(exact).astype(np.float32))
 
 
+def test_largest_returns_to_go_are_those_of_all_episodes_by_timestep(
+    store: EpisodeStore, episodes: list[Episode]
+) -> None:
+    expected = [
+        max(sum(float(r) for r in episode.rewards[t:]) for episode in episodes if len(episode.rewards) > t)
+        for t in range(40)
+    ]
+    np.testing.assert_allclose(store.largest_returns_to_go(), expected, rtol=1e-12)
+
+
 def test_columns_name_the_whole_table_in_order(store: EpisodeStore) -> None:
     widths = {name: column.stop - column.start for name, column in store.columns.items()}
     assert list(widths.items()) == [

@@ -65,6 +65,35 @@ def test_slices_are_uniform_over_their_first_steps(store: EpisodeStore) -> None:
     assert 45 < chi_square < 115  # 75 degrees of freedom: 0.997 of the probability
 
 
+@pytest.mark.parametrize("weighting", [1.5, 6.0])
+def test_return_weighting_draws_first_steps_by_the_exponential_of_their_episodes_return(
+    store: EpisodeStore, episodes: list[Episode], weighting: float
+) -> None:
+    """Hong et al. (2023): exp(G / temperature) of returns between 0 and 1, here for every step of an episode."""
+    returns = [episode.rewards.sum() for episode in episodes]
+    low, high = min(returns), max(returns)
+    expected = np.concatenate(
+        [
+            [np.exp(weighting * (g - low) / (high - low))] * len(e.rewards)
+            for g, e in zip(returns, episodes, strict=True)
+        ]
+    )[: 85 - 10 + 1]
+    expected /= expected.sum()
+    stream = StepStream(store, context=10, batch_size=500, seed=0, return_weighting=weighting)
+    counts = np.bincount(np.concatenate([starts_of(stream.sample(), store) for _ in range(40)]), minlength=76)
+    spread = np.sqrt(expected * (1 - expected) / 20_000)
+    np.testing.assert_array_less(np.abs(counts / 20_000 - expected), 4.5 * spread + 1e-12)
+
+
+def test_return_weighting_of_equal_returns_is_uniform(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    same = [Episode(generator.normal(0, 1, (21, 4)), np.zeros((20, 2), np.float32), np.ones(20), True, False)] * 2
+    store = EpisodeStore.write(tmp_path / "equal", same, environment_id="Toy-v0", source={})
+    batch = StepStream(store, context=20, batch_size=300, seed=0, return_weighting=5.0).sample()
+    first = batch.reset[:, 0].float().mean().item()  # of 21 first steps 2 begin an episode
+    assert first == pytest.approx(2 / 21, abs=4 * (2 / 21 / 300) ** 0.5)
+
+
 def test_the_seed_decides_the_batches(store: EpisodeStore) -> None:
     first, again, other = (StepStream(store, 10, 64, seed).sample() for seed in (0, 0, 1))
     assert torch.equal(first.observation, again.observation)
@@ -88,13 +117,15 @@ def test_rows_go_on_where_they_ended_and_say_when_they_do_not(store: EpisodeStor
     assert abs(new / could - 1 / carry) < 0.04  # four standard deviations
 
 
-@pytest.mark.parametrize("carry", [1, 4])
-def test_a_restored_stream_continues_with_the_same_batches(store: EpisodeStore, tmp_path: Path, carry: int) -> None:
-    stream = StepStream(store, context=10, batch_size=8, seed=0, carry=carry)
+@pytest.mark.parametrize(("carry", "weighting"), [(1, 0.0), (4, 0.0), (1, 3.0), (4, 3.0)])
+def test_a_restored_stream_continues_with_the_same_batches(
+    store: EpisodeStore, tmp_path: Path, carry: int, weighting: float
+) -> None:
+    stream = StepStream(store, context=10, batch_size=8, seed=0, carry=carry, return_weighting=weighting)
     stream.sample()
     torch.save(stream.state_dict(), tmp_path / "state.pt")
     following = [stream.sample() for _ in range(5)]
-    restored = StepStream(store, context=10, batch_size=8, seed=99, carry=carry)
+    restored = StepStream(store, context=10, batch_size=8, seed=99, carry=carry, return_weighting=weighting)
     restored.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for expected in following:
         for one, other in zip(expected, restored.sample(), strict=True):

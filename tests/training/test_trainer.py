@@ -75,6 +75,26 @@ def test_gradient_clip_of_zero_is_no_bound_and_the_norm_is_still_measured(clip: 
     assert model.w.item() == pytest.approx(-0.1 * gradient)
 
 
+@pytest.mark.parametrize("decay", [0.5, 0.99])
+def test_averaged_weights_are_an_exponential_moving_average_whose_decay_grows(decay: float) -> None:
+    """Against the recursion in Python's floats: decay min(d, (1 + t) / (10 + t)), from the first weights."""
+    model = Line()
+    trainer = Trainer(model, settings(averaging=decay, learning_rate=0.1))
+    average = 0.0
+    for t in range(1, 41):
+        trainer.step(data())
+        d = min(decay, (1 + t) / (10 + t))
+        average = d * average + (1 - d) * model.w.item()
+    assert trainer.result is not model
+    assert trainer.result.w.item() == pytest.approx(average, rel=1e-5)
+    assert model.w.item() != pytest.approx(average, rel=1e-3)
+
+
+def test_without_averaging_the_result_is_the_model_itself() -> None:
+    model = Line()
+    assert Trainer(model, settings()).result is model
+
+
 def test_a_gradient_above_the_bound_is_clipped() -> None:
     model = Line()
     trainer = Trainer(model, settings(gradient_clip=0.25))

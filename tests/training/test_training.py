@@ -115,6 +115,8 @@ def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backb
         ["--backbone", "mingru"],
         ["--backbone", "transformer", "--training.carry", "3"],
         ["--backbone", "mlp", "--training.carry", "3"],  # whose carried state is empty
+        ["--training.averaging", "0.9", "--training.return_weighting", "2", "--agent.return_limit", "true"],
+        ["--agent.return_noise", "0.1"],
     ],
 )
 def test_a_resumed_run_ends_at_the_same_bits(
