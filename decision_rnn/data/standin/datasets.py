@@ -120,7 +120,7 @@ DATASETS = {
         _standin(
             "walker2d-medium",
             D4RLStatistics(1190, 2852, 1095, -7, 4227, 840),
-            Made("2d7b4088fac428cdd8d6a7ac6ee3af5fc975270ea635a40eec774d630d1e294b", 2827.5, 827.2),
+            Made("8c392f82e91f80105fd00aac857589747df94893fcb5e618a8fec8801432ec81", 2832.9, 840.3),
         ),
         _standin(
             "walker2d-medium-expert",

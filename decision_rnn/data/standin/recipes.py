@@ -58,7 +58,7 @@ RECIPES = {
             ("hopper-seed0-0100k", 0.40),
             ("hopper-seed0-0120k", 0.03),
             ("hopper-seed0-0180k", 0.045),
-            ("hopper-seed1-0140k", 0.015),
+            ("hopper-seed0-0150k", 0.015),
         ),
         402_000,
     ),
@@ -78,19 +78,11 @@ RECIPES = {
             ("halfcheetah-seed0-0040k", 0.14),
             ("halfcheetah-seed0-0060k", 0.20),
             ("halfcheetah-seed0-0090k", 0.26),
-            ("halfcheetah-seed0fast-0190k", 0.22),
+            ("halfcheetah-seed0-0110k", 0.22),
         ),
         202_000,
     ),
-    "standin/halfcheetah-medium": Recipe(
-        "HalfCheetah-v5",
-        (
-            ("halfcheetah-seed0fast-0190k", 0.45),
-            ("halfcheetah-seed0fast-0215k", 0.25),
-            ("halfcheetah-seed0fast-0280k", 0.30),
-        ),
-        1_000_000,
-    ),
+    "standin/halfcheetah-medium": Recipe("HalfCheetah-v5", (("halfcheetah-seed3-0182k", 1.0),), 1_000_000),
     "standin/halfcheetah-expert": Recipe(
         "HalfCheetah-v5", (("halfcheetah-seed0-0360k-ppo0-14000k", 1.0),), 1_000_000, noise=0.5
     ),
@@ -105,16 +97,7 @@ RECIPES = {
         ),
         302_000,
     ),
-    "standin/walker2d-medium": Recipe(
-        "Walker2d-v5",
-        (
-            ("walker2d-seed0-0540k", 0.37),
-            ("walker2d-seed0-0570k", 0.28),
-            ("walker2d-seed0-0780k", 0.32),
-            ("walker2d-seed0-0140k", 0.03),
-        ),
-        1_000_000,
-    ),
+    "standin/walker2d-medium": Recipe("Walker2d-v5", (("walker2d-seed0-0570k", 1.0),), 1_000_000),
     "standin/walker2d-expert": Recipe(
         "Walker2d-v5", (("walker2d-seed1-0760k-ppo0-8500k", 1.0),), 1_000_000, noise=0.25
     ),
