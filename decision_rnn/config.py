@@ -59,7 +59,7 @@ class TrainingConfig:
         log_every: Steps between lines of metrics.
     """
 
-    steps: int = 10_000
+    steps: int = 2_000
     batch_size: int = 64
     context: int = 20
     carry: int = 1
@@ -73,7 +73,7 @@ class TrainingConfig:
     gradient_clip: float = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    checkpoint_every: int = 2_000
+    checkpoint_every: int = 1_000
     log_every: int = 100
 
     def __post_init__(self) -> None:
@@ -165,6 +165,8 @@ class RunConfig:
             raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
 
 
+BEFORE_OPTIONS = {"agent": {"return_limit": False}}
+"""What runs did before there was an option that is on by default now: a saved configuration without it means this."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name
 

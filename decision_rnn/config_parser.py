@@ -14,6 +14,7 @@ from jsonargparse import ArgumentParser, Namespace
 from decision_rnn.agent import AgentConfig, registered_objective, registered_objectives
 from decision_rnn.backbones import match_parameters, registered, registered_names
 from decision_rnn.config import (
+    BEFORE_OPTIONS,
     DEFAULT_BACKBONE,
     DEFAULT_OBJECTIVE,
     EvaluationConfig,
@@ -38,8 +39,11 @@ SECTIONS = {
 
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration that `to_dict` wrote; InputError names `source` and the key."""
+    """The run configuration that `to_dict` wrote, now or in an earlier version; InputError names `source` and the key."""
     check_plugins(plugins_of(data, source), source)
+    for section, options in BEFORE_OPTIONS.items():
+        if isinstance(data.get(section, {}), Mapping):
+            data = {**data, section: {**options, **data.get(section, {})}}
     parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
     namespace = apply(parser, data, source)
     try:

@@ -42,7 +42,7 @@ class AgentConfig:
     tokens: Literal["step", "interleaved"] = "step"
     return_conditioning: bool = True
     timestep_embedding: bool = False
-    return_limit: bool = False
+    return_limit: bool = True
     return_noise: float = 0.0
 
     def __post_init__(self) -> None:

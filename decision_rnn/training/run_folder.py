@@ -59,14 +59,17 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration, with the dataset's name as the run there has it, and the run's warm-up where none was asked
-    for: in version 0.1 that was one of 500 steps, however short the run. InputError unless the run was begun with this
-    very configuration.
+    """The configuration, with what the run there did by default in its version: its dataset's name, its warm-up where
+    none was asked for (in version 0.1 one of 500 steps, however short the run), and options that there were none of.
+    InputError unless the run was begun with this very configuration.
     """
     path = run / "config.yaml"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
-    begun, settings = from_dict(read_yaml(path), str(path)), config.training
+    saved = read_yaml(path)
+    begun, settings = from_dict(saved, str(path)), config.training
+    if "return_limit" not in saved.get("agent", {}):
+        config = replace(config, agent=replace(config.agent, return_limit=begun.agent.return_limit))
     if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
         config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:

@@ -90,9 +90,10 @@ class EpisodeStore:
 
     def largest_returns_to_go(self) -> np.ndarray:
         """(longest episode,) float64, the largest undiscounted return-to-go of any episode at each timestep."""
+        rewards = np.load(self.path / REWARDS, mmap_mode="r")  # a mapping of its own: what was read of it goes with it
         largest = np.full(int(self.episode_lengths.max()), -np.inf)
         for start, stop in pairwise(self.offsets):
-            to_go = np.cumsum(self.exact_rewards[start:stop][::-1])[::-1]
+            to_go = np.cumsum(rewards[start:stop][::-1])[::-1]
             np.maximum(largest[: len(to_go)], to_go, out=largest[: len(to_go)])
         return largest
 
