@@ -81,6 +81,29 @@ def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
 
+def test_a_variant_may_have_a_window_of_its_own(file: File) -> None:
+    text = (
+        "dataset: hopper-medium\ncontrols: [cloning, mlp]\nevaluation: {episodes: 7, window: 5}\nvariants:\n"
+        "  carries: {backbone: mingru}\n  windowed: {backbone: mingru, evaluation: {state: window, window: 20}}\n"
+        "  short: {backbone: mingru, evaluation: {state: window}}\n"
+    )
+
+    def states(plan: Plan) -> dict[str, tuple[str, int, int]]:
+        of = {variant.label: variant.config.evaluation for variant in plan.variants}
+        return {label: (each.state, each.window, each.episodes) for label, each in of.items()}
+
+    assert states(asked("--config", file(text))) == {
+        "carries": ("carry", 5, 7),
+        "windowed": ("window", 20, 7),
+        "short": ("window", 5, 7),
+        "cloning": ("carry", 5, 7),
+        "mlp": ("carry", 5, 7),
+    }
+    over = states(asked("--config", file(text), "--evaluation.state", "carry", "--evaluation.episodes", "3"))
+    assert {state for state, _, _ in over.values()} == {"carry"}  # the command line goes on top
+    assert {episodes for _, _, episodes in over.values()} == {3}
+
+
 def test_backbones_may_stand_beside_a_files_variants_or_in_it(file: File) -> None:
     text = "dataset: hopper-medium\ncontrols: none\nvariants: {deep: {backbone: {layers: 6}}}\n"
     assert labels(asked("--config", file(text))) == ["deep"]
@@ -130,7 +153,14 @@ def test_as_many_jobs_as_cores_but_no_more_than_runs(monkeypatch: pytest.MonkeyP
         ("variants: {a: {training: {stepz: 3}}}", ["variant a", "training.stepz", "did you mean training.steps?"]),
         ("variants: {a: {training: {steps: x}}}", ["variant a", "training.steps is 'x'"]),
         ("variants: {a: {seed: 3}}", ["the variant a has seed", "put it outside"]),
-        ("variants: {a: {evaluation: {episodes: 3}}}", ["the variant a has evaluation"]),
+        ("variants: {a: {evaluation: {episodes: 3}}}", ["the variant a has evaluation.episodes", "put it outside"]),
+        ("variants: {a: {evaluation: {seed: 3, window: 3}}}", ["the variant a has evaluation.seed, in which all are"]),
+        ("variants: {a: {evaluation: {target_returns: [3]}}}", ["the variant a has evaluation.target_returns"]),
+        (
+            "variants: {a: {evaluation: {widnow: 3}}}",
+            ["variant a", "evaluation.widnow", "did you mean evaluation.window"],
+        ),
+        ("variants: {a: {evaluation: 3}}", ["variant a", "evaluation"]),
         ("variants: {a: {jobs: 3}}", ["the variant a has jobs"]),
         ("variants: {a/b: {}}", ["label 'a/b'"]),
         ("variants: {a: {backbone: mingur}}", ["mingur", "mingru"]),
