@@ -60,6 +60,25 @@ def test_the_shipped_comparisons_can_be_planned(path: Path) -> None:
     assert f"--config configs/comparisons/{path.name} " in path.read_text().splitlines()[0]
 
 
+@pytest.mark.parametrize("name", ["hopper-medium", "standins"])
+def test_the_decision_transformer_is_compared_as_published(name: str) -> None:
+    """Chen et al. 2021, table 8; 3,000 steps warm up over the tenth of them that 10,000 are of 100,000."""
+    plan = asked("--config", str(COMPARISONS / f"{name}.yaml"))
+    first, config = plan.variants[0].config, {v.label: v.config for v in plan.variants}["decision-transformer"]
+    backbone, training = config.backbone, config.training
+    assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
+    assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
+    assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
+    assert (config.agent.return_conditioning, config.objective.name) == (True, "mse")
+    assert (training.batch_size, training.context, training.carry) == (64, 20, 1)
+    assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
+    assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
+    assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
+    assert training.steps == first.training.steps
+    assert first.evaluation.state == "carry"
+    assert first.agent.tokens == "step"  # what controls are made of is not the published one
+
+
 def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     plan = asked("--config", file(VARIANTS), "--seed", "3", "--training.steps", "60")
     assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
