@@ -3,10 +3,10 @@
     decision-rnn compare --config configs/comparisons/standins.yaml --output runs/standins
     python scripts/standins.py
 
-The first takes hours and goes on where it stopped: it clones every stand-in but the random ones, and trains the
-Decision Transformer as published on it. Where it has no result on a set, or one on other contents than the set has now,
-the table has none. What standins.json says of a set is kept as long as the set's recipe is the same: remove the file to
-measure all of them again.
+The first takes two hours on two cores and goes on where it stopped: it clones every stand-in but the random ones, and
+trains the Decision Transformer as published on it. Where it has no result on a set, or one on other contents than the
+set has now, the table has none. What standins.json says of a set is kept as long as the set's recipe is the same:
+remove the file to measure all of them again.
 """
 
 import argparse
@@ -186,9 +186,9 @@ def report(
             "# The stand-ins beside D4RL's sets",
             "In brackets what the real set holds, as commonly quoted (not recomputed here), and how far off ours is; "
             "for the expert sets what follows from medium and medium-expert. Cloning and the Decision Transformer as "
-            "published (configs/comparisons/standins.yaml) are scores of the last checkpoint, of the latter asked for "
-            "the first return that its paper asks for on the task; in brackets CORL's published ones on the real set, "
-            "which were trained for longer.",
+            "published (configs/comparisons/standins.yaml) are scores of the last checkpoint, the latter's when it is "
+            "asked for the first return that its paper asks for on the task; in brackets CORL's on the real set, "
+            "trained for longer.",
             "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
             "![returns](returns.png)",
             "## Observations",
