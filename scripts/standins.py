@@ -1,15 +1,17 @@
-"""Makes results/standins/: what every stand-in holds beside D4RL's set of that name, and how hard it is to clone.
+"""Makes results/standins/: what every stand-in holds beside D4RL's set of that name, and how hard it is to learn from.
 
-    python scripts/standins.py --seeds 1 --training.steps 3000    # an hour on two cores; goes on where it stopped
+    decision-rnn compare --config configs/comparisons/standins.yaml --output runs/standins
+    python scripts/standins.py
 
-Cloning is `decision-rnn compare DATASET --backbones mingru --agent.return_conditioning false` without controls; all
-options of this script go to it. The random sets are not cloned. What standins.json says of a set is kept as long as the
-set's recipe is the same: remove the file to measure all of them again.
+The first takes two hours on two cores and goes on where it stopped: it clones every stand-in but the random ones, and
+trains the Decision Transformer as published on it. Where it has no result on a set, or one on other contents than the
+set has now, the table has none. What standins.json says of a set is kept as long as the set's recipe is the same:
+remove the file to measure all of them again.
 """
 
 import argparse
 import json
-import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,54 +20,54 @@ import matplotlib
 import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import ROOT, Made, write_report
+from standin_observations import REAL, SOURCE, Observations, compared
 
-from decision_rnn.comparison.record import read_comparison
+from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.summary import summarise
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.files import write_atomically
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 RESULTS, RUNS = ALL_RESULTS / "standins", ROOT / "runs" / "standins"
-PUBLISHED_CLONING = {  # normalised scores of behaviour cloning on D4RL's sets, CORL's docs/benchmarks/offline.md
-    "standin/hopper-medium": 53.5,
-    "standin/halfcheetah-medium": 42.4,
-    "standin/walker2d-medium": 63.2,
-    "standin/hopper-medium-replay": 29.8,
+METHODS = ("cloning", "decision-transformer")
+"""The variants of configs/comparisons/standins.yaml."""
+PUBLISHED = {  # normalised scores of the last checkpoint of METHODS on D4RL's sets, CORL's docs/benchmarks/offline.md
+    "standin/hopper-medium-replay": (29.81, 81.77),
+    "standin/hopper-medium": (53.51, 65.10),
+    "standin/hopper-medium-expert": (52.30, 110.44),
+    "standin/halfcheetah-medium-replay": (35.66, 38.91),
+    "standin/halfcheetah-medium": (42.40, 42.20),
+    "standin/halfcheetah-medium-expert": (55.95, 91.55),
+    "standin/walker2d-medium-replay": (21.80, 59.86),
+    "standin/walker2d-medium": (63.23, 67.63),
+    "standin/walker2d-medium-expert": (98.96, 107.11),
 }
 TASKS = ("hopper", "halfcheetah", "walker2d")
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert", "mixed")
+HEAD = (
+    *("stand-in", "steps", "episodes", "return, mean", "sd", "min", "max", "length", "score of the data", "cloning"),
+    "Decision Transformer",
+)
+Entry = dict[str, Any]
 
 
-def clone(name: str, options: list[str]) -> dict[str, Any]:
-    """The normalised score of behaviour cloning, with its command."""
-    short = name.removeprefix("standin/")
-    command = ["decision-rnn", "compare", short, "--backbones", "mingru", "--agent.return_conditioning", "false"]
-    command += ["--controls", "none", "--checkpoint_episodes", "0"]
-    output = RUNS / short
-    subprocess.run([*command, *options, "--output", str(output)], cwd=ROOT, check=True)
-    comparison = read_comparison(output)
-    (summary,) = summarise(comparison)
-    return {
-        "score": summary.targets[0].scores.score,
-        "seeds": list(summary.seeds),
-        "commits": sorted({str(cell.commit) for cell in comparison.cells}),
-        "command": " ".join([*command, *options]),
-    }
-
-
-def measure(standin: Standin, store: EpisodeStore, options: list[str], made: Made) -> dict[str, Any]:
-    """All that the table says of a stand-in, and where it was made."""
+def measure(standin: Standin, store: EpisodeStore, made: Made) -> Entry:
+    """All that the tables say of what a stand-in holds, and where it was made."""
     spec, statistics = standin.spec, store.manifest["statistics"]
     return {
         "statistics": statistics,
+        "observations": {
+            "mean": store.observation_mean.round(6).tolist(),
+            "sd": store.observation_std.round(6).tolist(),
+        },
         "fingerprint": store.fingerprint,
         "score": float(spec.normalised(statistics["return_mean"])),
         "d4rl": asdict(standin.d4rl),
-        "cloning": None if spec.name.endswith("-random") else clone(spec.name, options),
         "recipes": recipes_of(spec.name),
         "commit": made.commits[0],
         "hardware": made.hardware,
@@ -78,6 +80,37 @@ def recipes_of(name: str) -> list[str]:
     return [RECIPES[part].fingerprint for part in JOINED.get(name, (name,))]
 
 
+def is_kept(entry: Entry, name: str) -> bool:
+    """Whether what was measured before is of the same recipe, and all that the tables ask for."""
+    return entry.get("recipes") == recipes_of(name) and "observations" in entry
+
+
+def find_comparison(folder: Path) -> Comparison | None:
+    """The comparison of a folder, else the one kept with the results; None where neither is there."""
+    for path in (folder / "comparison.json", RESULTS / "comparison.json"):
+        if path.is_file():
+            return read_comparison(path)
+    return None
+
+
+def scores_of(comparison: Comparison, contents: Mapping[str, set[str]]) -> dict[str, dict[str, float]]:
+    """The normalised scores by set and method; asked for a return, at the first that the task's paper asks for.
+
+    Args:
+        comparison: As far as it has come.
+        contents: By set the fingerprints that it is known by: a score on other contents is left out.
+    """
+    fingerprints = {dataset.data.name: dataset.data.fingerprint for dataset in comparison.datasets}
+    scores: dict[str, dict[str, float]] = {}
+    for summary in summarise(comparison):
+        target = summary.of_role("cloning") or summary.of_role("paper")
+        if target is None or fingerprints[summary.dataset] not in contents.get(summary.dataset, set()):
+            print(f"left out: {summary.variant} on {summary.dataset}, which has other contents than in the comparison")
+            continue
+        scores.setdefault(summary.dataset, {})[summary.variant] = target.scores.score
+    return scores
+
+
 def beside(ours: float, theirs: float | None, digits: int = 0) -> str:
     """Our number with D4RL's and how far off it is."""
     if theirs is None:
@@ -85,14 +118,15 @@ def beside(ours: float, theirs: float | None, digits: int = 0) -> str:
     return f"{ours:,.{digits}f} ({theirs:,.{digits}f}, {100 * (ours - theirs) / abs(theirs):+.0f}%)"
 
 
-def row(standin: Standin, entry: dict[str, Any]) -> str:
+def row(standin: Standin, entry: Entry, scores: Mapping[str, float]) -> list[str]:
     """A line of the table."""
-    spec, ours, theirs = standin.spec, entry["statistics"], standin.d4rl
-    cloned = "" if entry["cloning"] is None else f"{entry['cloning']['score']:.1f}"
-    if spec.name in PUBLISHED_CLONING:
-        cloned += f" ({PUBLISHED_CLONING[spec.name]})"
-    cells = [
-        spec.name.removeprefix("standin/"),
+    name, ours, theirs = standin.spec.name, entry["statistics"], standin.d4rl
+    learnt = []
+    for method, published in zip(METHODS, PUBLISHED.get(name, (None, None)), strict=True):
+        score = f"{scores[method]:.1f}" if method in scores else ""
+        learnt.append(score if published is None else f"{score} ({published:.1f})".strip())
+    return [
+        name.removeprefix("standin/"),
         f"{ours['steps']:,}",
         beside(ours["episodes"], theirs.episodes),
         beside(ours["return_mean"], theirs.return_mean),
@@ -101,9 +135,8 @@ def row(standin: Standin, entry: dict[str, Any]) -> str:
         beside(ours["return_max"], theirs.return_max),
         beside(ours["length_mean"], theirs.length_mean),
         f"{entry['score']:.1f}",
-        cloned,
+        *learnt,
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def draw(returns: dict[str, np.ndarray], path: Path) -> None:
@@ -132,41 +165,66 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    _, rest = parser.parse_known_args()
-    made = Made.here()
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    kept = RESULTS / "standins.json"
-    entries: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.is_file() else {}
-    returns = {}
-    for name, standin in DATASETS.items():
-        store = open_dataset(name).open()
-        returns[name] = store.episode_returns
-        if entries.get(name, {}).get("recipes") != recipes_of(name):
-            entries[name] = measure(standin, store, rest, made)
-            kept.write_text(json.dumps({key: entries[key] for key in DATASETS if key in entries}, indent=1) + "\n")
-    draw(returns, RESULTS / "returns.png")
+def report(
+    entries: Mapping[str, Entry], comparison: Comparison | None, scores: Mapping[str, Mapping[str, float]]
+) -> str:
+    """The text of README.md, without what made it."""
     machines = "; ".join(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})
     )
-    cloning = entries["standin/hopper-medium"]["cloning"]
-    head = "| stand-in | steps | episodes | return, mean | sd | min | max | length | score of the data | cloning |\n"
-    write_report(
-        RESULTS / "README.md",
-        "# The stand-ins beside D4RL's sets\n\n"
-        "In brackets what the real set holds, as commonly quoted (not recomputed here), and how far off ours is; for "
-        "the expert sets what follows from medium and medium-expert; for cloning, CORL's published score.\n\n"
-        + head
-        + "| --- " * 10
-        + "|\n"
-        + "\n".join(row(DATASETS[name], entries[name]) for name in DATASETS)
-        + "\n\n![returns](returns.png)\n\n"
-        + f"The sets were made {machines}: standins.json names each one's commit, machine and fingerprint. Cloning: "
-        + f"`{cloning['command']}` and the like. Table and picture:",
-        replace(made, seeds=cloning["seeds"]),
+    rows = [HEAD, ["---"] * len(HEAD), *(row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries)]
+    learnt = "There is no comparison yet."
+    if comparison is not None:
+        commits = dict.fromkeys(cell.commit or "unknown" for cell in comparison.cells)
+        learnt = (
+            f"Cloning and the Decision Transformer: `{comparison.command}` at commit {', '.join(commits)}, seed"
+            f"{'s' * (len(comparison.seeds) > 1)} {', '.join(map(str, comparison.seeds))}, in comparison.json."
+        )
+    return "\n\n".join(
+        [
+            "# The stand-ins beside D4RL's sets",
+            "In brackets what the real set holds, as commonly quoted (not recomputed here), and how far off ours is; "
+            "for the expert sets what follows from medium and medium-expert. Cloning and the Decision Transformer as "
+            "published (configs/comparisons/standins.yaml) are scores of the last checkpoint, the latter's when it is "
+            "asked for the first return that its paper asks for on the task; in brackets CORL's on the real set, "
+            "trained for longer.",
+            "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
+            "![returns](returns.png)",
+            "## Observations",
+            f"Of the real sets as {SOURCE} give them.",
+            *(compared(name, Observations(**entries[name]["observations"])) for name in REAL if name in entries),
+            f"The sets were made {machines}: standins.json names each one's commit, machine and fingerprint. {learnt} "
+            "Tables and picture:",
+        ]
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--comparison", type=Path, default=RUNS, help="its folder (default: runs/standins)")
+    comparison = find_comparison(parser.parse_args().comparison)
+    made = Made.here()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    kept = RESULTS / "standins.json"
+    entries: dict[str, Entry] = json.loads(kept.read_text()) if kept.is_file() else {}
+    returns: dict[str, np.ndarray] = {}
+    contents: dict[str, set[str]] = {}
+    for name, standin in DATASETS.items():
+        store = open_dataset(name).open()
+        returns[name] = store.episode_returns
+        if not is_kept(entries.get(name, {}), name):
+            entries[name] = measure(standin, store, made)
+            kept.write_text(json.dumps({key: entries[key] for key in DATASETS if key in entries}, indent=1) + "\n")
+        contents[name] = {store.fingerprint, entries[name]["fingerprint"]}
+    draw(returns, RESULTS / "returns.png")
+    scores = {} if comparison is None else scores_of(comparison, contents)
+    if comparison is not None:
+        text = json.dumps(comparison.to_dict(), separators=(",", ":")) + "\n"
+        write_atomically(RESULTS / "comparison.json", text.encode())
+        made = replace(made, seeds=comparison.seeds)
+    ordered = {name: entries[name] for name in DATASETS}
+    write_report(RESULTS / "README.md", report(ordered, comparison, scores), made)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ A file holds a run's keys, shared by all variants, the options of `compare`, and
     variants:
       mingru: {backbone: mingru}
       long: {backbone: {name: mingru, layers: 6}, training: {context: 60}}
+      windowed: {backbone: transformer, evaluation: {state: window, window: 20}}
 
-What a variant says goes on top of what they share, and a key of the command line on top of both.
+What a variant says goes on top of what they share, and a key of the command line on top of both. Of `evaluation` a
+variant may say how it acts, by a carried state or a window; the episodes and what is asked for are all variants'.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +21,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import BACKBONE, parse_run, split_names, take
-from decision_rnn.comparison.variants import CONTROLS, Variant, cloning_controls
+from decision_rnn.comparison.variants import CONTROLS, SHARED_EVALUATION, Variant, cloning_controls
 from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import COMMAND_LINE, options_of, read_yaml
@@ -27,7 +29,7 @@ from decision_rnn.parsing import COMMAND_LINE, options_of, read_yaml
 DEFAULT_BACKBONES = "mingru,minlstm,lru,transformer"
 OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "ray_address", "output")
 """Of the command, which a file may hold too."""
-SHARED = ("dataset", "path", "partial", "actions", "plugins", "seed", "evaluation")
+SHARED = ("dataset", "path", "partial", "actions", "plugins", "seed", *SHARED_EVALUATION)
 """Keys of a run in which all variants are alike."""
 RUN_KEYS = tuple(f.name for f in fields(RunConfig))
 MATCH = "match_parameters"
@@ -99,7 +101,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
         raise InputError(f"{path}: variants must hold labels with keys and values, such as lru: {{backbone: lru}}")
     for label, own in changes.items():
         allowed = [key for key in RUN_KEYS if key not in SHARED]
-        for key in own:
+        evaluation = own.get("evaluation")
+        nested = evaluation if isinstance(evaluation, Mapping) else {}
+        for key in (*own, *(f"evaluation.{name}" for name in nested)):
             if key in (*SHARED, *OPTIONS, "datasets"):
                 raise InputError(f"{path}: the variant {label} has {key}, in which all are alike: put it outside")
         _check_keys(own, allowed, str(path), f" of the variant {label}")

@@ -61,6 +61,12 @@ class ComparedVariant:
     control: bool
     config: dict[str, Any]
 
+    @property
+    def window(self) -> int | None:
+        """Steps that it re-runs for every action; None where it carries its state."""
+        evaluation = self.config["evaluation"]
+        return int(evaluation["window"]) if evaluation["state"] == "window" else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointScores:
@@ -150,8 +156,9 @@ class Comparison:
         command: That made it, as it can be typed again.
         seeds: Of the runs of every variant on every dataset.
         jobs: How many runs were trained at the same time.
-        state: `carry`, or re-running a `window`.
-        window: Steps in that window; None where the state is carried.
+        state: How the first variant acts: `carry`, or re-running a `window`. Each variant's `window` says it of that
+            one.
+        window: Steps in the first variant's window; None where its state is carried.
         episodes: Of the last checkpoint, for each target.
         checkpoint_episodes: Of the other checkpoints.
         datasets: In the order asked for.
@@ -180,6 +187,16 @@ class Comparison:
         """The runs of a variant on a dataset, by seed."""
         found = [cell for cell in self.cells if (cell.variant, cell.dataset) == (variant, dataset)]
         return tuple(sorted(found, key=lambda cell: cell.seed))
+
+    def own_windows(self) -> dict[str, int | None]:
+        """The `ComparedVariant.window` of those that act in another way than the first variant does."""
+        return {variant.label: variant.window for variant in self.variants if variant.window != self.window}
+
+    def traits(self) -> dict[str, str]:
+        """What stands in small print beside a label: that it is a control, and how it acts where the first one acts
+        otherwise; empty for most."""
+        own = {label: describe_state(window) for label, window in self.own_windows().items()}
+        return {v.label: ", ".join(filter(None, ("control" * v.control, own.get(v.label)))) for v in self.variants}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, what comparison.json holds."""
@@ -214,6 +231,11 @@ class Comparison:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"{source} is not a comparison, or damaged ({reason}): run its command again") from None
+
+
+def describe_state(window: int | None) -> str:
+    """How an agent acts, in two or three words."""
+    return "carried state" if window is None else f"window of {window}"
 
 
 def read_comparison(path: Path) -> Comparison:

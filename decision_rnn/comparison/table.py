@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from decision_rnn.comparison.record import ComparedDataset, Comparison
+from decision_rnn.comparison.record import ComparedDataset, Comparison, describe_state
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
 from decision_rnn.comparison.verdicts import aggregate, differences
 from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE
@@ -14,7 +14,6 @@ from decision_rnn.evaluation.statistics import (
     SeedDifference,
 )
 
-CONTROL = " (control)"
 OBEDIENCE = "obedience, off by"
 
 
@@ -36,8 +35,7 @@ def format_comparison(comparison: Comparison) -> str:
 
 def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Sequence[VariantSummary]) -> list[str]:
     data = dataset.data
-    controls = {variant.label for variant in comparison.variants if variant.control}
-    names = {s.variant: s.variant + CONTROL * (s.variant in controls) for s in summaries}
+    names = {label: f"{label} ({traits})" if traits else label for label, traits in comparison.traits().items()}
     asked = [t for t in dataset.targets if t.role in ("paper", "best")]
     heads = [
         f"asked {t.target_return:.5g}, "
@@ -186,7 +184,7 @@ def _without_empty(rows: list[list[str]]) -> list[list[str]]:
 
 def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[str]:
     """What the numbers are, in sentences."""
-    state = "carried state" if comparison.state == "carry" else f"window of {comparison.window}"
+    state = describe_state(comparison.window) + ", unless a label says otherwise" * bool(comparison.own_windows())
     steps = {v.label: f"{v.config['training']['steps']:,}" for v in comparison.variants}
     sentences = [
         f"Last checkpoint after {_by_label(steps)} steps; seeds {', '.join(map(str, comparison.seeds))}; "

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
-from decision_rnn.config import RunConfig
+from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.errors import InputError
 
 LABEL = re.compile(r"\w[\w.,+=-]*")
@@ -13,6 +14,9 @@ CONTROLS = ("cloning", "filtered-cloning", "mlp", "conv")
 nothing or little."""
 BEST_FRACTION = 0.1
 """Of the episodes, which filtered cloning clones."""
+SHARED_EVALUATION = tuple(f"evaluation.{f.name}" for f in fields(EvaluationConfig) if f.name not in ("state", "window"))
+"""Keys of an evaluation in which all variants are alike, or their scores would not measure the same. How it acts, by a
+carried state or a window, is a variant's own: that belongs to a method."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ def cloning_controls(config: RunConfig) -> dict[str, Variant]:
 
 
 def check_variants(variants: Sequence[Variant]) -> None:
-    """InputError unless these can stand in one table: labels unique, the same data, one way to evaluate."""
+    """InputError unless these can stand in one table: labels unique, the same data, the same episodes asked for the
+    same returns."""
     if not variants:
         raise InputError("nothing is compared: name at least one variant")
     first = variants[0]
@@ -60,8 +65,8 @@ def check_variants(variants: Sequence[Variant]) -> None:
         if variant.label in seen:
             raise InputError(f"two variants are called {variant.label!r}: give each a label of its own")
         seen.add(variant.label)
-        for key in ("dataset", "path", "partial", "actions", "evaluation"):
-            one, other = getattr(first.config, key), getattr(variant.config, key)
+        for key in ("dataset", "path", "partial", "actions", *SHARED_EVALUATION):
+            one, other = attrgetter(key)(first.config), attrgetter(key)(variant.config)
             if one != other:
                 raise InputError(
                     f"{variant.label} has {key} {other!r} where {first.label} has {one!r}: what is compared must be "

@@ -60,6 +60,25 @@ def test_the_shipped_comparisons_can_be_planned(path: Path) -> None:
     assert f"--config configs/comparisons/{path.name} " in path.read_text().splitlines()[0]
 
 
+@pytest.mark.parametrize("name", ["hopper-medium", "standins"])
+def test_the_decision_transformer_is_compared_as_published(name: str) -> None:
+    """Chen et al. 2021, table 8; 3,000 steps warm up over the tenth of them that 10,000 are of 100,000."""
+    plan = asked("--config", str(COMPARISONS / f"{name}.yaml"))
+    first, config = plan.variants[0].config, {v.label: v.config for v in plan.variants}["decision-transformer"]
+    backbone, training = config.backbone, config.training
+    assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
+    assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
+    assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
+    assert (config.agent.return_conditioning, config.objective.name) == (True, "mse")
+    assert (training.batch_size, training.context, training.carry) == (64, 20, 1)
+    assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
+    assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
+    assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
+    assert training.steps == first.training.steps
+    assert first.evaluation.state == "carry"
+    assert first.agent.tokens == "step"  # what controls are made of is not the published one
+
+
 def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     plan = asked("--config", file(VARIANTS), "--seed", "3", "--training.steps", "60")
     assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
@@ -79,6 +98,29 @@ def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
     assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
+
+
+def test_a_variant_may_have_a_window_of_its_own(file: File) -> None:
+    text = (
+        "dataset: hopper-medium\ncontrols: [cloning, mlp]\nevaluation: {episodes: 7, window: 5}\nvariants:\n"
+        "  carries: {backbone: mingru}\n  windowed: {backbone: mingru, evaluation: {state: window, window: 20}}\n"
+        "  short: {backbone: mingru, evaluation: {state: window}}\n"
+    )
+
+    def states(plan: Plan) -> dict[str, tuple[str, int, int]]:
+        of = {variant.label: variant.config.evaluation for variant in plan.variants}
+        return {label: (each.state, each.window, each.episodes) for label, each in of.items()}
+
+    assert states(asked("--config", file(text))) == {
+        "carries": ("carry", 5, 7),
+        "windowed": ("window", 20, 7),
+        "short": ("window", 5, 7),
+        "cloning": ("carry", 5, 7),
+        "mlp": ("carry", 5, 7),
+    }
+    over = states(asked("--config", file(text), "--evaluation.state", "carry", "--evaluation.episodes", "3"))
+    assert {state for state, _, _ in over.values()} == {"carry"}  # the command line goes on top
+    assert {episodes for _, _, episodes in over.values()} == {3}
 
 
 def test_backbones_may_stand_beside_a_files_variants_or_in_it(file: File) -> None:
@@ -130,7 +172,14 @@ def test_as_many_jobs_as_cores_but_no_more_than_runs(monkeypatch: pytest.MonkeyP
         ("variants: {a: {training: {stepz: 3}}}", ["variant a", "training.stepz", "did you mean training.steps?"]),
         ("variants: {a: {training: {steps: x}}}", ["variant a", "training.steps is 'x'"]),
         ("variants: {a: {seed: 3}}", ["the variant a has seed", "put it outside"]),
-        ("variants: {a: {evaluation: {episodes: 3}}}", ["the variant a has evaluation"]),
+        ("variants: {a: {evaluation: {episodes: 3}}}", ["the variant a has evaluation.episodes", "put it outside"]),
+        ("variants: {a: {evaluation: {seed: 3, window: 3}}}", ["the variant a has evaluation.seed, in which all are"]),
+        ("variants: {a: {evaluation: {target_returns: [3]}}}", ["the variant a has evaluation.target_returns"]),
+        (
+            "variants: {a: {evaluation: {widnow: 3}}}",
+            ["variant a", "evaluation.widnow", "did you mean evaluation.window"],
+        ),
+        ("variants: {a: {evaluation: 3}}", ["variant a", "evaluation"]),
         ("variants: {a: {jobs: 3}}", ["the variant a has jobs"]),
         ("variants: {a/b: {}}", ["label 'a/b'"]),
         ("variants: {a: {backbone: mingur}}", ["mingur", "mingru"]),

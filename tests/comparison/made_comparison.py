@@ -1,6 +1,7 @@
 """Comparisons that nobody ran: plausible numbers for tests of what is made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -32,16 +33,25 @@ def made_comparison(
     failed: Sequence[tuple[str, int]] = (),
     checkpoints: int = 5,
     episodes: int = 20,
+    windows: Mapping[str, int] = MappingProxyType({}),
 ) -> Comparison:
     """A comparison of those variants, controls and clonings, the last being controls too.
 
-    `failed` are the (variant, seed) without a result, on every dataset.
+    `failed` are the (variant, seed) without a result, on every dataset; `windows` those of the variants that act so.
     """
     generator = np.random.default_rng(0)
     of_datasets = tuple(_dataset(name, i) for i, name in enumerate(datasets))
     names = [*labels, *controls, *cloning]
     variants = tuple(
-        ComparedVariant(label=name, control=name not in labels, config={"training": {"steps": 20_000}, "plugins": []})
+        ComparedVariant(
+            label=name,
+            control=name not in labels,
+            config={
+                "training": {"steps": 20_000},
+                "plugins": [],
+                "evaluation": {"state": "window" if name in windows else "carry", "window": windows.get(name, 20)},
+            },
+        )
         for name in names
     )
     skills = dict(zip(names, generator.uniform(0.75, 0.97, len(names)), strict=True))

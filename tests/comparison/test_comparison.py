@@ -264,13 +264,47 @@ def test_labels_name_folders_and_are_unique(small: Make, comparing: Compare) -> 
 
 @pytest.mark.parametrize(
     ("options", "key"),
-    [({"evaluation": {"episodes": 3}}, "evaluation"), ({"partial": "drop"}, "partial"), ({"path": "x"}, "path")],
+    [
+        ({"evaluation": {"episodes": 3}}, r"evaluation\.episodes 3"),
+        ({"evaluation": {"seed": 3}}, r"evaluation\.seed 3"),
+        ({"evaluation": {"target_returns": [3.0]}}, r"evaluation\.target_returns \(3\.0,\)"),
+        ({"partial": "drop"}, "partial"),
+        ({"path": "x"}, "path"),
+    ],
 )
 def test_what_is_compared_has_the_same_data_and_evaluation(
     small: Make, comparing: Compare, options: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(InputError, match=f"other has {key} .* must be alike"):
         comparing([Variant("one", small()), Variant("other", small(**options))])
+
+
+def test_a_variants_own_window_reaches_every_evaluation_of_it(
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+) -> None:
+    """Two agents of the same weights, one of which acts by a window of three steps."""
+    windowed = small(evaluation={"state": "window", "window": 3}, training={"checkpoint_every": 4})
+    variants = [Variant("carries", replace(windowed, evaluation=small().evaluation)), Variant("windowed", windowed)]
+    comparison = comparing(variants, checkpoint_episodes=1)
+    for label, protocol in (("carries", ("carry", None)), ("windowed", ("window", 3))):
+        paths = list((tmp_path / "runs" / "own-mine" / f"{label}-seed0" / "results").iterdir())
+        assert len(paths) == 2  # of all targets, and of those of every checkpoint
+        for path in paths:
+            played = read_result(path).protocol
+            assert (played.state, played.window) == protocol
+    carried, by_window = comparison.cells
+    last = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run))
+    asked = (by_window.targets[0].target_return,)
+    for cell, settings in (
+        (carried, EvaluationConfig(episodes=1, target_returns=asked)),
+        (by_window, EvaluationConfig(episodes=1, target_returns=asked, state="window", window=3)),
+    ):
+        assert evaluate(last, settings).targets[0].returns == cell.targets[0].returns
+    assert [target.returns for target in carried.targets] != [target.returns for target in by_window.targets]
+    assert (comparison.state, comparison.window) == ("carry", None)
+    assert [variant.window for variant in comparison.variants] == [None, 3]
+    assert read_comparison(tmp_path / "runs") == comparison
+    assert "windowed (window of 3)" in (tmp_path / "runs" / "comparison.md").read_text()
 
 
 def test_a_comparison_of_nothing_is_refused(small: Make, comparing: Compare) -> None:

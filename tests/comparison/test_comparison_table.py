@@ -84,6 +84,7 @@ def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = Fals
 
 def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
     variants = dict.fromkeys(each.variant for each in cells)
+    evaluation = {"state": changes.get("state", "carry"), "window": changes.get("window", 20)}
     values = {
         "command": "decision-rnn compare",
         "seeds": tuple(sorted({each.seed for each in cells})),
@@ -94,7 +95,11 @@ def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
         "checkpoint_episodes": 20,
         "datasets": (ComparedDataset(data=DATA, targets=TARGETS),),
         "variants": tuple(
-            ComparedVariant(label=label, control=label == "cloning", config={"training": {"steps": 10_000}})
+            ComparedVariant(
+                label=label,
+                control=label == "cloning",
+                config={"training": {"steps": 10_000}, "evaluation": evaluation},
+            )
             for label in variants
         ),
         "cells": tuple(cells),
@@ -223,7 +228,7 @@ def test_several_datasets_come_to_one_number_on_those_that_all_variants_have() -
 
 def test_variants_that_differ_in_their_training_say_so() -> None:
     made = comparison([*of_scores([1.0]), *of_scores([1.0], "long")])
-    longer = replace(made.variants[1], config={"training": {"steps": 20_000}})
+    longer = replace(made.variants[1], config={**made.variants[1].config, "training": {"steps": 20_000}})
     text = format_comparison(replace(made, variants=(made.variants[0], longer)))
     assert "10,000 (mingru); 20,000 (long) steps" in text
 
@@ -233,6 +238,22 @@ def test_a_window_and_what_failed_are_named() -> None:
     text = format_comparison(comparison(of_scores([1.0]), state="window", window=20, failed=(failed,)))
     assert "2 episodes per target, window of 20." in text
     assert "- lru on standin/hopper-medium, seed 3, failed: MemoryError: no room" in text
+
+
+def test_a_variant_that_acts_by_a_window_of_its_own_is_named_so() -> None:
+    made = comparison([*of_scores([1.0]), *of_scores([2.0], "published"), *of_scores([3.0], "cloning", cloning=True)])
+    carrying, published, cloning = made.variants
+    own = {**published.config, "evaluation": {"state": "window", "window": 7}}
+    text = format_comparison(
+        replace(made, variants=(carrying, replace(published, config=own), replace(cloning, config=own)))
+    )
+    names = ["mingru", "published (window of 7)", "cloning (control, window of 7)"]
+    for corner in ("score of the last", "cost"):
+        assert [row[0] for row in rows(text, corner)][:3] == names
+    assert "2 episodes per target, carried state, unless a label says otherwise." in text
+    first = format_comparison(replace(made, variants=(replace(carrying, config=own), published), window=7))
+    assert rows(first, "score of the last")[1][0] == "published (carried state)"
+    assert "2 episodes per target, window of 7, unless a label says otherwise." in first
 
 
 def test_the_table_names_command_commits_machines_and_versions() -> None:

@@ -183,6 +183,18 @@ def test_report_writes_the_page_beside_the_record(folder: Path, capsys: pytest.C
     assert sentence in Page((folder / "report.html").read_text()).text
 
 
+def test_page_says_which_variants_act_by_a_window_of_their_own() -> None:
+    page = page_of(made_comparison(("mingru", "published"), windows={"published": 7, "cloning": 7}))
+    carried = "the recurrent state carried over the whole episode"
+    windowed = "with a window of the last 7 steps re-run for every action"
+    assert f"with {carried}; published {windowed}; cloning {windowed}." in page.text
+    for caption in ("Scores on standin/hopper-medium", "Costs"):
+        traits = {row.cells[0]: row.details[0].strip() for row in page.tables[caption][1:]}
+        assert (traits["mingru"], traits["published"]) == ("", "window of 7")
+        assert (traits["mlp"], traits["cloning"]) == ("control", "control, window of 7")
+    assert "unless" not in page.text
+
+
 def test_report_of_a_file_to_another_place_without_clips(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = folder / "new" / "page.html"
     assert main(["report", str(folder / "comparison.json"), "--output", str(output), "--clips", "0"]) == 0

@@ -158,7 +158,7 @@ def test_clip_plays_once_for_at_most_five_seconds_and_is_small(tmp_path: Path) -
 def test_clips_that_cannot_be_rendered_are_one_sentence_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    comparison = made_comparison(labels=("mingru", "lru"), controls=(), cloning=(), seeds=1)
+    comparison = made_comparison(labels=("mingru", "lru"), controls=(), cloning=(), seeds=1, windows={"lru": 20})
     monkeypatch.setattr(clips, "last_checkpoint", lambda run: run)
     drivers = []
 
@@ -168,6 +168,7 @@ def test_clips_that_cannot_be_rendered_are_one_sentence_each(
         drivers.append(environment.get("MUJOCO_GL"))
         jobs = json.loads(str(options["input"]))["jobs"]
         assert [job["target_return"] for job in jobs] == [3600.0, 3600.0]
+        assert [job["window"] for job in jobs] == [None, 20]
         return type("Done", (), {"stderr": "gladLoadGL error\n", "returncode": -6})
 
     monkeypatch.delenv("MUJOCO_GL", raising=False)

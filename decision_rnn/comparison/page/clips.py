@@ -45,7 +45,7 @@ def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Seq
             found.append((cell, target))
         except InputError:
             missing.append(cell.variant)
-    charts, reasons = _rendered(found, folder, comparison.window, plugins) if found else ([], [])
+    charts, reasons = _rendered(found, folder, comparison, plugins) if found else ([], [])
     if missing:
         reasons.insert(0, f"There is no clip of {', '.join(missing)}: the run's folder or its checkpoint is not here.")
     for reason in reasons:
@@ -71,11 +71,16 @@ def _pick(comparison: Comparison) -> list[Picked]:
 
 
 def _rendered(
-    picked: Sequence[Picked], folder: Path, window: int | None, plugins: Sequence[str]
+    picked: Sequence[Picked], folder: Path, comparison: Comparison, plugins: Sequence[str]
 ) -> tuple[list[Chart], list[str]]:
     """The clips, and why those that are missing are."""
+    windows = {variant.label: variant.window for variant in comparison.variants}
     jobs = [
-        {"run": str((folder / cell.run).absolute()), "target_return": target.target_return, "window": window}
+        {
+            "run": str((folder / cell.run).absolute()),
+            "target_return": target.target_return,
+            "window": windows[cell.variant],
+        }
         for cell, target in picked
     ]
     with tempfile.TemporaryDirectory() as place:

@@ -102,11 +102,8 @@ def _compared(comparison: Comparison) -> list[str]:
         if len(set(steps.values())) == 1
         else (f"{min(steps.values()):,} to {max(steps.values()):,} steps")
     )
-    state = (
-        "the recurrent state carried over the whole episode"
-        if comparison.state == "carry"
-        else f"a window of the last {comparison.window} steps re-run for every action"
-    )
+    states = [_acting(comparison.window)]
+    states += [f"{label} with {_acting(window)}" for label, window in comparison.own_windows().items()]
     first = f"{plural(len(methods), 'variant')} ({listed(methods)})" if methods else ""
     second = f"{plural(len(controls), 'control')} ({listed(controls)})" if controls else ""
     names = listed(dataset.data.name for dataset in comparison.datasets)
@@ -114,8 +111,14 @@ def _compared(comparison: Comparison) -> list[str]:
         f"{' and '.join(filter(None, (first, second)))} on {names}, each trained for {trained} with "
         f"{plural(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds), 12)}).",
         f"The last checkpoint plays {plural(comparison.episodes, 'episode')} for each return that is asked for, with "
-        f"{state}.",
+        f"{'; '.join(states)}.",
     ]
+
+
+def _acting(window: int | None) -> str:
+    if window is None:
+        return "the recurrent state carried over the whole episode"
+    return f"a window of the last {window} steps re-run for every action"
 
 
 def _warning(comparison: Comparison) -> str:

@@ -40,7 +40,7 @@ class Sections:
     ) -> None:
         self.comparison, self.found, self.overall, self.marks = comparison, found, overall, marks
         self.canvas = Canvas()
-        self.controls = {variant.label for variant in comparison.variants if variant.control}
+        self.traits = comparison.traits()
 
     def all(self) -> list[Section]:
         """Those that have something to show."""
@@ -57,7 +57,7 @@ class Sections:
             return Group(
                 charts=tuple(dots),
                 tables=(
-                    tables.score_table(dataset, found, self.controls, self.comparison.checkpoint_episodes),
+                    tables.score_table(dataset, found, self.traits, self.comparison.checkpoint_episodes),
                     tables.target_table(found),
                 ),
             )
@@ -120,7 +120,7 @@ class Sections:
                 chart("One action", "µs for one action", "action_microseconds"),
                 chart("State", "bytes remembered of one environment", "state_bytes"),
             )
-            return Group(charts=tuple(c for c in made if c), tables=(tables.cost_table(found, self.controls),))
+            return Group(charts=tuple(c for c in made if c), tables=(tables.cost_table(found, self.traits),))
 
         jobs = self.comparison.jobs
         text = (

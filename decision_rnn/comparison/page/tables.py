@@ -18,11 +18,13 @@ from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.evaluation.report import format_scores
 
 Summaries = Sequence[VariantSummary]
+Traits = Mapping[str, str]
+"""By label, as `Comparison.traits` gives them."""
 FEW = 10
 """Rows that a curve of many points has in its table."""
 
 
-def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], checkpoint_episodes: int) -> Table:
+def score_table(dataset: ComparedDataset, found: Summaries, traits: Traits, checkpoint_episodes: int) -> Table:
     """The table that a reader comes for: scores of the last checkpoint, obedience, and the best checkpoint beside."""
     targets = main_targets(dataset, found)
     width = len(targets)
@@ -35,7 +37,7 @@ def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], 
         head += [f"{which} checkpoint{asked}, {checkpoint_episodes} episodes" for which in ("last", "best")]
     rows: list[list[Cell | str]] = []
     for summary in found:
-        row: list[Cell | str] = [variant_cell(summary.variant, controls)]
+        row: list[Cell | str] = [variant_cell(summary.variant, traits)]
         cloning = summary.of_role("cloning")
         if cloning is not None:
             cell = seeds_cell(cloning.scores, cloning.per_seed, width)
@@ -55,9 +57,9 @@ def score_table(dataset: ComparedDataset, found: Summaries, controls: set[str], 
     return Table.of(f"Scores on {dataset.data.name}", head, rows, folded=False)
 
 
-def variant_cell(label: str, controls: set[str]) -> Cell:
-    """A variant's name, a control marked so."""
-    return Cell(label, "control" if label in controls else "")
+def variant_cell(label: str, traits: Traits) -> Cell:
+    """A variant's name, in small print what sets it apart."""
+    return Cell(label, traits[label])
 
 
 def _score_head(dataset: ComparedDataset, target: Target | None) -> str:
@@ -144,11 +146,11 @@ def tuning_table(found: Summaries) -> Table:
     return Table.of("Score over episodes spent", ("variant", "episodes", "score", "95% band"), rows)
 
 
-def cost_table(found: Summaries, controls: set[str]) -> Table:
+def cost_table(found: Summaries, traits: Traits) -> Table:
     """What each variant costs."""
     rows: list[list[Cell | str]] = [
         [
-            variant_cell(summary.variant, controls),
+            variant_cell(summary.variant, traits),
             f"{summary.parameters:,}",
             f"{summary.training_seconds:,.0f} s",
             f"{summary.action_microseconds:,.0f} µs",

@@ -1,0 +1,149 @@
+"""results/standins: its tables from stores and a comparison, as far as that has come."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import standin_observations
+import standins
+from made_comparison import made_comparison
+from standin_observations import REAL, Observations, compared, differences, entries_of
+
+from decision_rnn import Episode, EpisodeStore
+from decision_rnn.cli.compare import plan_of
+from decision_rnn.data.spec import TASKS
+
+HOPPER = "standin/hopper-medium"
+SHORT = (HOPPER, "standin/hopper-medium-replay")
+
+
+def test_observation_means_are_compared_in_real_standard_deviations() -> None:
+    """Every mean half a real standard deviation above, one position 2.6 below and one velocity 0.75 above."""
+    real = REAL[HOPPER]
+    off = np.full(11, 0.5)
+    off[3], off[10] = -2.6, 0.75
+    ours = Observations((np.array(real.mean) + off * real.sd).tolist(), (2 * np.array(real.sd)).tolist())
+    np.testing.assert_allclose(differences(HOPPER, ours), off)
+    text = compared(HOPPER, ours)
+    assert "2.6 over the positions (leg, angle) and 0.8 over the velocities (foot, angular velocity)" in text
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[4:]]
+    assert [row[0] for row in rows] == entries_of("hopper")
+    assert rows[0] == ["height", "1.311 ± 0.178", "1.400 ± 0.356", "+0.50", "2.00"]
+    assert [float(row[3]) for row in rows] == off.tolist()
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_observation_statistics_have_an_entry_for_each_number(name: str) -> None:
+    short = name.removeprefix("standin/").partition("-")[0]
+    task = TASKS[short]
+    assert len(REAL[name].mean) == len(REAL[name].sd) == len(entries_of(short)) == task.observation_dim
+    assert min(REAL[name].sd) > 0
+    assert [entry for entry in entries_of(short) if "angle" in entry or entry == "height"] == entries_of(short)[
+        : task.positions
+    ]
+
+
+def test_the_comparison_of_the_stand_ins_has_all_but_the_random_ones() -> None:
+    plan, _ = plan_of(["--config", str(standins.ROOT / "configs" / "comparisons" / "standins.yaml")])
+    assert set(plan.datasets) == {name for name in standins.DATASETS if not name.endswith("-random")}
+    assert tuple(variant.label for variant in plan.variants) == standins.METHODS
+    assert set(standins.PUBLISHED) <= set(plan.datasets)
+    cloning, transformer = (variant.config for variant in plan.variants)
+    assert (cloning.agent.return_conditioning, cloning.backbone.name) == (False, "mingru")
+    assert transformer.training.steps == cloning.training.steps
+
+
+def test_scores_are_of_finished_runs_on_the_same_contents(capsys: pytest.CaptureFixture[str]) -> None:
+    made = made_comparison(
+        ("decision-transformer",), 1, SHORT, (), ("cloning",), failed=[("decision-transformer", 0)], checkpoints=1
+    )
+    contents = {dataset.data.name: {"another", dataset.data.fingerprint} for dataset in made.datasets}
+    scores = standins.scores_of(made, contents)
+    assert {name: list(of) for name, of in scores.items()} == {name: ["cloning"] for name in SHORT}
+    (cell,) = made.cells_of("cloning", HOPPER)
+    assert scores[HOPPER]["cloning"] == pytest.approx(cell.targets[0].score_mean)
+    whole = made_comparison(("decision-transformer",), 1, SHORT, (), ("cloning",), checkpoints=1)
+    (cell,) = whole.cells_of("decision-transformer", HOPPER)
+    assert cell.targets[0].target_return == 3600  # what the paper asks for first
+    assert standins.scores_of(whole, contents)[HOPPER]["decision-transformer"] == cell.targets[0].score_mean
+    assert capsys.readouterr().out == ""
+    assert set(standins.scores_of(whole, {**contents, HOPPER: {"another"}})) == {SHORT[1]}
+    assert f"left out: cloning on {HOPPER}, which has other contents" in capsys.readouterr().out
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with results/ and runs/ of the script, which finds two stand-ins of three short episodes each."""
+    generator = np.random.default_rng(0)
+    stores = {}
+    for name in SHORT:
+        episodes = [
+            Episode(generator.normal(size=(6, 11)), generator.uniform(-1, 1, (5, 3)), np.ones(5), True, False)
+            for _ in range(3)
+        ]
+        stores[name] = EpisodeStore.write(
+            tmp_path / name.replace("/", "-"), episodes, environment_id="Hopper-v5", source={}
+        )
+    monkeypatch.setattr(standins, "DATASETS", {name: standins.DATASETS[name] for name in SHORT})
+    monkeypatch.setattr(
+        standins, "open_dataset", lambda name: type("Found", (), {"open": staticmethod(lambda: stores[name])})
+    )
+    monkeypatch.setattr(standins, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(standins, "draw", lambda returns, path: path.write_bytes(b""))
+    monkeypatch.setattr("sys.argv", ["scripts/standins.py", "--comparison", str(tmp_path / "runs")])
+    return tmp_path
+
+
+def table(places: Path) -> dict[str, list[str]]:
+    lines = (places / "results" / "README.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| hopper")]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_report_has_empty_cells_where_no_run_is_finished(places: Path) -> None:
+    standins.main()
+    text = (places / "results" / "README.md").read_text()
+    assert "There is no comparison yet." in text
+    assert f"Of the real sets as {standin_observations.SOURCE} give them." in text
+    assert "**hopper-medium**: the means differ by at most " in text
+    assert "walker2d" not in text.partition("Of the real sets")[2].partition("**")[2]
+    assert table(places)["hopper-medium"][-2:] == ["(53.5)", "(65.1)"]
+    assert table(places)["hopper-medium"][0] == "15"
+    assert table(places)["hopper-medium"][2] == "5 (1,422, -100%)"
+
+
+def test_the_report_has_the_scores_of_the_comparison_and_keeps_it(places: Path) -> None:
+    made = made_comparison(("decision-transformer",), 1, SHORT, (), ("cloning",), checkpoints=1)
+    data = made.to_dict()
+    for dataset in data["datasets"]:
+        name = dataset["data"]["name"].replace("/", "-")
+        dataset["data"]["fingerprint"] = json.loads((places / name / "manifest.json").read_text())["fingerprint"]
+    (places / "runs").mkdir()
+    (places / "runs" / "comparison.json").write_text(json.dumps(data))
+    standins.main()
+    (cloning,), (transformer,) = (made.cells_of(label, HOPPER) for label in standins.METHODS)
+    scores = [f"{cell.targets[0].score_mean:.1f}" for cell in (cloning, transformer)]
+    assert table(places)["hopper-medium"][-2:] == [f"{scores[0]} (53.5)", f"{scores[1]} (65.1)"]
+    text = (places / "results" / "README.md").read_text()
+    assert f"`{made.command}` at commit 0123456789ab, seed 0, in comparison.json" in text
+    (places / "runs" / "comparison.json").unlink()
+    standins.main()  # from what is kept with the results
+    assert (places / "results" / "README.md").read_text() == text
+
+
+def test_what_was_measured_is_kept_as_long_as_the_recipe_is_the_same(places: Path) -> None:
+    standins.main()
+    kept = places / "results" / "standins.json"
+    entries = json.loads(kept.read_text())
+    for name, recipes in ((SHORT[0], entries[SHORT[0]]["recipes"]), (SHORT[1], ["of another recipe"])):
+        entries[name] = {**entries[name], "score": -1.0, "recipes": recipes}
+    kept.write_text(json.dumps(entries))
+    standins.main()
+    scores = {name: entry["score"] for name, entry in json.loads(kept.read_text()).items()}
+    assert scores[SHORT[0]] == -1
+    assert scores[SHORT[1]] > 0
+    del entries[SHORT[0]]["observations"]  # written before they were compared
+    kept.write_text(json.dumps(entries))
+    standins.main()
+    assert json.loads(kept.read_text())[SHORT[0]]["score"] > 0
