@@ -39,7 +39,7 @@ SECTIONS = {
 
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration that `to_dict` wrote, now or in an earlier version; InputError names `source` and the key."""
+    """The run configuration that `to_dict` wrote, in any version; InputError names `source` and the key."""
     check_plugins(plugins_of(data, source), source)
     for section, options in BEFORE_OPTIONS.items():
         if isinstance(data.get(section, {}), Mapping):
