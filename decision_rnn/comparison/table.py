@@ -40,9 +40,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
     names = {s.variant: s.variant + CONTROL * (s.variant in controls) for s in summaries}
     asked = [t for t in dataset.targets if t.role in ("paper", "best")]
     heads = [
-        f"asked {t.target_return:.5g}, "
-        + ("the data's best" if t.role == "best" else describe_range(t.in_range) or "paper's")
-        for t in asked
+        f"asked {t.target_return:.5g}, " + (describe_range(t.in_range, t.role == "best") or "paper's") for t in asked
     ]
     scores = [["score of the last checkpoint", *heads, "cloning", OBEDIENCE]]
     for summary in summaries:
