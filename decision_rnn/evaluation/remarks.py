@@ -49,12 +49,12 @@ def beside_best(result: Result) -> Iterator[str]:
     if best is None or best.target_return is None:
         return
     beyond = [
-        f"for {target.target_return:g} {target.score_mean:.1f}"
+        f"for {target.target_return:g}, {target.score_mean:.1f}"
         for target in result.targets
         if target.target_return is not None and target.target_return > best.target_return
     ]
     if beyond:
         yield (
             f"asked for the data's best, {best.target_return:g}, it scores {best.score_mean:.1f}; asked "
-            f"{', '.join(beyond)}"
+            f"{'; '.join(beyond)}"
         )

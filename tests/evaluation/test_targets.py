@@ -92,3 +92,4 @@ def test_the_warning_says_what_is_reached_and_what_to_ask_for() -> None:
     assert "reach 50:" not in sentence
     proposed = float(sentence.partition("such as [")[2].partition("]")[0])
     assert 0.1 <= np.mean(returns >= proposed) < 0.102
+    assert sentence.endswith("], which 10% of the episodes reach")
