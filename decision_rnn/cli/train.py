@@ -15,7 +15,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
 from decision_rnn.evaluation.results import write_result
-from decision_rnn.evaluation.targets import asked_returns, describe_reach, warn_of_few
+from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import check_resumed_run
 
@@ -55,5 +55,5 @@ def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -
     print(describe_reach(asked, seen.episode_returns), flush=True)
     # The data's best that nobody named is asked to be read beside the others: that few reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]
-    for sentence in warn_of_few(wanted, seen.episode_returns):
-        print(f"warning: {sentence}", file=sys.stderr, flush=True)
+    if (few := describe_few(wanted, seen.episode_returns)) is not None:
+        print(f"warning: {few}", file=sys.stderr, flush=True)

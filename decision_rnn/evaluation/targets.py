@@ -1,6 +1,6 @@
 """What an agent is asked for, and how many episodes of its data reach that."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -52,8 +52,8 @@ def describe_reach(asked: Sequence[float], returns: np.ndarray) -> str:
     return "; ".join(_reach(target, returns) for target in asked)
 
 
-def warn_of_few(asked: Sequence[float], returns: np.ndarray) -> Iterator[str]:
-    """A sentence if too few episodes reach some of the returns asked for: what their scores are then, and what to do.
+def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
+    """A warning if too few episodes reach some of the returns asked for: what their scores are then, and what to do.
 
     Args:
         asked: Returns, without those that are asked because few reach them, such as the data's best.
@@ -62,16 +62,15 @@ def warn_of_few(asked: Sequence[float], returns: np.ndarray) -> Iterator[str]:
     count = len(returns)
     enough = max(FEW_SHARE * count, min(FEW_EPISODES, MANY_SHARE * count))
     few = {target: reach for target in asked if (reach := int((returns >= target).sum())) < enough}
-    if few:
-        reached = ", ".join(
-            f"{reach or 'none'} {'reaches' if reach < 2 else 'reach'} {t:g}" for t, reach in few.items()
-        )
-        often = np.quantile(returns, 1 - MANY_SHARE, method="lower")
-        yield (
-            f"of {count:,} episodes {reached}: a score there says how the agent extrapolates more than what it learned "
-            "from the data, so read it beside the score at the data's best, or ask for less by --evaluation.target_returns"
-            f", such as [{often:g}], which {np.mean(returns >= often):.0%} of the episodes reach"
-        )
+    if not few:
+        return None
+    reached = ", ".join(f"{reach or 'none'} {'reaches' if reach < 2 else 'reach'} {t:g}" for t, reach in few.items())
+    often = np.quantile(returns, 1 - MANY_SHARE, method="lower")
+    return (
+        f"of {count:,} episodes {reached}: a score there says how the agent extrapolates more than what it learned "
+        "from the data, so read it beside the score at the data's best, or ask for less by --evaluation.target_returns, "
+        f"such as [{often:g}], which {np.mean(returns >= often):.0%} of the episodes reach"
+    )
 
 
 def _reach(target: float, returns: np.ndarray) -> str:

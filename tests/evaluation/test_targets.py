@@ -10,7 +10,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.evaluation.targets import asked_returns, describe_reach, warn_of_few
+from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
 
 SPEC = DatasetSpec("own/x", "Pendulum-v1", 0.0, 1.0, (3600, 1800), 1.0, "")
 
@@ -78,14 +78,15 @@ def test_large_counts_and_small_shares_can_be_read() -> None:
     ],
 )
 def test_a_return_that_few_episodes_reach_is_warned_of(returns: np.ndarray, few: bool) -> None:
-    assert [bool(list(warn_of_few(asked, returns))) for asked in ((200.0,), (200.0, -1.0), (-1.0,), ())] == [
+    assert [describe_few(asked, returns) is not None for asked in ((200.0,), (200.0, -1.0), (-1.0,), ())] == [
         *(few, few, False, False)
     ]
 
 
 def test_the_warning_says_what_is_reached_and_what_to_ask_for() -> None:
     returns = thousand_and(250.0, 300.0)
-    (sentence,) = warn_of_few((3600.0, 300.0, 250.0, 50.0), returns)
+    sentence = describe_few((3600.0, 300.0, 250.0, 50.0), returns)
+    assert sentence is not None
     assert sentence.startswith(
         "of 1,002 episodes none reaches 3600, 1 reaches 300, 2 reach 250: a score there says how"
     )
