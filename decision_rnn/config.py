@@ -97,7 +97,7 @@ class EvaluationConfig:
 
     Attributes:
         episodes: Episodes per target return; 0 to train without being evaluated.
-        target_returns: Returns to ask for; the dataset's own if left out.
+        target_returns: Returns to ask for; if left out, the dataset's own and the best return in the data.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for
             every action, the Decision Transformer's protocol.
         window: Steps in that window.

@@ -103,9 +103,10 @@ def test_a_checkpoint_of_version_0_1_is_scored_by_its_dataset(tmp_path: Path, pa
     folder = train_briefly(tmp_path, "--partial", partial)
     before = scores(folder)
     make_old(folder)
-    # What that version did not keep: the data's range, and notes on them.
+    # What that version did not keep: the data's range, their best return to ask for, and notes on them.
     before["dataset"] |= {"return_min": None, "return_max": None, "notes": type(before["dataset"]["notes"])()}
-    before["targets"] = [{**target, "in_range": None} for target in before["targets"]]
+    assert [target["target_return"] for target in before["targets"][2:]] == ([40] if partial == "drop" else [])
+    before["targets"] = [{**target, "in_range": None} for target in before["targets"][:2]]
     assert scores(folder) == before
 
 

@@ -22,6 +22,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
 from decision_rnn.evaluation.obedience import spread_targets
 from decision_rnn.evaluation.results import Protocol
+from decision_rnn.evaluation.targets import paper_returns
 from decision_rnn.plugins import check_plugins
 from decision_rnn.training.run_folder import check_resumed_run
 
@@ -92,11 +93,10 @@ class Plan:
             store = dataset.open()
             spec = dataset.spec  # once more: it tells what the store holds
             data = summarise_data(Provenance.of(spec, store), replace(first, dataset=name))
-            compared[name] = (ComparedDataset(data=data, targets=targets_of(first.evaluation, spec, store)), spec)
+            compared[name] = ComparedDataset(data=data, targets=targets_of(first.evaluation, spec, store))
         for name, variant, seed in self._runs():
-            dataset_of, spec = compared[name]
-            cells.append(self._cell(variant, self._check(variant, name, seed), dataset_of, spec))
-        return tuple(dataset for dataset, _ in compared.values()), tuple(cells)
+            cells.append(self._cell(variant, self._check(variant, name, seed), compared[name]))
+        return tuple(compared.values()), tuple(cells)
 
     def _runs(self) -> Iterator[tuple[str, Variant, int]]:
         """Seed by seed, so that a comparison that is cut short has all variants of its first seeds."""
@@ -112,14 +112,13 @@ class Plan:
         folder = self.output / _run(dataset, variant.label, seed)
         return check_resumed_run(config, folder) if (folder / "config.yaml").is_file() else config
 
-    def _cell(self, variant: Variant, config: RunConfig, dataset: ComparedDataset, spec: DatasetSpec) -> Cell:
+    def _cell(self, variant: Variant, config: RunConfig, dataset: ComparedDataset) -> Cell:
         conditioned = config.agent.return_conditioning
         asked = tuple(target.target_return for target in dataset.targets)
 
         def protocol(episodes: int, targets: Sequence[float | None]) -> Protocol:
             returns = tuple(dict.fromkeys(target for target in targets if target is not None))
-            settings = replace(config.evaluation, episodes=episodes, target_returns=returns)
-            return Protocol.of(settings, spec, config.agent)
+            return Protocol.of(replace(config.evaluation, episodes=episodes), returns, config.agent)
 
         checkpoints = [asked[0], *(t.target_return for t in dataset.targets if t.role == "best")]
         return Cell(
@@ -138,8 +137,7 @@ class Plan:
 def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStore) -> tuple[Target, ...]:
     """What is asked for on a dataset: the paper's returns, or the user's, the data's best, and some of its range."""
     low, high = store.manifest["statistics"]["return_min"], store.manifest["statistics"]["return_max"]
-    paper = [float(target) for target in settings.target_returns or spec.target_returns]
-    spread = spread_targets(low, high, SPREAD) if low < high else ()
+    paper, spread = paper_returns(settings, spec), spread_targets(low, high, SPREAD) if low < high else ()
     return (
         *(Target(target_return=asked, role="paper", in_range=low <= asked <= high) for asked in paper),
         Target(target_return=high, role="best", in_range=True),

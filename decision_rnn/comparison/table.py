@@ -38,9 +38,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
     names = {label: f"{label} ({traits})" if traits else label for label, traits in comparison.traits().items()}
     asked = [t for t in dataset.targets if t.role in ("paper", "best")]
     heads = [
-        f"asked {t.target_return:.5g}, "
-        + ("the data's best" if t.role == "best" else describe_range(t.in_range) or "paper's")
-        for t in asked
+        f"asked {t.target_return:.5g}, " + (describe_range(t.in_range, t.role == "best") or "paper's") for t in asked
     ]
     scores = [["score of the last checkpoint", *heads, "cloning", OBEDIENCE]]
     for summary in summaries:

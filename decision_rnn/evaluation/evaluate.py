@@ -14,6 +14,7 @@ from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
+from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
 from decision_rnn.workers import default_processes
@@ -39,8 +40,8 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     agent = prepare_to_act(trained.agent)
-    protocol = Protocol.of(settings, spec, config.agent)
     dataset = summarise_data(trained.provenance, config)
+    protocol = Protocol.of(settings, asked_returns(settings, spec, dataset.return_max), config.agent)
     begun = time.perf_counter()
     played = rollout(
         agent if protocol.window is None else WindowActor(agent, protocol.window),

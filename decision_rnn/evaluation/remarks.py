@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from decision_rnn.backbones import registered
 from decision_rnn.config import RunConfig
-from decision_rnn.evaluation.results import DataSummary, Protocol
+from decision_rnn.evaluation.results import DataSummary, Protocol, Result
+from decision_rnn.evaluation.targets import is_best
 
 FAR_BEYOND = 2.0
 """Ranges of the data's returns that a target may lie outside of them before it is called out of all proportion."""
@@ -36,4 +37,24 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             f"{backbone} forgets slowly and was trained on slices that each begin from nothing: a state carried over "
             "whole episodes may score far below what --state window scores, and below training with "
             "--training.carry 50"
+        )
+
+
+def beside_best(result: Result) -> Iterator[str]:
+    """Where the data's best return was asked for and more than it too: the score there beside those, in a sentence.
+
+    It holds scores, by which the seeds of a comparison differ, and so is none of the remarks that a result keeps.
+    """
+    best = next((target for target in result.targets if is_best(target.target_return, result.dataset.return_max)), None)
+    if best is None or best.target_return is None:
+        return
+    beyond = [
+        f"for {target.target_return:g}, {target.score_mean:.1f}"
+        for target in result.targets
+        if target.target_return is not None and target.target_return > best.target_return
+    ]
+    if beyond:
+        yield (
+            f"asked for the data's best, {best.target_return:g}, it scores {best.score_mean:.1f}; asked "
+            f"{'; '.join(beyond)}"
         )

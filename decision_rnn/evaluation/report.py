@@ -1,13 +1,17 @@
 """A result for people."""
 
+from decision_rnn.evaluation.remarks import beside_best
 from decision_rnn.evaluation.results import Result, TargetResult
 from decision_rnn.evaluation.statistics import SeedScores
+from decision_rnn.evaluation.targets import is_best
 
 
-def describe_range(in_range: bool | None) -> str:
-    """Where a target return lies; empty where that is not known. The two are different measurements: inside the
-    data's range it is how well the agent obeys, beyond it how it extrapolates."""
-    return "" if in_range is None else "inside the data" if in_range else "beyond the data"
+def describe_range(in_range: bool | None, best: bool = False) -> str:
+    """Where a target return lies, or that it is the data's best; empty where that is not known. Inside and beyond are
+    different measurements: inside the data's range it is how well the agent obeys, beyond it how it extrapolates."""
+    return (
+        "the data's best" if best else "" if in_range is None else "inside the data" if in_range else "beyond the data"
+    )
 
 
 def format_scores(scores: SeedScores, unit: str = "") -> str:
@@ -26,19 +30,19 @@ def format_result(result: Result) -> str:
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {protocol.episodes} episodes"
         f"{' of cloning' if cloning else ' per target'}, {protocol}, {data.environment_id}",
         f"{'' if cloning else 'asked for':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
-        *(_row(target, protocol.episodes) for target in result.targets),
+        *(_row(target, protocol.episodes, is_best(target.target_return, data.return_max)) for target in result.targets),
         f"{'(the data)':>12}  {data.return_mean:>8.1f} ± {data.return_sd:>6.1f}  {data.score_mean:>8.1f}",
         "± is one standard deviation over episodes; score 0 is a random policy, 100 an expert",
-        *(sentence for sentence in (data.comparable, *data.notes, *result.remarks) if sentence),
+        *(sentence for sentence in (data.comparable, *data.notes, *result.remarks, *beside_best(result)) if sentence),
     ]
     return "\n".join(lines)
 
 
-def _row(target: TargetResult, episodes: int) -> str:
+def _row(target: TargetResult, episodes: int, best: bool) -> str:
     asked = "cloning" if target.target_return is None else f"{target.target_return:g}"
 
     def cell(mean: float, sd: float) -> str:
         return f"{mean:>8.1f} ± {sd:>6.1f}" if episodes > 1 else f"{mean:>8.1f}{'':9}"
 
     scores = f"{cell(target.return_mean, target.return_sd)}  {cell(target.score_mean, target.score_sd)}"
-    return f"{asked:>12}  {scores}  {target.length_mean:>6.0f}  {describe_range(target.in_range)}".rstrip()
+    return f"{asked:>12}  {scores}  {target.length_mean:>6.0f}  {describe_range(target.in_range, best)}".rstrip()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ import numpy as np
 from decision_rnn.agent import AgentConfig
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.spec import DatasetSpec, normalised_scores
+from decision_rnn.data.spec import normalised_scores
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 
@@ -51,14 +51,13 @@ class Protocol:
     seed: int
 
     @classmethod
-    def of(cls, settings: EvaluationConfig, spec: DatasetSpec, agent: AgentConfig) -> "Protocol":
-        """What those settings come to for an agent trained on that dataset."""
-        asked = tuple(float(target) for target in settings.target_returns or spec.target_returns)
+    def of(cls, settings: EvaluationConfig, asked: Sequence[float], agent: AgentConfig) -> "Protocol":
+        """What those settings come to for an agent, asked for those returns if it can be asked."""
         return cls(
             state=settings.state,
             window=settings.window if settings.state == "window" else None,
             episodes=settings.episodes,
-            target_returns=asked if agent.return_conditioning else (None,),
+            target_returns=tuple(asked) if agent.return_conditioning else (None,),
             seed=settings.seed,
         )
 

@@ -78,6 +78,7 @@ def train(
     resume: bool = False,
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_steps: Callable[[int], None] | None = None,
+    on_data: Callable[[Provenance, EpisodeStore], None] | None = None,
 ) -> TrainedAgent:
     """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
 
@@ -89,6 +90,7 @@ def train(
             one that a resumed run starts from: the process may have been killed before the call. Its time is not
             training time, and it changes no digit of the training.
         on_steps: Called with the steps done so far whenever metrics are logged, and where a resumed run starts.
+        on_data: Called before the first step with what is known of the data and the episodes that are trained on.
 
     Returns:
         The agent of the last step.
@@ -98,7 +100,7 @@ def train(
             another process is training in that folder.
     """
     with alone_in(run):
-        return _train(config, run, resume, on_checkpoint, on_steps)
+        return _train(config, run, resume, on_checkpoint, on_steps, on_data)
 
 
 def _train(
@@ -107,6 +109,7 @@ def _train(
     resume: bool,
     on_checkpoint: Callable[[TrainedAgent], None] | None,
     on_steps: Callable[[int], None] | None,
+    on_data: Callable[[Provenance, EpisodeStore], None] | None,
 ) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
     spec = dataset.spec  # a name that nobody knows is told now
@@ -128,6 +131,8 @@ def _train(
     seconds = _resume(trainer, stream, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.steps, seconds)
     print(_describe(agent, config, store, seen), flush=True)  # before hours of training, not after them
+    if on_data is not None:
+        on_data(provenance, seen)
     settings = config.training
     bar = tqdm(
         total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step", disable=None

@@ -31,9 +31,18 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "3600" in done.stdout
     assert "(the data)" in done.stdout
+    (reach,) = (line for line in done.stdout.splitlines() if line.startswith("asked 3600: no episode of "))
+    assert reach.index("asked 1800: ") < reach.index(", the data's best: 1 of ")
+    assert done.stdout.index(reach) < done.stdout.index("asked for ")
+    (warned,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
+    assert "none reaches 3600" in warned
     run = tmp_path / "runs" / "standin-hopper-medium-mingru-seed0"
     result = read_result(run)
-    for target, asked in zip(result["targets"], [3600, 1800], strict=True):
+    best = result["dataset"]["return_max"]
+    assert best < 3600
+    (row,) = (line for line in done.stdout.splitlines() if line.endswith("  the data's best"))
+    assert row.split()[0] == f"{best:g}"
+    for target, asked in zip(result["targets"], [3600, 1800, best], strict=True):
         assert target["target_return"] == asked
         assert len(target["returns"]) == 2
         mean = sum(target["returns"]) / 2
@@ -54,12 +63,14 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     for options in (["--state", "window", "--window", "5"], ["--seed", "3"], ["--episodes", "3"]):
         done = small_cli("evaluate", str(run), "--target_returns", "[500]", *options)
         assert done.returncode == 0, done.stderr
+        assert "the data's best" not in done.stdout
     windowed = read_result(run, "window-5")
     assert [target["target_return"] for target in windowed["targets"]] == [500]
     assert len(list((run / "results").iterdir())) == 4
     assert path.read_bytes() == before
     done = small_cli("evaluate", str(run), "--processes", "1")
     assert done.returncode == 0
+    assert row in done.stdout.splitlines()
     assert len(list((run / "results").iterdir())) == 4
     assert json.loads(path.read_text())["targets"] == result["targets"]  # seeded: the same episodes
 
@@ -83,6 +94,7 @@ def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path)
     command += ["--output", "out", "--training.steps", "10", "--checkpoint_episodes", "0", *SMALL]
     done = small_cli(*command)
     assert done.returncode == 0, done.stderr
+    assert "warning: " not in done.stderr  # once for every run would stand among the runs' lines
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "lru"]
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
@@ -158,6 +170,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
 def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: SmallCLI, tmp_path: Path) -> None:
     """The operating system refuses to let any file grow past 60 kB, as a full disk would, from the second call on."""
     command = ["train", "hopper-medium", "--training.checkpoint_every", "10", "--output", "run", *SMALL]
+    command += ["--evaluation.target_returns", "[0]"]  # which every episode reaches: nothing is warned of
     assert small_cli(*command, "--training.steps", "10").returncode == 0
 
     def limit() -> None:

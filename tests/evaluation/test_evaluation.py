@@ -54,6 +54,41 @@ def test_targets_inside_and_beyond_the_data_are_told_apart(pendulum: Make, playe
     assert result.to_dict()["remarks"] == list(result.remarks)
 
 
+def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make, played: list[list[float]]) -> None:
+    trained = pendulum(return_max=-250.0)  # below -200, the first of its own
+    result = evaluate(trained, EvaluationConfig(episodes=2))
+    assert played == [[-200.0, -400.0, -250.0]]
+    assert result.protocol.target_returns == (-200.0, -400.0, -250.0)
+    assert [target.in_range for target in result.targets] == [False, True, True]
+    text = format_result(result)
+    assert rows(text)["-250"].endswith("the data's best")
+    assert "the data's best" not in rows(text)["-400"]
+    scores = {asked: 100 * (0.75 * asked + 1600) / 1450 for asked in (-200.0, -250.0)}  # of 1 and 0.5 times the target
+    said = f"asked for the data's best, -250, it scores {scores[-250.0]:.1f}; asked for -200, {scores[-200.0]:.1f}"
+    assert text.splitlines()[-2:] == [
+        "-200 is beyond the data's best -250: its score measures extrapolation",
+        said,
+    ]
+    assert not any(said in remark for remark in result.remarks)  # which seeds of a comparison share
+
+
+@pytest.mark.parametrize(
+    ("return_max", "named", "asked"),
+    [
+        (-250.0, (-300.0,), [-300.0]),
+        (-250.0, (-200.0, -300.0), [-200.0, -300.0]),
+        (None, None, [-200.0, -400.0]),
+        (-200.0, None, [-200.0, -400.0]),
+    ],
+)
+def test_nothing_is_asked_beside_named_targets_or_where_the_best_is_not_known_or_asked_already(
+    pendulum: Make, played: list[list[float]], return_max: float | None, named: tuple[float, ...], asked: list[float]
+) -> None:
+    result = evaluate(pendulum(return_max=return_max), EvaluationConfig(episodes=2, target_returns=named))
+    assert played == [asked]
+    assert "it scores" not in format_result(result)
+
+
 def test_a_target_out_of_all_proportion_is_remarked_on_more_strongly(pendulum: Make, played: list[list[float]]) -> None:
     """The data's range is 1400 wide: two of it above the best is 2700."""
     remarks = evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(2700.0, 2701.0))).remarks
@@ -69,6 +104,9 @@ def test_of_an_old_checkpoint_nothing_is_said_of_the_datas_range(pendulum: Make,
 
 
 def test_cloning_is_evaluated_once_and_asked_for_nothing(pendulum: Make, played: list[list[float]]) -> None:
+    unknown = pendulum(cloning=True, return_max=None)
+    assert "the data's best" not in format_result(evaluate(unknown, EvaluationConfig(episodes=2)))
+    played.clear()
     result = evaluate(pendulum(cloning=True), EvaluationConfig(episodes=2, target_returns=(1.0, 2.0, 3.0)))
     assert [len(targets) for targets in played] == [1]
     assert [(target.target_return, target.in_range) for target in result.targets] == [(None, None)]
@@ -138,8 +176,8 @@ def test_returns_that_are_not_finite_are_refused(pendulum: Make, monkeypatch: py
 def test_the_record_holds_what_was_played(pendulum: Make) -> None:
     trained = pendulum()
     result = evaluate(trained, EvaluationConfig(episodes=2, seed=5))
-    assert [target.target_return for target in result.targets] == [-200.0, -400.0]
-    assert (result.step, result.protocol.window, result.environment_steps) == (10, None, 4 * 200)
+    assert [target.target_return for target in result.targets] == [-200.0, -400.0, -100.0]
+    assert (result.step, result.protocol.window, result.environment_steps) == (10, None, 6 * 200)
     target = result.targets[0]
     assert target.return_mean == pytest.approx(sum(target.returns) / 2, abs=1e-3)
     assert target.score_mean == pytest.approx(100 * (target.return_mean + 1600) / 1450)

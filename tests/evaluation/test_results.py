@@ -12,7 +12,6 @@ import pytest
 from decision_rnn.agent import AgentConfig
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Protocol, Result, find_result, read_result, write_result
@@ -170,8 +169,7 @@ def test_where_the_data_lie_and_how_a_run_would_be_evaluated_is_no_part_of_a_key
 
 
 def test_a_windows_length_is_no_part_of_a_protocol_that_carries() -> None:
-    spec = DatasetSpec("own/x", "Pendulum-v1", 0.0, 1.0, (2.0, 1.0), 1.0, "")
-    one, other = (Protocol.of(EvaluationConfig(window=window), spec, AgentConfig()) for window in (5, 20))
+    one, other = (Protocol.of(EvaluationConfig(window=window), (2.0, 1.0), AgentConfig()) for window in (5, 20))
     assert one == other
     assert one.target_returns == (2.0, 1.0)
 

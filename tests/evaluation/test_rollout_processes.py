@@ -255,7 +255,7 @@ def test_evaluate_plays_alone_in_a_pool_of_processes(
     """A daemonic process may start no other."""
     monkeypatch.setattr(workers, "available_cores", lambda: 2)
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    assert len(evaluate(pendulum(), EvaluationConfig(episodes=2)).targets) == 2
+    assert len(evaluate(pendulum(), EvaluationConfig(episodes=2)).targets) == 3
 
 
 def test_an_agent_prepared_to_act_is_a_copy_that_acts_the_same() -> None:

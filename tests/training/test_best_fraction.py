@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.checkpoint import Provenance, last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
@@ -157,6 +157,23 @@ def test_batches_hold_steps_of_the_best_alone_and_provenance_is_the_wholes(
     )
 
 
+def test_before_the_first_step_the_whole_datas_range_and_the_best_episodes_are_told(
+    small_store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+
+    def on_data(provenance: Provenance, seen: EpisodeStore) -> None:
+        assert "parameters" in capsys.readouterr().out
+        assert not (tmp_path / "run" / "checkpoints").exists()
+        told.append((provenance.return_min, provenance.return_max, seen.episode_returns))
+
+    train(configure("--best_fraction", "0.2"), tmp_path / "run", on_data=on_data)
+    ((low, high, returns),) = told
+    assert (low, high) == (small_store.episode_returns.min(), small_store.episode_returns.max())
+    assert returns.tolist() == small_store.episode_returns[best_by_hand(small_store, 6)].tolist()
+    assert high in returns  # to the last bit: an episode reaches the data's best
+
+
 def test_a_resumed_run_on_the_best_ends_at_the_same_bits_and_keeps_its_fraction(
     small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +226,7 @@ def test_filtered_cloning_by_the_command_line(
     done = small_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
     assert done.returncode == 0, done.stderr
     assert "are trained on" in done.stdout
+    assert "asked" not in done.stdout + done.stderr  # a clone is asked for nothing
     (path,) = (tmp_path / "run" / "results").iterdir()
     result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
     assert result["config"]["best_fraction"] == 0.3

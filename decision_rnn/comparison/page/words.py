@@ -36,7 +36,7 @@ def asked_for(target: Target) -> str:
     if target.target_return is None:
         return "asked for nothing"
     what = f"asked for {target.target_return:g}"
-    where = "the data's best" if target.role == "best" else describe_range(target.in_range)
+    where = describe_range(target.in_range, target.role == "best")
     return f"{what}, {where}" if where else what
 
 

@@ -1,0 +1,96 @@
+"""What an agent is asked for, how many episodes of its data reach that, and the warning where they are few."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
+
+SPEC = DatasetSpec("own/x", "Pendulum-v1", 0.0, 1.0, (3600, 1800), 1.0, "")
+
+
+def thousand_and(*best: float) -> np.ndarray:
+    """The returns of a thousand episodes below 100, and of some more."""
+    return np.array([*np.linspace(0, 99, 1000), *best])
+
+
+@pytest.mark.parametrize(
+    ("named", "return_max", "asked"),
+    [
+        (None, 3232.5, (3600.0, 1800.0, 3232.5)),
+        (None, None, (3600.0, 1800.0)),
+        (None, 1800.0, (3600.0, 1800.0)),
+        ((500.0,), 3232.5, (500.0,)),
+        ((7.0, 7.0), None, (7.0,)),
+    ],
+)
+def test_named_returns_are_asked_alone_and_else_the_papers_and_the_best(
+    named: tuple[float, ...] | None, return_max: float | None, asked: tuple[float, ...]
+) -> None:
+    assert asked_returns(EvaluationConfig(target_returns=named), SPEC, return_max) == asked
+
+
+def test_episodes_that_reach_a_return_are_those_of_the_stores_rewards(tmp_path: Path) -> None:
+    """Counted one by one, from rewards summed by numpy."""
+    rewards = [[1.0, 2.0], [0.1, 0.1, 0.1], [0.3], [-5.0], [1.5, 1.5]]
+    episodes = [
+        Episode(np.zeros((len(r) + 1, 2)), np.zeros((len(r), 1), np.float32), np.array(r), True, False) for r in rewards
+    ]
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Pendulum-v1", source={})
+    returns = [store.rewards[a:b].astype(np.float64).sum() for a, b in pairwise(store.offsets)]
+    for target, reach in ((3.0, 2), (0.25, 4), (-5.0, 5)):
+        assert sum(value >= target for value in returns) == reach
+    assert describe_reach((4.0, 3.0, 0.25, -5.0), store.episode_returns) == (
+        "asked 4: no episode of 5 reaches it (best 3); "
+        "asked 3, the data's best: 2 of 5 episodes reach it (40%); "
+        "asked 0.25: 4 of 5 episodes reach it (80%); "
+        "asked -5: 5 of 5 episodes reach it (100%)"
+    )
+
+
+def test_large_counts_and_small_shares_can_be_read() -> None:
+    returns = np.arange(2109.0)
+    text = describe_reach((3600, 1000, 2108), returns)
+    assert text == (
+        "asked 3600: no episode of 2,109 reaches it (best 2108); "
+        f"asked 1000: 1,109 of 2,109 episodes reach it ({100 * np.mean(returns >= 1000):.1f}%); "
+        "asked 2108, the data's best: 1 of 2,109 episodes reaches it (0.0474%)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("returns", "few"),
+    [
+        (thousand_and(), True),
+        (thousand_and(*[300] * 10), True),  # 10 of 1,010
+        (thousand_and(*[300] * 11), False),
+        (thousand_and()[::5], True),
+        (np.array([*np.zeros(191), *[300] * 9]), True),  # more than one in a hundred, but nine
+        (np.array([*np.zeros(190), *[300] * 10]), False),
+        (np.array([0.0, 0, 0, 300]), False),  # one, but of four
+        (np.array([0.0, 0, 0, 0]), True),
+    ],
+)
+def test_a_return_that_few_episodes_reach_is_warned_of(returns: np.ndarray, few: bool) -> None:
+    assert [describe_few(asked, returns) is not None for asked in ((200.0,), (200.0, -1.0), (-1.0,), ())] == [
+        *(few, few, False, False)
+    ]
+
+
+def test_the_warning_says_what_is_reached_and_what_to_ask_for() -> None:
+    returns = thousand_and(250.0, 300.0)
+    sentence = describe_few((3600.0, 300.0, 250.0, 50.0), returns)
+    assert sentence is not None
+    assert sentence.startswith(
+        "of 1,002 episodes none reaches 3600, 1 reaches 300, 2 reach 250: a score there says how"
+    )
+    assert "reach 50:" not in sentence
+    proposed = float(sentence.partition("such as [")[2].partition("]")[0])
+    assert 0.1 <= np.mean(returns >= proposed) < 0.102
+    assert sentence.endswith("], which 10% of the episodes reach")
