@@ -7,6 +7,7 @@ from decision_rnn.comparison.cells import read_record, write_record
 from decision_rnn.comparison.display import Display
 from decision_rnn.comparison.executors.contract import Executor, Failed, Finished
 from decision_rnn.comparison.output import write_comparison
+from decision_rnn.comparison.page.words import plural
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
 from decision_rnn.config import to_dict
@@ -90,16 +91,12 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
 
 def _describe(plan: Plan, pending: int, jobs: int) -> str:
     """What is going to be done, in one line."""
-
-    def number(count: int, noun: str) -> str:
-        return f"{count} {noun}{'' if count == 1 else 's'}"
-
     controls = sum(variant.control for variant in plan.variants)
     runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
-    compared = number(len(plan.variants) - controls, "variant")
+    compared = plural(len(plan.variants) - controls, "variant")
     if controls:
-        compared += f" and {number(controls, 'control')}"
+        compared += f" and {plural(controls, 'control')}"
     return (
-        f"{compared} on {number(len(plan.datasets), 'dataset')} with {number(len(plan.seeds), 'seed')}: "
-        f"{number(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.output}"
+        f"{compared} on {plural(len(plan.datasets), 'dataset')} with {plural(len(plan.seeds), 'seed')}: "
+        f"{plural(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.output}"
     )
