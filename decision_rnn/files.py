@@ -188,7 +188,7 @@ def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[No
     with contextlib.ExitStack() as stack:
         try:
             check_folder(folder)
-            before = set() if made else set(os.listdir(folder))
+            before: set[str] = set() if made else set(os.listdir(folder))
             stack.enter_context(locked(folder / lock, wait=False))
         except TimeoutError:
             raise InputError(
