@@ -130,11 +130,11 @@ def test_backbones_of_one_size_are_compared_and_go_on(
 
 
 def test_a_killed_run_resumes_to_the_same_bits(
-    small_cli: SmallCLI, inline_cli: SmallCLI, small_environment: dict[str, str], tmp_path: Path
+    small_cli: SmallCLI, small_environment: dict[str, str], tmp_path: Path
 ) -> None:
     command = ["train", "hopper-medium", "--training.steps", "400", "--training.checkpoint_every", "20", *SMALL]
     command += ["--backbone.dropout", "0.1"]
-    assert inline_cli(*command, "--output", "whole").returncode == 0
+    assert small_cli(*command, "--output", "whole").returncode == 0
     # The process is killed in the middle of whatever it is doing once its second checkpoint is there.
     process = subprocess.Popen(
         [sys.executable, str(SMALL_CLI), *command, "--output", "killed"], env=small_environment, cwd=tmp_path
