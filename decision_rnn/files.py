@@ -19,6 +19,8 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
+from decision_rnn.errors import InputError
+
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 """What a file system without locks answers, as some network file systems do."""
 
@@ -153,7 +155,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
         wait: For another process that holds the lock; if False, that is a TimeoutError at once.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held(lock_file(path), wait, os.O_CREAT) as supported:
+    with _held(_lock_file(path), wait, os.O_CREAT) as supported:
         if not supported:
             print(
                 f"{path.parent} lies on a file system without locks, as some network file systems are: see to it that "
@@ -163,9 +165,45 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
         yield
 
 
-def lock_file(path: Path) -> Path:
+def _lock_file(path: Path) -> Path:
     """Where `locked(path)` keeps its lock."""
     return path.with_name(f".{path.name}.lock")
+
+
+@contextlib.contextmanager
+def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[None]:
+    """Be the only process that does a work in a folder, which is made; where the block adds nothing, it goes again.
+
+    Args:
+        folder: Where the work is done.
+        lock: The name that the work's lock has there.
+        doing: The work, for messages: "training".
+        what: The folder, for messages: "the run folder".
+
+    Raises:
+        InputError: At once, where another process is at the same work there, or the folder cannot be made.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    file = _lock_file(folder / lock)
+    with contextlib.ExitStack() as stack:
+        try:
+            check_folder(folder)
+            before: set[str] = set() if made else set(os.listdir(folder))
+            stack.enter_context(locked(folder / lock, wait=False))
+        except TimeoutError:
+            raise InputError(
+                f"another process is {doing} in {folder}: wait until it has ended, or choose another --output"
+            ) from None
+        except OSError as error:
+            raise InputError(f"cannot write {what} {folder}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # others write there
+                if set(os.listdir(folder)) - {file.name} == before:
+                    file.unlink()
+                    for place in made:
+                        place.rmdir()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,16 @@ def hardware() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def describe_hardware(hardware: Mapping[str, Any]) -> str:
+    """What `hardware` found, as reports name it: `NAME, 2 cores, GPU: none`."""
+    return f"{hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu'] or 'none'}"
+
+
+def describe_versions(versions: Mapping[str, str]) -> str:
+    """What `versions` found, as reports name it: `python 3.12.0, torch 2.12.0`."""
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def keep_freed_memory() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.files import write_atomically
-from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.machine import commit, describe_hardware, describe_versions, hardware, versions
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -55,13 +55,12 @@ class Made:
         return cls(command_line(), [str(commit())], seeds, hardware(), used, notes)
 
     def __str__(self) -> str:
-        machine = self.hardware
         parts = [
             f"Made by `{self.command}` at commit {', '.join(self.commits)}",
             f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}" if self.seeds else "",
-            f"{machine['cpu']}, {machine['cores']} cores, GPU: {machine['gpu'] or 'none'}",
+            describe_hardware(self.hardware),
             platform.system(),
-            ", ".join(f"{name} {number}" for name, number in self.versions.items()),
+            describe_versions(self.versions),
             self.notes,
         ]
         return "; ".join(part for part in parts if part) + "."

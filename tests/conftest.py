@@ -3,19 +3,26 @@
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from small_cli import NAME, STEPS
 
+from decision_rnn.cli.main import main
+from decision_rnn.data.standin import recipes
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 
 torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other's cores are slower than none
 
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
+SILENT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+"""Warnings that a process shows nobody."""
 
 
 @pytest.fixture(scope="session")
@@ -55,5 +62,37 @@ def small_cli(small_environment: dict[str, str], tmp_path: Path) -> Callable[...
         return subprocess.run(
             command, env=small_environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, **options
         )
+
+    return run
+
+
+@pytest.fixture
+def inline_cli(
+    small_environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """As `small_cli`, on the same data, but in this process: imports take seconds that most commands need not wait for.
+
+    `compare` may have nothing left to train: its processes know hopper-medium in its full size alone. A warning that a
+    process would print is an error.
+    """
+    for name in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
+        monkeypatch.setenv(name, small_environment[name])
+    monkeypatch.setitem(recipes.RECIPES, NAME, replace(recipes.RECIPES[NAME], steps=STEPS))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for silent in SILENT:
+                warnings.simplefilter("ignore", silent)
+            try:
+                code = main(arguments)
+            except SystemExit as ended:  # --help
+                code = ended.code or 0
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
 
     return run

@@ -7,8 +7,10 @@ from dataclasses import replace
 from decision_rnn.cli.main import main
 from decision_rnn.data.standin import recipes
 
-NAME = "standin/hopper-medium"
-recipes.RECIPES[NAME] = replace(recipes.RECIPES[NAME], steps=3_000)  # in spawned workers too, which import this file
+NAME, STEPS = "standin/hopper-medium", 3_000
+
+if __name__ in ("__main__", "__mp_main__"):  # in spawned workers too, which import this file
+    recipes.RECIPES[NAME] = replace(recipes.RECIPES[NAME], steps=STEPS)
 
 if __name__ == "__main__":
     for folder in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):

@@ -31,6 +31,7 @@ BATCHES = (1, 64)
 WINDOW = 20
 TRAINING_STEPS = 500
 ACTING_ROUNDS = 10  # per round of the evaluation, which takes seconds
+ACTING_CALLS = 200  # of one timing with carried state
 
 Clock = Callable[[], float]
 
@@ -127,7 +128,7 @@ def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
     """
     timings = {}
     for batch in BATCHES:
-        timings[f"rollout/act-{batch}"] = timed(_acting(agent, agent, batch), calls=200)
+        timings[f"rollout/act-{batch}"] = timed(_acting(agent, agent, batch), calls=ACTING_CALLS)
         window = WindowActor(agent, WINDOW)
         timings[f"rollout/window-{WINDOW}/act-{batch}"] = timed(_acting(window, agent, batch), calls=WINDOW)
     with torch.inference_mode():

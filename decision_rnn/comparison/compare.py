@@ -1,20 +1,18 @@
 """The engine: runs the cells of a comparison that are not done, where an executor puts them, and gathers them all."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from decision_rnn.comparison.cells import read_record, write_record
 from decision_rnn.comparison.display import Display
 from decision_rnn.comparison.executors.contract import Executor, Failed, Finished
 from decision_rnn.comparison.output import write_comparison
+from decision_rnn.comparison.page.words import plural
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
 from decision_rnn.config import to_dict
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import PACKAGES
-from decision_rnn.files import check_folder, locked
+from decision_rnn.files import working_alone
 from decision_rnn.machine import hardware, versions
 
 
@@ -36,7 +34,7 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
             or something else is found that no run can be made with.
     """
-    with _alone_in(plan.output):
+    with working_alone(plan.output, "comparison", "running the comparison", "the comparison's folder"):
         datasets, cells = plan.cells()
         records = {cell.run: record for cell in cells if (record := read_record(cell)) is not None}
         pending = [cell for cell in cells if cell.run not in records]
@@ -93,33 +91,12 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
 
 def _describe(plan: Plan, pending: int, jobs: int) -> str:
     """What is going to be done, in one line."""
-
-    def number(count: int, noun: str) -> str:
-        return f"{count} {noun}{'' if count == 1 else 's'}"
-
     controls = sum(variant.control for variant in plan.variants)
     runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
-    compared = number(len(plan.variants) - controls, "variant")
+    compared = plural(len(plan.variants) - controls, "variant")
     if controls:
-        compared += f" and {number(controls, 'control')}"
+        compared += f" and {plural(controls, 'control')}"
     return (
-        f"{compared} on {number(len(plan.datasets), 'dataset')} with {number(len(plan.seeds), 'seed')}: "
-        f"{number(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.output}"
+        f"{compared} on {plural(len(plan.datasets), 'dataset')} with {plural(len(plan.seeds), 'seed')}: "
+        f"{plural(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.output}"
     )
-
-
-@contextlib.contextmanager
-def _alone_in(output: Path) -> Iterator[None]:
-    """Be the only process that runs the comparison of that folder; InputError where another does."""
-    with contextlib.ExitStack() as stack:
-        try:
-            check_folder(output)
-            stack.enter_context(locked(output / "comparison", wait=False))
-        except TimeoutError:
-            raise InputError(
-                f"another process is running the comparison in {output}: wait until it has ended, or choose another "
-                "--output"
-            ) from None
-        except OSError as error:
-            raise InputError(f"cannot write the comparison's folder {output}: {error.strerror}") from None
-        yield

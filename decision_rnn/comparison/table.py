@@ -13,6 +13,7 @@ from decision_rnn.evaluation.statistics import (
     INTERVAL_NOTE,
     SeedDifference,
 )
+from decision_rnn.machine import describe_hardware, describe_versions
 
 OBEDIENCE = "obedience, off by"
 
@@ -230,9 +231,7 @@ def _made(comparison: Comparison) -> str:
     """What the numbers were made by, and on."""
     commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in comparison.cells)
     machines = dict.fromkeys(
-        f"{cell.hardware['cpu']}, {cell.hardware['cores']} cores, GPU: {cell.hardware['gpu'] or 'none'}; "
-        + ", ".join(f"{name} {version}" for name, version in cell.versions.items())
-        for cell in comparison.cells
+        f"{describe_hardware(cell.hardware)}; {describe_versions(cell.versions)}" for cell in comparison.cells
     )
     made = f"Made by `{comparison.command}`"
     return "; ".join([f"{made} at commit {', '.join(commits)}" if commits else made, *machines]) + "."

@@ -16,36 +16,17 @@ from decision_rnn.config import RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
-from decision_rnn.files import check_folder, lock_file, locked, write_atomically
+from decision_rnn.files import check_folder, working_alone, write_atomically
 from decision_rnn.parsing import read_yaml
 
 
-@contextlib.contextmanager
-def alone_in(run: Path) -> Iterator[None]:
+def alone_in(run: Path) -> contextlib.AbstractContextManager[None]:
     """Be the only process that trains in a run's folder; one in which no run was begun by the end is removed again.
 
     Raises:
         InputError: At once, where another process is training there, or the folder cannot be made.
     """
-    made = [folder for folder in (run, *run.parents) if not folder.exists()]
-    with contextlib.ExitStack() as stack:
-        try:
-            check_folder(run)
-            stack.enter_context(locked(run / "training", wait=False))
-        except TimeoutError:
-            raise InputError(
-                f"another process is training in {run}: wait until it has ended, or choose another --output"
-            ) from None
-        except OSError as error:
-            raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
-        try:
-            yield
-        finally:
-            if not (run / "config.yaml").exists():
-                with contextlib.suppress(OSError):  # others write there
-                    lock_file(run / "training").unlink()
-                    for folder in made:
-                        folder.rmdir()
+    return working_alone(run, "training", "training", "the run folder")
 
 
 def check_new_run(run: Path) -> None:

@@ -4,8 +4,8 @@ A mixer that is registered inherits all of `LAWS` through test_law.py, alone and
 naive loop (references.py) and, where its defaults are large, a small configuration (`SMALL` in subjects.py).
 """
 
+from collections.abc import Callable
 from functools import partial
-from itertools import product
 
 import torch
 from subjects import (
@@ -36,23 +36,65 @@ from decision_rnn.backbones import Backbone, State, registered, reset_rows, sele
 
 
 def all_modes_agree(subject: Subject) -> None:
-    """forward == steps == any split == the naive loop: outputs and final state, resets anywhere."""
+    """forward == steps == any split == the naive loop: outputs and final state, resets anywhere.
+
+    What takes many calls goes over the rows of all patterns at once. `forward` and one of the splits go over each
+    pattern alone too, as a mixer may look at the flags of the whole batch to choose its way.
+    """
+    patterns = resets()
+    together = torch.cat([reset for reset in patterns.values() if reset is not None])
+    count = len(together) // BATCH
     for dtype, tolerance in tolerances(subject).items():
         module = subject.build(dtype)
         x = noise(BATCH, TIME, WIDTH, dtype=dtype)
         parameters = {name: p.detach().double() for name, p in module.named_parameters()}
-        for pattern, reset in resets().items():
-            for start, state in (("initial", None), ("carried", carried_state(module))):
-                case = f"{dtype}, reset {pattern}, {start} state"
-                given = module.initial_state(BATCH) if state is None else state
-                wide = tuple(part.double() for part in given)
-                with torch.no_grad():
-                    right = subject.naive(parameters, x.double(), wide, reset)
+        for start, state in (("initial", None), ("carried", carried_state(module))):
+            given = module.initial_state(BATCH) if state is None else state
+            wide = tuple(part.double() for part in given)
+            many_x, many_given = repeated(x, count), tuple(repeated(part, count) for part in given)
+            many_state = None if state is None else many_given
+            with torch.no_grad():
+                rights = naive_of_rows(subject, parameters, x.double(), wide, patterns)
+                found = {"steps": steps(module, many_x, many_given, together)}
+                alone = {"steps": steps(module, x, given, None)}
+                for lengths in SPLITS:
+                    found[f"chunks {lengths}"] = chunks(module, many_x, many_state, together, lengths)
+                    alone[f"chunks {lengths}"] = chunks(module, x, state, None, lengths)
+                first = 0
+                for pattern, reset in patterns.items():
+                    case = f"{dtype}, reset {pattern}, {start} state"
+                    right = rights[pattern]
                     assert_same(module(x, state, reset), right, tolerance, f"forward, {case}")
-                    assert_same(steps(module, x, given, reset), right, tolerance, f"steps, {case}")
-                    for lengths in SPLITS:
-                        split = chunks(module, x, state, reset, lengths)
-                        assert_same(split, right, tolerance, f"chunks {lengths}, {case}")
+                    if reset is None:
+                        for mode, of_mode in alone.items():
+                            assert_same(of_mode, right, tolerance, f"{mode}, {case}")
+                        continue
+                    split = chunks(module, x, state, reset, [5, 1, 6])
+                    assert_same(split, right, tolerance, f"chunks [5, 1, 6] of the pattern alone, {case}")
+                    rows = slice(first, first + BATCH)
+                    for mode, (y, after) in found.items():
+                        own = y[rows], tuple(part[rows] for part in after)
+                        assert_same(own, right, tolerance, f"{mode}, {case}")
+                    first += BATCH
+
+
+def naive_of_rows(
+    subject: Subject, parameters: dict[str, Tensor], x: Tensor, state: State, patterns: dict[str, Tensor | None]
+) -> dict[str, tuple[Tensor, State]]:
+    """What the naive loop, which knows no rows but one, makes of every pattern; a row that several share once."""
+    flags = {name: torch.zeros(x.shape[:2], dtype=torch.bool) if r is None else r for name, r in patterns.items()}
+    keys = {name: [(row, *of_rows[row].tolist()) for row in range(len(x))] for name, of_rows in flags.items()}
+    distinct = {key: place for place, key in enumerate(dict.fromkeys(key for of in keys.values() for key in of))}
+    rows = torch.tensor([key[0] for key in distinct])
+    reset = torch.tensor([key[1:] for key in distinct], dtype=torch.bool)
+    y, after = subject.naive(parameters, x[rows], tuple(part[rows] for part in state), reset)
+    places = {name: torch.tensor([distinct[key] for key in of]) for name, of in keys.items()}
+    return {name: (y[of], tuple(part[of] for part in after)) for name, of in places.items()}
+
+
+def repeated(rows: Tensor, count: int) -> Tensor:
+    """The rows, `count` times one after the other."""
+    return rows.repeat(count, *(1 for _ in rows.shape[1:]))
 
 
 def gradients_agree(subject: Subject) -> None:
@@ -151,26 +193,32 @@ def infinities_stay_in_their_episode(subject: Subject) -> None:
         y, after = {"forward": module, "steps": partial(steps, module)}[mode](x, state, reset)
         return torch.where(kept.unsqueeze(-1), y, 0), after if final else ()
 
-    for mode, bad in product(("forward", "steps"), (torch.inf, -torch.inf, torch.nan, 1e200)):
-        spoilt = tuple(torch.full_like(part, bad) if part.is_floating_point() else part for part in state)
-        every = torch.ones_like(later)
-        cases = {
-            "the state before the first step": (every, at_once, True, x, spoilt),
-            "the state before an episode": (later, reset, True, x, spoilt),
-            "an earlier episode": (later, reset, True, torch.where(later.unsqueeze(-1), x, bad), state),
-            "a later episode": (~later, reset, False, torch.where(later.unsqueeze(-1), bad, x), state),
+    def filled(bad: float) -> State:
+        return tuple(torch.full_like(part, bad) if part.is_floating_point() else part for part in state)
+
+    every = torch.ones_like(later)
+    for mode in ("forward", "steps"):
+        # What is kept and where episodes begin, whether the final state is, and what x and the state are for a number.
+        cases: dict[str, tuple[Tensor, Tensor, bool, Callable[[float], tuple[Tensor, State]]]] = {
+            "the state before the first step": (every, at_once, True, lambda bad: (x, filled(bad))),
+            "the state before an episode": (later, reset, True, lambda bad: (x, filled(bad))),
+            "an earlier episode": (later, reset, True, lambda bad: (torch.where(later.unsqueeze(-1), x, bad), state)),
+            "a later episode": (~later, reset, False, lambda bad: (torch.where(later.unsqueeze(-1), bad, x), state)),
         }
-        for what, (kept, flags, final, spoilt_x, spoilt_state) in cases.items():
-            case = f"{what} is {bad}, {mode}"
+        for what, (kept, flags, final, spoilt) in cases.items():
             function = partial(run, mode, kept, flags, final)
             with torch.no_grad():
-                right, found = function(x, state), function(spoilt_x, spoilt_state)
-                assert_same(found, right, tolerance, case)
-            right, found = gradients(function, named, x, state), gradients(function, named, spoilt_x, spoilt_state)
-            assert_near(found["x"][kept], right["x"][kept], tolerance, f"{case}, gradient of x")
-            if kept is every:
-                for name in found:
-                    assert_near(found[name], right[name], tolerance, f"{case}, gradient of {name}")
+                right = function(x, state)
+            right_gradients = gradients(function, named, x, state)
+            for bad in (torch.inf, -torch.inf, torch.nan, 1e200):
+                case, (spoilt_x, spoilt_state) = f"{what} is {bad}, {mode}", spoilt(bad)
+                with torch.no_grad():
+                    assert_same(function(spoilt_x, spoilt_state), right, tolerance, case)
+                found = gradients(function, named, spoilt_x, spoilt_state)
+                assert_near(found["x"][kept], right_gradients["x"][kept], tolerance, f"{case}, gradient of x")
+                if kept is every:
+                    for name in found:
+                        assert_near(found[name], right_gradients[name], tolerance, f"{case}, gradient of {name}")
 
 
 def rows_are_independent(subject: Subject) -> None:

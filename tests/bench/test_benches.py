@@ -13,6 +13,7 @@ from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_scan, bench_train, format_rows
 from decision_rnn.bench import rollout as rollout_bench
+from decision_rnn.bench import train as train_bench
 from decision_rnn.bench.data import PaddedSampler
 from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
 from decision_rnn.checkpoint import Provenance, TrainedAgent, save_checkpoint
@@ -34,7 +35,8 @@ def check(rows):
 def untrained(name="mingru"):
     torch.manual_seed(0)
     mean, std = torch.zeros(11), torch.ones(11)
-    return DecisionAgent(AgentConfig(), registered(name).config(name=name), mean, std, 3, 1000.0).eval()
+    config = registered(name).config(name=name, width=16, layers=1)
+    return DecisionAgent(AgentConfig(), config, mean, std, 3, 1000.0).eval()
 
 
 def test_names():
@@ -50,6 +52,8 @@ def test_train(small_store, monkeypatch):
             super().__init__(groups, **options)
 
     monkeypatch.setattr(torch.optim, "AdamW", Recorder)
+    for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
+        monkeypatch.setattr(train_bench, name, small)
     rows = bench_train(rounds=1)
     assert len(optimizers) == len(rows)
     assert all(options == {"fused": True} for options in optimizers)  # the baseline's as ours
@@ -167,8 +171,13 @@ def test_a_replay_that_differs_is_an_error():
         recording.time_environments(time.process_time)
 
 
+@pytest.fixture
+def few_calls(monkeypatch):
+    monkeypatch.setattr(rollout_bench, "ACTING_CALLS", 5)
+
+
 @pytest.mark.parametrize("name", registered_names())
-def test_acting(name):
+def test_acting(name, few_calls):
     rows = time_acting(untrained(name), rounds=1)
     check(rows)
     names = ["rollout/act-1", "rollout/window-20/act-1", "rollout/act-64", "rollout/window-20/act-64"]
@@ -177,13 +186,13 @@ def test_acting(name):
 
 
 @pytest.fixture
-def few_episodes(monkeypatch):
+def few_episodes(monkeypatch, few_calls):
     monkeypatch.setattr(rollout_bench, "EPISODES", 4)
     monkeypatch.setattr(rollout_bench, "ACTING_ROUNDS", 1)
 
 
 def test_rollout_of_a_run(tmp_path, few_episodes):
-    config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru"))
+    config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru", width=16, layers=1))
     provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), "0" * 64, 1400.0, 380.0)
     (tmp_path / "config.yaml").touch()
     save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, provenance, 1, 0.0), {})

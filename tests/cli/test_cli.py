@@ -26,7 +26,7 @@ def read_result(run: Path, protocol: str = "carry") -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
+def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path) -> None:
     done = small_cli("train", "hopper-medium", "--training.steps", "20", *SMALL)
     assert done.returncode == 0, done.stderr
     assert "3600" in done.stdout
@@ -61,7 +61,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     assert f"written to {path.relative_to(tmp_path)}\n" in done.stdout
     before = path.read_bytes()
     for options in (["--state", "window", "--window", "5"], ["--seed", "3"], ["--episodes", "3"]):
-        done = small_cli("evaluate", str(run), "--target_returns", "[500]", *options)
+        done = inline_cli("evaluate", str(run), "--target_returns", "[500]", *options)
         assert done.returncode == 0, done.stderr
         assert "the data's best" not in done.stdout
     windowed = read_result(run, "window-5")
@@ -75,21 +75,21 @@ def test_train_then_evaluate(small_cli: SmallCLI, tmp_path: Path) -> None:
     assert json.loads(path.read_text())["targets"] == result["targets"]  # seeded: the same episodes
 
 
-def test_training_without_evaluation(small_cli: SmallCLI, tmp_path: Path) -> None:
+def test_training_without_evaluation(inline_cli: SmallCLI, tmp_path: Path) -> None:
     none = ["--training.steps", "10", *SMALL, "--evaluation.episodes", "0"]
-    done = small_cli("train", "hopper-medium", "--output", "run", *none)
+    done = inline_cli("train", "hopper-medium", "--output", "run", *none)
     assert done.returncode == 0, done.stderr
     assert "not evaluated: evaluation.episodes is 0" in done.stdout
     assert not (tmp_path / "run" / "results").exists()
     for options in ([], ["--episodes", "0"]):
-        done = small_cli("evaluate", "run", *options)
+        done = inline_cli("evaluate", "run", *options)
         assert done.returncode == 2
         assert "episodes is 0" in done.stderr
-    assert small_cli("evaluate", "run", "--episodes", "1").returncode == 0
+    assert inline_cli("evaluate", "run", "--episodes", "1").returncode == 0
     assert read_result(tmp_path / "run")["protocol"]["episodes"] == 1
 
 
-def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path) -> None:
+def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path) -> None:
     command = ["compare", "hopper-medium", "--backbones", "mingru,lru", "--controls", "none", "--seeds", "2"]
     command += ["--output", "out", "--training.steps", "10", "--checkpoint_episodes", "0", *SMALL]
     done = small_cli(*command)
@@ -105,12 +105,14 @@ def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, tmp_path: Path)
         result = read_result(tmp_path / "out" / cell["run"])
         assert cell["targets"] == result["targets"]
         assert [target["target_return"] for target in cell["targets"][:2]] == [3600, 1800]
-    done = small_cli(*command, "--training.batch_size", "8")
+    done = inline_cli(*command, "--training.batch_size", "8")
     assert done.returncode == 2
     assert "training.batch_size" in done.stderr
 
 
-def test_backbones_of_one_size_are_compared_and_go_on(small_cli: SmallCLI, tmp_path: Path) -> None:
+def test_backbones_of_one_size_are_compared_and_go_on(
+    small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
+) -> None:
     """Each finds its own width, which config.yaml and checkpoint hold; what is asked for again goes on or is done."""
     command = ["compare", "hopper-medium", "--backbones", "mingru,mlstm", "--seeds", "1", "--output", "out"]
     command += ["--controls", "none", "--checkpoint_episodes", "0"]
@@ -128,13 +130,15 @@ def test_backbones_of_one_size_are_compared_and_go_on(small_cli: SmallCLI, tmp_p
         assert read_result(run)["backbone_parameters"] == size
         assert f"  width: {width}\n" in (run / "config.yaml").read_text()
         assert cell["backbone_parameters"] == size
-    assert small_cli(*command, "--backbone.match_parameters", "30000").returncode == 0
+    done = inline_cli(*command, "--backbone.match_parameters", "30000")
+    assert done.returncode == 0, done.stderr
+    assert "2 runs, of which 2 are done" in done.stdout
     train = ["train", "hopper-medium", "--training.steps", "10", "--evaluation.episodes", "2"]
     train += ["--output", "out/standin-hopper-medium/mingru-seed0", "--resume"]
-    done = small_cli(*train, "--backbone.match_parameters", "60k")
+    done = inline_cli(*train, "--backbone.match_parameters", "60k")
     assert done.returncode == 2
     assert f"begun with backbone.width {widths[0]}" in done.stderr
-    assert small_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
+    assert inline_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
 
 
 def test_a_killed_run_resumes_to_the_same_bits(
@@ -167,11 +171,13 @@ def test_a_killed_run_resumes_to_the_same_bits(
     assert steps == list(range(10, 401, 10))
 
 
-def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: SmallCLI, tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(
+    small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
+) -> None:
     """The operating system refuses to let any file grow past 60 kB, as a full disk would, from the second call on."""
     command = ["train", "hopper-medium", "--training.checkpoint_every", "10", "--output", "run", *SMALL]
     command += ["--evaluation.target_returns", "[0]"]  # which every episode reaches: nothing is warned of
-    assert small_cli(*command, "--training.steps", "10").returncode == 0
+    assert inline_cli(*command, "--training.steps", "10").returncode == 0
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -186,11 +192,11 @@ def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(small_cli: Small
     assert len(done.stderr.splitlines()) == 1
     folder = tmp_path / "run" / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["10", "last"]
-    assert small_cli(*command, "--training.steps", "20", "--resume").returncode == 0
+    assert inline_cli(*command, "--training.steps", "20", "--resume").returncode == 0
 
 
-def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_path: Path) -> None:
-    done = small_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
+def test_a_benchmark_prints_a_table_and_writes_rows(inline_cli: SmallCLI, tmp_path: Path) -> None:
+    done = inline_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())}
     row = rows["data/batch-64x20"]
@@ -198,7 +204,7 @@ def test_a_benchmark_prints_a_table_and_writes_rows(small_cli: SmallCLI, tmp_pat
     assert row["unit"] == "µs"
     assert row["ratio"] == pytest.approx(row["baseline"]["value"] / row["value"])
     assert "data/batch-64x20" in done.stdout
-    done = small_cli("bench", "data", "--json", "nowhere/rows.json")
+    done = inline_cli("bench", "data", "--json", "nowhere/rows.json")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
 
@@ -244,8 +250,10 @@ def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_pa
         (["train", "hopper-medium", "--backbone.match_parameters", "9"], ["backbone.match_parameters", "nearest"]),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(small_cli: SmallCLI, arguments: list[str], words: list[str]) -> None:
-    done = small_cli(*arguments)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    inline_cli: SmallCLI, arguments: list[str], words: list[str]
+) -> None:
+    done = inline_cli(*arguments)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
     for word in words:
@@ -267,13 +275,13 @@ def test_python_runs_the_package_as_the_command(small_environment: dict[str, str
     assert done.stdout.startswith("usage: decision-rnn COMMAND")
 
 
-def test_help_is_help(small_cli: SmallCLI) -> None:
-    assert "train DATASET" in small_cli("--help").stdout
-    done = small_cli("train", "--backbone", "lru", "--help")
+def test_help_is_help(inline_cli: SmallCLI) -> None:
+    assert "train DATASET" in inline_cli("--help").stdout
+    done = inline_cli("train", "--backbone", "lru", "--help")
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
     assert "--training.steps" in done.stdout
-    done = small_cli("compare", "--backbones", "lru", "--help")
+    done = inline_cli("compare", "--backbones", "lru", "--help")
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
     assert "--backbone NAME" not in done.stdout

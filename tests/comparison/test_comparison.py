@@ -375,6 +375,19 @@ def test_a_folder_of_another_configuration_is_found_before_anything_is_trained(
     assert not (tmp_path / "runs" / "own-mine" / "new-seed0").exists()
 
 
+def test_a_comparison_that_is_refused_leaves_no_folder(
+    write: Callable[..., Path], small: Make, comparing: Compare, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="own/mine"):  # nobody has written it
+        comparing([Variant("one", small())], output=tmp_path / "deep" / "runs")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "notes.txt").touch()
+    with pytest.raises(InputError, match="own/mine"):
+        comparing([Variant("one", small())])
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["notes.txt"]
+
+
 def test_one_process_at_a_time_runs_a_comparison(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
     with (
         locked(tmp_path / "runs" / "comparison"),

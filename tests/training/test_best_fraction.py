@@ -219,11 +219,11 @@ def test_a_configuration_without_the_key_is_one_of_all_episodes() -> None:
 
 
 def test_filtered_cloning_by_the_command_line(
-    small_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+    inline_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
 ) -> None:
     small = ["--training.steps", "2", "--backbone.width", "16", "--evaluation.episodes", "1"]
     cloning = ["--backbone", "mlp", "--best_fraction", "0.3", "--agent.return_conditioning", "false"]
-    done = small_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
+    done = inline_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
     assert done.returncode == 0, done.stderr
     assert "are trained on" in done.stdout
     assert "asked" not in done.stdout + done.stderr  # a clone is asked for nothing

@@ -16,7 +16,7 @@ from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.summary import VariantSummary, summarise
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, write_atomically
-from decision_rnn.machine import versions
+from decision_rnn.machine import describe_versions, versions
 
 
 def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
@@ -157,7 +157,7 @@ def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Data, code, packages and machines behind the numbers."""
     data = [dataset.data for dataset in comparison.datasets]
     commits = dict.fromkeys(cell.commit or "an installed package" for cell in comparison.cells)
-    versions = dict.fromkeys(_pairs(cell.versions) for cell in comparison.cells)
+    versions = dict.fromkeys(describe_versions(cell.versions) for cell in comparison.cells)
     machines = dict.fromkeys(_pairs(cell.hardware) for cell in comparison.cells)
     made = [
         ("Data", [f"{of.name}, played in {of.environment_id}, fingerprint {of.fingerprint[:16]}" for of in data]),
@@ -167,7 +167,7 @@ def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
         ("Versions", list(versions)),
         ("Machine", list(machines)),
         ("Runs at the same time", [str(comparison.jobs)]),
-        ("Gathered with", [_pairs(comparison.versions), _pairs(comparison.hardware)]),
+        ("Gathered with", [describe_versions(comparison.versions), _pairs(comparison.hardware)]),
     ]
     return [(name, lines) for name, lines in made if any(lines)]
 
