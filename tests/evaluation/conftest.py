@@ -21,10 +21,11 @@ def pendulum() -> Callable[..., TrainedAgent]:
         cloning: bool = False,
         return_min: float | None = -1500.0,
         return_max: float | None = -100.0,
+        return_limit: bool = False,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
-            "agent": {"return_conditioning": not cloning},
+            "agent": {"return_conditioning": not cloning, "return_limit": return_limit},
             "training": {"steps": 10, "carry": carry},
         }
         config = from_dict({"dataset": "own/pendulum", **sections}, "test")

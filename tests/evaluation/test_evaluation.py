@@ -54,6 +54,15 @@ def test_targets_inside_and_beyond_the_data_are_told_apart(pendulum: Make, playe
     assert result.to_dict()["remarks"] == list(result.remarks)
 
 
+def test_what_a_return_limit_makes_of_a_target_beyond_the_data_is_told(
+    pendulum: Make, played: list[list[float]]
+) -> None:
+    asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
+    above, below = evaluate(pendulum(return_limit=True), asked).remarks
+    assert above.endswith("the agent sees at most what the data hold at each timestep (agent.return_limit)")
+    assert "return_limit" not in below
+
+
 def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make, played: list[list[float]]) -> None:
     trained = pendulum(return_max=-250.0)  # below -200, the first of its own
     result = evaluate(trained, EvaluationConfig(episodes=2))
