@@ -82,7 +82,7 @@ RECIPES = {
         ),
         202_000,
     ),
-    "standin/halfcheetah-medium": Recipe("HalfCheetah-v5", (("halfcheetah-seed3-0182k", 1.0),), 1_000_000),
+    "standin/halfcheetah-medium": Recipe("HalfCheetah-v5", (("halfcheetah-seed3-0186k", 1.0),), 1_000_000),
     "standin/halfcheetah-expert": Recipe(
         "HalfCheetah-v5", (("halfcheetah-seed0-0360k-ppo0-14000k", 1.0),), 1_000_000, noise=0.5
     ),
