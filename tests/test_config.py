@@ -86,6 +86,8 @@ def test_the_paper_recipe_is_the_papers() -> None:
     assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
     assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
     assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
+    assert (config.agent.return_limit, config.agent.return_noise) == (False, 0)
+    assert (training.averaging, training.return_weighting) == (0, 0)
 
 
 @pytest.mark.parametrize(
