@@ -60,7 +60,7 @@ DATASETS = {
         _standin(
             "hopper-medium-replay",
             D4RLStatistics(2041, 467, 511, -1, 3193, 197),
-            Made("0d95d93ef16640ce5b7634a622d00e54a0826b0868e18760fd2e21d020bcd0aa", 482.9, 168.4),
+            Made("056d5e8bbc52061db687855323d534a850b5bbcbe4cfffbd00d9590c283cee7c", 480.1, 166.3),
         ),
         _standin(
             "hopper-medium",
@@ -90,17 +90,17 @@ DATASETS = {
         _standin(
             "halfcheetah-medium-replay",
             D4RLStatistics(202, 3093, 1681, -639, 4985, 1000),
-            Made("edda27572d1f9bad8e028edc4897d896c5a171ab7dca590c255cdc703984c426", 3038.1, 1000.0),
+            Made("5e6ec9c7aed16436fe8c1fe4a7dfe114c6af9da1e7a4398ff0c7198eb066af4c", 3052.1, 1000.0),
         ),
         _standin(
             "halfcheetah-medium",
             D4RLStatistics(1000, 4770, 356, -310, 5309, 1000),
-            Made("13cb37c3d0ae1c80fe93af506cd2e103b48e2b12059893ee1e982cd12c502f03", 4817.0, 1000.0),
+            Made("cf84fddefe148f56ff4a74971892f70b2dbadde923852838715010929573cf2a", 4563.4, 1000.0),
         ),
         _standin(
             "halfcheetah-medium-expert",
             D4RLStatistics(2000, 7713, 2970, -310, 11252, 1000),
-            Made("034cd64b9ae107e723a95c6b57c547bc204c076e4a3824df207db73e85ded814", 7712.4, 1000.0),
+            Made("9a644a21d65ffcd99cdbe43968dccb12def34dc303c09395639239e2e2f88991", 7585.7, 1000.0),
         ),
         _standin(
             "halfcheetah-expert",
@@ -125,7 +125,7 @@ DATASETS = {
         _standin(
             "walker2d-medium-expert",
             D4RLStatistics(2190, 3797, None, -7, 5012, 913),
-            Made("45fd554fbcfa9e8d4e01925806ebf4d422b226e7534eb2039047326df46e224e", 3736.4, 902.3),
+            Made("1fd2454b795ec62593bf557ecd4c41a0ec7991e9632dbe023906bcdc71c2d674", 3746.8, 910.0),
         ),
         _standin(
             "walker2d-expert",
