@@ -67,8 +67,8 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
     reached = ", ".join(f"{reach or 'none'} {'reaches' if reach < 2 else 'reach'} {t:g}" for t, reach in few.items())
     often = np.quantile(returns, 1 - MANY_SHARE, method="lower")
     return (
-        f"of {count:,} episodes {reached}: a score there says how the agent extrapolates more than what it learned "
-        "from the data, so read it beside the score at the data's best, or ask for less by "
+        f"of {count:,} episodes {reached}: a score there rests on little or nothing in the data, so read it beside the "
+        "score at the data's best, or ask for less by "
         f"--evaluation.target_returns, such as [{often:g}], which {np.mean(returns >= often):.0%} of the episodes reach"
     )
 

@@ -88,7 +88,7 @@ def test_the_warning_says_what_is_reached_and_what_to_ask_for() -> None:
     sentence = describe_few((3600.0, 300.0, 250.0, 50.0), returns)
     assert sentence is not None
     assert sentence.startswith(
-        "of 1,002 episodes none reaches 3600, 1 reaches 300, 2 reach 250: a score there says how"
+        "of 1,002 episodes none reaches 3600, 1 reaches 300, 2 reach 250: a score there rests on little"
     )
     assert "reach 50:" not in sentence
     proposed = float(sentence.partition("such as [")[2].partition("]")[0])
