@@ -36,7 +36,7 @@ KEPT = 2
 INDEX = "observation_index"
 """The agent's buffer of what it sees."""
 LIMIT = "return_limit"
-"""Its buffer of the largest return-to-go at each timestep."""
+"""Its buffer of the largest return-to-go that it sees at each timestep."""
 
 
 @dataclass(frozen=True)

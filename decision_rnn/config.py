@@ -165,7 +165,7 @@ class RunConfig:
             raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
 
 
-BEFORE_OPTIONS = {"agent": {"return_limit": False}}
+BEFORE_OPTIONS = {"agent": {"return_limit": 0.0}}
 """What runs did before there was an option that is on by default now: a saved configuration without it means this."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name

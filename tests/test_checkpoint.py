@@ -60,12 +60,12 @@ def test_an_agent_comes_back_whole(store: EpisodeStore, run: Path) -> None:
 
 
 def test_the_limit_of_the_return_to_go_travels_with_the_weights(store: EpisodeStore, run: Path) -> None:
-    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.return_limit", "true"])
+    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.return_limit", "0.9"])
     agent, trainer, _ = prepare(config, store, 500.0)
     provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), store.fingerprint, 1.5, 0.5)
     save_checkpoint(run, TrainedAgent(agent, config, provenance, 1, 2.5), trainer.state_dict())
     limit = load_agent(last_checkpoint(run)).agent.return_limit
-    np.testing.assert_array_equal(limit, store.largest_returns_to_go().astype(np.float32))
+    np.testing.assert_array_equal(limit, store.returns_to_go_quantile(0.9).astype(np.float32))
 
 
 def test_last_points_at_the_newest_and_two_are_kept(store: EpisodeStore, run: Path) -> None:

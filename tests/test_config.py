@@ -86,7 +86,7 @@ def test_the_paper_recipe_is_the_papers() -> None:
     assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
     assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
     assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
-    assert (config.agent.return_limit, config.agent.return_noise) == (False, 0)
+    assert (config.agent.return_limit, config.agent.return_noise) == (0, 0)
     assert (training.averaging, training.return_weighting) == (0, 0)
 
 
@@ -100,6 +100,7 @@ def test_the_paper_recipe_is_the_papers() -> None:
         (["hopper-medium", "--training.averaging", "1"], ["training.averaging", "below 1"]),
         (["hopper-medium", "--training.averaging", "-1"], ["training.averaging", "at least 0"]),
         (["hopper-medium", "--training.return_weighting", "1e3"], ["training.return_weighting", "at most 100"]),
+        (["hopper-medium", "--agent.return_limit", "2"], ["agent.return_limit", "from 0"]),
         (["hopper-medium", "--agent.return_noise", "-1"], ["agent.return_noise", "at least 0"]),
         (["hopper-medium", "--training.schedule", "square"], ["training.schedule", "square", "cosine"]),
         (["hopper-medium", "--backbone", "lru", "--backbone.heads", "2"], ["backbone.heads"]),

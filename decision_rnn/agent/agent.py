@@ -32,9 +32,9 @@ class AgentConfig:
         return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
-        return_limit: Whether the return-to-go that the agent sees is never above the largest that its data hold at
-            that timestep: to ask for more than the data's best return is then to ask for as much as was ever reached
-            from there.
+        return_limit: Quantile, at each timestep, of the returns-to-go of the data's episodes that last so long, above
+            which the agent sees none when it acts. 1 is the largest: to ask for more than the data's best return is
+            then to ask for as much as was ever reached from there. 0: no limit.
         return_noise: Standard deviation of noise on the returns-to-go of a slice in training, the same at all of its
             steps, in units of the return scale.
     """
@@ -42,12 +42,16 @@ class AgentConfig:
     tokens: Literal["step", "interleaved"] = "step"
     return_conditioning: bool = True
     timestep_embedding: bool = False
-    return_limit: bool = True
+    return_limit: float = 1.0
     return_noise: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.return_noise >= 0:  # nor is a NaN
             raise InputError(f"agent.return_noise is {self.return_noise}: it must be at least 0")
+        if not 0 <= self.return_limit <= 1:
+            raise InputError(
+                f"agent.return_limit is {self.return_limit}: it must be from 0, which is no limit, to 1, the largest"
+            )
 
 
 class DecisionAgent(nn.Module):
@@ -65,8 +69,8 @@ class DecisionAgent(nn.Module):
         return_scale: Returns-to-go are divided by it.
         objective: What it is trained for; the squared error of its actions if left out.
         observation_index: (entries seen,) int64, the places of the entries that it sees; all of them if left out.
-        return_limit: (timesteps,), the largest return-to-go it may see at each timestep, the last of them also beyond;
-            none if left out.
+        return_limit: (timesteps,), the largest return-to-go that it sees at each timestep in evaluation mode, the last
+            of them also beyond; none if left out.
 
     Raises:
         InputError: If the objective asks for a column that batches do not hold.
@@ -230,7 +234,7 @@ class DecisionAgent(nn.Module):
             observation = observation.index_select(-1, self.observation_index)
         parts = [(self.embed_action, previous_action)]
         if self.embed_return is not None:
-            if self.return_limit is not None:
+            if self.return_limit is not None and not self.training:
                 limit = self.return_limit[timestep.clamp_max(len(self.return_limit) - 1)]
                 return_to_go = torch.minimum(return_to_go, limit.unsqueeze(-1))
             parts.append((self.embed_return, return_to_go / self.return_scale))

@@ -44,7 +44,7 @@ def prepare(
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
-    limited = config.agent.return_limit and config.agent.return_conditioning
+    quantile = config.agent.return_limit if config.agent.return_conditioning else 0
     torch.manual_seed(config.seed)
     agent = DecisionAgent(
         config.agent,
@@ -55,7 +55,7 @@ def prepare(
         return_scale,
         config.objective,
         None if index is None else torch.from_numpy(index),
-        torch.from_numpy(store.largest_returns_to_go()) if limited else None,
+        torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None,
     )
     settings = config.training
     trainer = Trainer(agent, settings)

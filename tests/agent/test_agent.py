@@ -86,7 +86,7 @@ def limited(config: AgentConfig, limit: list[float]) -> DecisionAgent:
 def test_a_return_to_go_above_the_limit_of_its_timestep_is_seen_as_the_limit(tokens: str) -> None:
     """In parallel and step by step; beyond the limit's end its last entry counts."""
     limit = [90.0, 70.0, 60.0, 10.0]
-    agent, free = limited(AgentConfig(tokens=tokens, return_limit=True), limit), make_agent(AgentConfig(tokens=tokens))
+    agent, free = limited(AgentConfig(tokens=tokens, return_limit=1.0), limit), make_agent(AgentConfig(tokens=tokens))
     free = free.double().eval()
     data = make_slice(3, 6)
     data = {name: value.double() if value.is_floating_point() else value for name, value in data.items()}

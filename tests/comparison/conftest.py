@@ -78,7 +78,7 @@ def small() -> Callable[..., RunConfig]:
     ) -> RunConfig:
         sections = {
             "backbone": {"name": "mingru", "width": width, "layers": 1},
-            "agent": {"return_limit": True, **(agent or {})},  # as a command line's
+            "agent": {"return_limit": 1.0, **(agent or {})},  # as a command line's
             "training": {"steps": 4, "checkpoint_every": 2, "context": 4, **(training or {})},
             "evaluation": {"episodes": 1, **(evaluation or {})},
         }

@@ -43,14 +43,23 @@ def test_long_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.table[:, 0], np.array(exact).astype(np.float32))
 
 
-def test_largest_returns_to_go_are_those_of_all_episodes_by_timestep(
-    store: EpisodeStore, episodes: list[Episode]
+@pytest.mark.parametrize("quantile", [0.5, 0.9, 1.0])
+def test_quantiles_of_returns_to_go_are_of_the_episodes_that_last_so_long(
+    store: EpisodeStore, episodes: list[Episode], quantile: float
 ) -> None:
-    expected = [
-        max(sum(float(r) for r in episode.rewards[t:]) for episode in episodes if len(episode.rewards) > t)
-        for t in range(40)
-    ]
-    np.testing.assert_allclose(store.largest_returns_to_go(), expected, rtol=1e-12)
+    expected = []
+    for t in range(40):
+        values = [sum(float(r) for r in episode.rewards[t:]) for episode in episodes if len(episode.rewards) > t]
+        expected.append(max(values) if quantile == 1 else linear_quantile(values, quantile))
+    np.testing.assert_allclose(store.returns_to_go_quantile(quantile), expected, rtol=1e-6)
+
+
+def linear_quantile(values: list[float], quantile: float) -> float:
+    """Linear between the two nearest of the sorted values."""
+    ordered, place = sorted(values), quantile * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 def test_columns_name_the_whole_table_in_order(store: EpisodeStore) -> None:

@@ -21,7 +21,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
         cloning: bool = False,
         return_min: float | None = -1500.0,
         return_max: float | None = -100.0,
-        return_limit: bool = False,
+        return_limit: float = 0.0,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},

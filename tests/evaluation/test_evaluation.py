@@ -58,7 +58,7 @@ def test_what_a_return_limit_makes_of_a_target_beyond_the_data_is_told(
     pendulum: Make, played: list[list[float]]
 ) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
-    above, below = evaluate(pendulum(return_limit=True), asked).remarks
+    above, below = evaluate(pendulum(return_limit=1.0), asked).remarks
     assert above.endswith("the agent sees at most what the data hold at each timestep (agent.return_limit)")
     assert "return_limit" not in below
 

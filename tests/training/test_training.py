@@ -115,7 +115,7 @@ def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backb
         ["--backbone", "mingru"],
         ["--backbone", "transformer", "--training.carry", "3"],
         ["--backbone", "mlp", "--training.carry", "3"],  # whose carried state is empty
-        ["--training.averaging", "0.9", "--training.return_weighting", "2", "--agent.return_limit", "true"],
+        ["--training.averaging", "0.9", "--training.return_weighting", "2", "--agent.return_limit", "0.9"],
         ["--agent.return_noise", "0.1"],
     ],
 )
@@ -184,11 +184,11 @@ def test_a_run_from_before_a_default_changed_is_resumed_by_its_own_configuration
 
 def test_a_run_from_before_the_return_limit_goes_on_without_it(tmp_path: Path) -> None:
     """Its configuration does not name the option, which is on now: the command that began it resumes it."""
-    train(configure("--agent.return_limit", "false"), tmp_path / "run")
+    train(configure("--agent.return_limit", "0"), tmp_path / "run")
     before, config = weights(tmp_path / "run"), tmp_path / "run" / "config.yaml"
-    config.write_text(config.read_text().replace("  return_limit: false\n", ""))
+    config.write_text(config.read_text().replace("  return_limit: 0.0\n", ""))
     for description in (tmp_path / "run" / "checkpoints").glob("*/config.json"):
-        description.write_text(description.read_text().replace('"return_limit": false,', ""))
+        description.write_text(description.read_text().replace('"return_limit": 0.0,', ""))
     for arguments in ([], ["--config", str(config)]):
         shutil.rmtree(tmp_path / "run" / "checkpoints" / "10")
         trained = train(configure(*arguments), tmp_path / "run", resume=True)

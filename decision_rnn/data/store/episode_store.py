@@ -88,14 +88,17 @@ class EpisodeStore:
         """(episodes,) int64, in steps."""
         return np.diff(self.offsets)
 
-    def largest_returns_to_go(self) -> np.ndarray:
-        """(longest episode,) float64, the largest undiscounted return-to-go of any episode at each timestep."""
+    def returns_to_go_quantile(self, quantile: float) -> np.ndarray:
+        """(longest episode,) float64, at each timestep that quantile of the undiscounted returns-to-go of the episodes
+        that last so long; 1 is the largest."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # a mapping of its own: what was read of it goes with it
-        largest = np.full(int(self.episode_lengths.max()), -np.inf)
+        to_go = np.empty(self.steps, np.float32)
         for start, stop in pairwise(self.offsets):
-            to_go = np.cumsum(rewards[start:stop][::-1])[::-1]
-            np.maximum(largest[: len(to_go)], to_go, out=largest[: len(to_go)])
-        return largest
+            to_go[start:stop] = np.cumsum(rewards[start:stop][::-1])[::-1]
+        longest_first = np.argsort(-self.episode_lengths, kind="stable")
+        lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
+        lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
+        return np.array([np.quantile(to_go[starts[:count] + t], quantile) for t, count in enumerate(lasting)])
 
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes: a store written from them has the same bits."""
