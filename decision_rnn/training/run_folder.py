@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from torch.utils.tensorboard import SummaryWriter
 
-from decision_rnn.config import RunConfig, TrainingConfig, to_dict
+from decision_rnn.config import BEFORE_OPTIONS, RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
@@ -49,8 +49,9 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
     saved = read_yaml(path)
     begun, settings = from_dict(saved, str(path)), config.training
-    if "return_limit" not in saved.get("agent", {}):
-        config = replace(config, agent=replace(config.agent, return_limit=begun.agent.return_limit))
+    for section, options in BEFORE_OPTIONS.items():
+        absent = {key: value for key, value in options.items() if key not in saved.get(section, {})}
+        config = replace(config, **{section: replace(getattr(config, section), **absent)})
     if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
         config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
