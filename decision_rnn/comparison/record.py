@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.results import DataSummary, TargetResult
 
 SCHEMA = 3
@@ -231,11 +232,6 @@ class Comparison:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"{source} is not a comparison, or damaged ({reason}): run its command again") from None
-
-
-def describe_state(window: int | None) -> str:
-    """How an agent acts, in two or three words."""
-    return "carried state" if window is None else f"window of {window}"
 
 
 def read_comparison(path: Path) -> Comparison:

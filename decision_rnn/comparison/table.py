@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from decision_rnn.comparison.record import ComparedDataset, Comparison, describe_state
+from decision_rnn.comparison.record import ComparedDataset, Comparison
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
 from decision_rnn.comparison.verdicts import aggregate, differences
+from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE
 from decision_rnn.evaluation.report import describe_range, format_scores
 from decision_rnn.evaluation.statistics import (

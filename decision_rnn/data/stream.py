@@ -97,7 +97,7 @@ class StepStream:
 
     With `return_weighting` w above 0 a first step is drawn in proportion to exp(w g), where g is its episode's return,
     0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et al., "Harnessing Mixed
-    Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), section 4.1, with a temperature of 1 / w.
+    Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature of 1 / w.
     They draw episodes so; here an episode also counts by its length, as it does among uniform slices.
 
     With `carry` above 1 every row of a batch goes on where it ended in the batch before, for `carry` slices on average:

@@ -43,6 +43,11 @@ def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
     return agent
 
 
+def describe_state(window: int | None) -> str:
+    """How an agent acts, in two or three words: by a carried state, or by a window of so many steps."""
+    return "carried state" if window is None else f"window of {window}"
+
+
 class WindowActor:
     """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
 

@@ -9,9 +9,9 @@ from decision_rnn.evaluation.targets import is_best
 def describe_range(in_range: bool | None, best: bool = False) -> str:
     """Where a target return lies, or that it is the data's best; empty where that is not known. Inside and beyond are
     different measurements: inside the data's range it is how well the agent obeys, beyond it how it extrapolates."""
-    return (
-        "the data's best" if best else "" if in_range is None else "inside the data" if in_range else "beyond the data"
-    )
+    if best:
+        return "the data's best"
+    return "" if in_range is None else "inside the data" if in_range else "beyond the data"
 
 
 def format_scores(scores: SeedScores, unit: str = "") -> str:

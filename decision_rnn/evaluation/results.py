@@ -22,6 +22,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import normalised_scores
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.files import write_atomically
 
 SCHEMA = 2
@@ -62,7 +63,7 @@ class Protocol:
         )
 
     def __str__(self) -> str:
-        return "carried state" if self.state == "carry" else f"window of {self.window}"
+        return describe_state(self.window)
 
 
 @dataclass(frozen=True, kw_only=True)
