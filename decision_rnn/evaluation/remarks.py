@@ -20,7 +20,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         bound, side = (high, "best") if target > high else (low, "worst")
         text = f"{target:g} is beyond the data's {side} {bound:.0f}: its score measures extrapolation"
         if target > high and config.agent.return_limit:
-            text += ", though the agent sees at most what the data hold at each timestep (agent.return_limit)"
+            share = f"the {config.agent.return_limit:g} quantile of " if config.agent.return_limit < 1 else ""
+            text += f", though the agent sees at most {share}what the data hold at each timestep (agent.return_limit)"
         if abs(target - bound) > FAR_BEYOND * (high - low):
             text += (
                 f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "

@@ -61,6 +61,7 @@ def test_what_a_return_limit_makes_of_a_target_beyond_the_data_is_told(
     above, below = evaluate(pendulum(return_limit=1.0), asked).remarks
     assert above.endswith("the agent sees at most what the data hold at each timestep (agent.return_limit)")
     assert "return_limit" not in below
+    assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(return_limit=0.95), asked).remarks[0]
 
 
 def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make, played: list[list[float]]) -> None:
