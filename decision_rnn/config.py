@@ -45,8 +45,8 @@ class TrainingConfig:
         recurrent_rate: Rate of a recurrence's own parameters over `learning_rate`; if left out, that of the backbone:
             lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
         weight_decay: AdamW's decay of weight matrices.
-        averaging: Decay of an exponential moving average of the weights, 0.999 say, which is what is saved and
-            evaluated; 0 for the weights of the last step.
+        averaging: Decay of an exponential moving average of the weights, which is what is saved and evaluated; 0 for
+            the weights of the last step.
         return_weighting: How much likelier slices of better episodes are drawn: every step of an episode counts
             exp(return_weighting * g), where g is the episode's return, 0 for the data's lowest and 1 for its highest.
             0: all alike.
@@ -60,13 +60,13 @@ class TrainingConfig:
     """
 
     steps: int = 2_000
-    batch_size: int = 64
+    batch_size: int = 128
     context: int = 20
     carry: int = 1
     learning_rate: float = 1e-3
     recurrent_rate: float | None = None
     weight_decay: float = 1e-4
-    averaging: float = 0.0
+    averaging: float = 0.999
     return_weighting: float = 0.0
     warmup_steps: int | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
@@ -165,7 +165,7 @@ class RunConfig:
             raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
 
 
-BEFORE_OPTIONS = {"agent": {"return_limit": 0.0}}
+BEFORE_OPTIONS = {"agent": {"return_limit": 0.0}, "training": {"averaging": 0.0}}
 """What runs did before there was an option that is on by default now: a saved configuration without it means this."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name

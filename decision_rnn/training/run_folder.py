@@ -48,10 +48,11 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
     saved = read_yaml(path)
-    begun, settings = from_dict(saved, str(path)), config.training
+    begun = from_dict(saved, str(path))
     for section, options in BEFORE_OPTIONS.items():
         absent = {key: value for key, value in options.items() if key not in saved.get(section, {})}
         config = replace(config, **{section: replace(getattr(config, section), **absent)})
+    settings = config.training
     if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
         config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:

@@ -71,6 +71,7 @@ def test_the_decision_transformer_is_compared_as_published(name: str) -> None:
     assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
     assert (config.agent.return_conditioning, config.objective.name) == (True, "mse")
     assert not config.agent.return_limit
+    assert not training.averaging
     assert (training.batch_size, training.context, training.carry) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
     assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)

@@ -92,7 +92,7 @@ def test_averaged_weights_are_an_exponential_moving_average_whose_decay_grows(de
 
 def test_without_averaging_the_result_is_the_model_itself() -> None:
     model = Line()
-    assert Trainer(model, settings()).result is model
+    assert Trainer(model, settings(averaging=0)).result is model
 
 
 def test_a_gradient_above_the_bound_is_clipped() -> None:

@@ -182,18 +182,21 @@ def test_a_run_from_before_a_default_changed_is_resumed_by_its_own_configuration
     assert weights(tmp_path / "run") == before
 
 
-def test_a_run_from_before_the_return_limit_goes_on_without_it(tmp_path: Path) -> None:
-    """Its configuration does not name the option, which is on now: the command that began it resumes it."""
-    train(configure("--agent.return_limit", "0"), tmp_path / "run")
+def test_a_run_from_before_the_return_limit_and_averaging_goes_on_without_them(tmp_path: Path) -> None:
+    """Its configuration names neither option, which are on now: the command that began it resumes it."""
+    train(configure("--agent.return_limit", "0", "--training.averaging", "0"), tmp_path / "run")
     before, config = weights(tmp_path / "run"), tmp_path / "run" / "config.yaml"
-    config.write_text(config.read_text().replace("  return_limit: 0.0\n", ""))
+    config.write_text(config.read_text().replace("  return_limit: 0.0\n", "").replace("  averaging: 0.0\n", ""))
     for description in (tmp_path / "run" / "checkpoints").glob("*/config.json"):
-        description.write_text(description.read_text().replace('"return_limit": 0.0,', ""))
+        text = description.read_text().replace('"return_limit": 0.0,', "").replace('"averaging": 0.0,', "")
+        assert "averaging" not in text
+        description.write_text(text)
     for arguments in ([], ["--config", str(config)]):
         shutil.rmtree(tmp_path / "run" / "checkpoints" / "10")
         trained = train(configure(*arguments), tmp_path / "run", resume=True)
         assert weights(tmp_path / "run") == before
         assert not trained.config.agent.return_limit
+        assert not trained.config.training.averaging
         assert trained.agent.return_limit is None
 
 
