@@ -3,10 +3,12 @@
 import pytest
 import torch
 from law import absent_means_initial, gradients_agree
-from subjects import SMALL, Subject, assert_near, assert_same, chunks, gradients, noise, steps
+from subjects import SMALL, Subject
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
+from decision_rnn.testing.cases import chunks, gradients, noise, steps
+from decision_rnn.testing.comparing import assert_near, assert_same
 
 SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from law import LAWS
 from subjects import subjects
 
 from decision_rnn.backbones import registered_names
+from decision_rnn.testing.cases import Cases
+from decision_rnn.testing.law import LAWS
 
 if not torch.cuda.is_available():
     pytest.skip("torch sees no CUDA device", allow_module_level=True)
@@ -21,4 +22,4 @@ def on_cuda():
 @pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_law(law, subject):
-    law(subject)
+    law(subject, Cases.full())
