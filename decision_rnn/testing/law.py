@@ -72,7 +72,8 @@ class Failure:
         what: What is wrong.
         batch: Rows of the case.
         time: Steps of the case.
-        begin: The step at which an episode begins in the last row, or at which time is parted; None for none.
+        begin: The step, counted from 0, at which an episode begins in the last row, or, of clauses that part time in
+            what comes before and after, in all rows; None for none.
         expected: The value that should be there; None where no value was compared.
         found: The value that is there.
     """
@@ -86,7 +87,7 @@ class Failure:
 
     def __str__(self) -> str:
         rows, steps = (f"{n:,} {word}{'' if n == 1 else 's'}" for n, word in ((self.batch, "row"), (self.time, "step")))
-        begin = "" if self.begin is None else f", parted at step {self.begin} (counted from 0)"
+        begin = "" if self.begin is None else f", parted at step {self.begin} of 0 to {self.time - 1}"
         lines = [self.what, f"smallest failing case: {rows}, {steps}{begin}"]
         if self.found is not None:
             lines.append(f"expected {self.expected:.6g}, found {self.found:.6g}")
