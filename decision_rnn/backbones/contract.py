@@ -1,6 +1,6 @@
 """What every sequence layer offers, and the table of the known ones.
 
-The law, tested for every registered mixer by tests/backbones/: `forward` over T steps equals T calls of `step`
+The law, in decision_rnn/testing/, which tests/backbones/ hold every registered mixer to: `forward` over T steps equals T calls of `step`
 equals any split of the T steps into chunks with the state carried, with resets anywhere: outputs, final state
 and all gradients.
 """

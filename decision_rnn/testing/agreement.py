@@ -13,7 +13,7 @@ from decision_rnn.testing.subject import Subject, cast
 
 
 def all_modes_agree(subject: Subject, cases: Cases) -> None:
-    """forward == steps == any split == the naive loop: outputs and final state, resets anywhere.
+    """forward == steps == any split of time (== a naive loop): outputs and final state, resets anywhere.
 
     What takes many calls goes over the rows of all patterns at once. `forward` and one of the splits go over each
     pattern alone too, as a mixer may look at the flags of the whole batch to choose its way.
@@ -78,7 +78,7 @@ def repeated(rows: Tensor, count: int) -> Tensor:
 
 
 def gradients_agree(subject: Subject, cases: Cases) -> None:
-    """Gradients of all parameters, of x and of the carried state: forward == split == steps == the naive loop."""
+    """Gradients of all parameters, of x and of the carried state: forward == split == steps (== a naive loop)."""
     for dtype, tolerance in subject.tolerances.items():
         module = subject.build(dtype)
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}

@@ -42,7 +42,8 @@ def check_mixer(
         mixer: A class, registered or not, made by `mixer(config)`; an instance, which is checked as it is and not
             changed; or a function without arguments that makes one. Of what is made anew, parameters are moved off
             their initial values, lest a zero bias hide a fault.
-        config: Of a class: of the class that it was registered with, or a `BackboneConfig`, of width 8 if left out.
+        config: What a class is made from; if left out, the defaults of the configuration that it, or a class it
+            inherits from, was registered with, or else a `BackboneConfig`: of width 8.
         width: Channels of input and output; of an instance or function it must be given.
         tolerances: By dtype, the widest first, the largest difference allowed over the largest value of a tensor. A
             layer that computes in float32 whatever it is given is checked with `{torch.float32: 1e-5}`.
@@ -124,9 +125,9 @@ def _subject(mixer: object, config: BackboneConfig | None, width: int | None) ->
 
 
 def _config_of(mixer: type, width: int) -> BackboneConfig:
-    """The default configuration of the class it was registered with, or the one that all backbones share."""
-    entries = (registered(name) for name in registered_names())
-    of_class = next((entry.config for entry in entries if entry.mixer is mixer), None)
+    """The default configuration that it, or a class it inherits from, was registered with; or that of all backbones."""
+    configs = {entry.mixer: entry.config for entry in map(registered, registered_names())}
+    of_class = next((configs[base] for base in mixer.__mro__ if base in configs), None)
     try:
         make: Callable[..., BackboneConfig] = of_class or partial(BackboneConfig, name=mixer.__name__.lower())
         return make(width=width)
