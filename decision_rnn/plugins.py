@@ -15,8 +15,12 @@ from decision_rnn.errors import InputError
 PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
 
 
-def import_plugins(names: Iterable[str]) -> None:
-    """Import the modules of these names, from the working folder or as installed; InputError where one cannot be."""
+def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
+    """Import the modules of these names, which `where` asks for, from the working folder or as installed.
+
+    Raises:
+        InputError: If one cannot be imported.
+    """
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for name in names:
@@ -25,7 +29,7 @@ def import_plugins(names: Iterable[str]) -> None:
         except (Exception, SystemExit) as error:  # of whatever the module does
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
-                f"--plugins: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
+                f"{where}: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
             ) from error
 
 

@@ -17,6 +17,7 @@ ROOMS = (
     "backbones.ops",
     "backbones",
     "backbones.stack backbones.matching backbones.__init__",
+    "testing",
     "data.store",
     "data",
     "data.sources data.dataset",

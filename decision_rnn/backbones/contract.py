@@ -1,8 +1,8 @@
 """What every sequence layer offers, and the table of the known ones.
 
-The law, tested for every registered mixer by tests/backbones/: `forward` over T steps equals T calls of `step`
-equals any split of the T steps into chunks with the state carried, with resets anywhere: outputs, final state
-and all gradients.
+The law, which decision_rnn/testing/ spells out and tests/backbones/ puts every registered mixer under: `forward` over T
+steps equals T calls of `step` equals any split of the T steps into chunks with the state carried, with resets anywhere:
+outputs, final state and all gradients.
 """
 
 import sys

@@ -3,9 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from subjects import assert_near, gradients, noise, steps
 
 from decision_rnn.backbones import registered
+from decision_rnn.testing.cases import gradients, noise, steps
+from decision_rnn.testing.comparing import assert_near
 
 WIDTH, TIME = 8, 30
 

@@ -2,11 +2,13 @@
 
 import pytest
 import torch
-from law import absent_means_initial, gradients_agree
-from subjects import SMALL, Subject, assert_near, assert_same, chunks, gradients, noise, steps
+from subjects import SMALL, Subject
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
+from decision_rnn.testing.agreement import absent_means_initial, gradients_agree
+from decision_rnn.testing.cases import Cases, chunks, gradients, noise, steps
+from decision_rnn.testing.comparing import assert_near, assert_same
 
 SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 
@@ -68,4 +70,4 @@ def test_masks_where_nothing_is_masked(name, monkeypatch):
     """As on CUDA, where nobody looks first whether there is anything to mask."""
     monkeypatch.setattr(f"decision_rnn.backbones.{name}.may_hold", lambda flags: True)
     for law in (gradients_agree, absent_means_initial):
-        law(Subject(name, SMALL[name][0]))
+        law(Subject(name, SMALL[name][0]), Cases.full())

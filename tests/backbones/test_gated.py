@@ -5,11 +5,13 @@ import itertools
 import pytest
 import references
 import torch
-from subjects import Subject, assert_near, assert_same, distance, gradients, noise, steps
+from subjects import Subject
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.mingru import positive
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference, log_space_recurrence
+from decision_rnn.testing.cases import gradients, noise, steps
+from decision_rnn.testing.comparing import assert_near, assert_same, distance
 
 FAR = (-120.0, 0.0, 120.0)
 

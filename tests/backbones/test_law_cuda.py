@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from law import LAWS
 from subjects import subjects
 
 from decision_rnn.backbones import registered_names
+from decision_rnn.testing.cases import Cases
+from decision_rnn.testing.law import LAWS
 
 if not torch.cuda.is_available():
     pytest.skip("torch sees no CUDA device", allow_module_level=True)
@@ -20,5 +21,7 @@ def on_cuda():
 
 @pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_law(law, subject):
-    law(subject)
+def test_law(law, subject, request):
+    if law.__name__ == "step_is_real" and subject.name == "transformer":
+        request.applymarker(pytest.mark.xfail(reason="its rotary positions are complex in step too", strict=True))
+    law(subject, Cases.full())

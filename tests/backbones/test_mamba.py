@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from subjects import WIDTH, noise
+from subjects import WIDTH
 
 from decision_rnn.backbones import registered
+from decision_rnn.testing.cases import noise
 
 
 def make(**options):

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from subjects import assert_near, assert_same, noise, steps
 
 from decision_rnn.backbones import registered
+from decision_rnn.testing.cases import noise, steps
+from decision_rnn.testing.comparing import assert_near, assert_same
 
 WIDTH, TIME = 8, 12
 

@@ -6,9 +6,10 @@ import torch
 from mambapy.mamba import MambaBlock, MambaConfig
 from minGRU_pytorch.minGRU import minGRU
 from minGRU_pytorch.minLSTM import minLSTM
-from subjects import assert_near, noise
 
 from decision_rnn.backbones import registered
+from decision_rnn.testing.cases import noise
+from decision_rnn.testing.comparing import assert_near
 
 WIDTH, BATCH, TIME = 8, 3, 20
 

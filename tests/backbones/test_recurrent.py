@@ -2,12 +2,15 @@
 
 import pytest
 import torch
-from law import all_modes_agree, gradients_agree, infinities_stay_in_their_episode, nothing_crosses_a_reset
-from subjects import assert_near, assert_same, gradients, noise, steps, subjects
+from subjects import subjects
 from torch import nn
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.ops import segments
+from decision_rnn.testing.agreement import all_modes_agree, gradients_agree
+from decision_rnn.testing.cases import Cases, gradients, noise, steps
+from decision_rnn.testing.comparing import assert_near, assert_same
+from decision_rnn.testing.isolation import infinities_stay_in_their_episode, nothing_crosses_a_reset
 
 WIDTH, BATCH, TIME = 6, 4, 9
 MIXERS = [
@@ -87,7 +90,7 @@ def test_pieces_and_equations_are_the_same_layer(subject, cut_steps, monkeypatch
     """Wherever episodes begin: neither way is left to the density of the law's resets."""
     monkeypatch.setattr(segments, "CUT_STEPS", cut_steps)
     for law in (all_modes_agree, gradients_agree, nothing_crosses_a_reset, infinities_stay_in_their_episode):
-        law(subject)
+        law(subject, Cases.full())
 
 
 def test_the_forget_gate_begins_open():

@@ -4,7 +4,6 @@ import importlib
 import sys
 from dataclasses import dataclass
 
-import law
 import pytest
 import torch
 from subjects import Subject
@@ -19,6 +18,8 @@ from decision_rnn.backbones import (
     registered,
     registered_names,
 )
+from decision_rnn.testing import law
+from decision_rnn.testing.cases import Cases
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +98,7 @@ def average(fault="", layers=None):
 @pytest.mark.parametrize("check", law.LAWS, ids=lambda check: check.__name__)
 def test_a_mixer_from_outside_is_under_the_law(check, layers):
     register(AverageConfig)(Average)
-    check(average(layers=layers))
+    check(average(layers=layers), Cases.full())
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_a_mixer_from_outside_is_under_the_law(check, layers):
 def test_the_law_catches(fault, check):
     register(AverageConfig)(Average)
     with pytest.raises((AssertionError, ValueError)):
-        check(average(fault))
+        check(average(fault), Cases.full())
 
 
 def test_registered():

@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
-from subjects import assert_near, noise
 
 from decision_rnn.backbones import registered
+from decision_rnn.testing.cases import noise
+from decision_rnn.testing.comparing import assert_near
 
 WIDTH = 4
 

@@ -3,10 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from subjects import BATCH, OTHER_STACK, SMALL, TIME, WIDTH, Subject, noise
+from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
 from decision_rnn.backbones import Backbone, registered, registered_names
+from decision_rnn.testing.cases import BATCH, TIME, noise
 
 
 @pytest.mark.parametrize("name", registered_names())

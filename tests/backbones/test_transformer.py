@@ -2,9 +2,11 @@
 
 import pytest
 import torch
-from subjects import WIDTH, Subject, assert_near, noise, steps
+from subjects import WIDTH, Subject
 
 from decision_rnn.backbones import Backbone, registered, reset_rows
+from decision_rnn.testing.cases import noise, steps
+from decision_rnn.testing.comparing import assert_near
 
 WINDOW, TIME = 4, 11
 

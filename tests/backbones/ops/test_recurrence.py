@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subjects import TIGHT, assert_near, noise
 
 from decision_rnn.backbones.ops.recurrence import linear_recurrence, linear_recurrence_reference
+from decision_rnn.testing.cases import noise
+from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.subject import TIGHT
 
 BATCH, TIME, WIDTH = 2, 6, 3
 DTYPES = [torch.float64, torch.complex128, torch.float32, torch.complex64]

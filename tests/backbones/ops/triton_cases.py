@@ -3,15 +3,18 @@ CPU, where TRITON_INTERPRET=1 was set before Triton was imported; else on CUDA."
 
 import os
 
-import law
 import numpy as np
 import pytest
 import torch
-from subjects import TIGHT, Subject, assert_near, noise
+from subjects import Subject
 
 from decision_rnn.backbones import mingru, minlstm
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
+from decision_rnn.testing import law
+from decision_rnn.testing.cases import Cases, noise
+from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.subject import TIGHT
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
@@ -276,5 +279,5 @@ def test_law(subject, check, monkeypatch):
         return recurrence_triton
 
     monkeypatch.setattr(recurrence, "_kernels", kernels)
-    check(subject)
+    check(subject, Cases.full())
     assert asked

@@ -1,0 +1,48 @@
+"""`decision-rnn check`: a layer under the law of sequence mixers."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from decision_rnn.backbones import registered, registered_names
+from decision_rnn.cli.arguments import command_parser, parse_command
+from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.plugins import import_plugins
+from decision_rnn.testing import check_mixer
+from decision_rnn.testing.check import WIDTH
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the report; 0 where the layer obeys, 1 where it breaks a clause."""
+    parser: ArgumentParser = command_parser("decision-rnn check")
+    parser.add_argument("mixer", type=str, help="a registered backbone, or module.Class from the working folder")
+    parser.add_argument("--width", type=int, default=WIDTH, help="channels of its input and output")
+    command = parse_command(parser, arguments)
+    if command.width < 1:
+        raise InputError(f"command line: width is {command.width}: it must be at least 1")
+    report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
+    print(report)
+    return 0 if report.obeys else 1
+
+
+def find_mixer(name: str) -> Callable[..., Any]:
+    """The mixer that is registered by a name, or the class of a module, which is imported for it.
+
+    Raises:
+        InputError: If there is no such thing.
+    """
+    module, dot, attribute = name.rpartition(".")
+    if not dot:
+        try:
+            return registered(name).mixer
+        except KeyError as error:
+            hint = did_you_mean(name, registered_names()) or "a class of your own is named with its module, layers.Mine"
+            raise InputError(f"{error.args[0]:.300}; {hint}") from None
+    import_plugins([module], "check")
+    mixer = getattr(sys.modules[module], attribute, None)
+    if not callable(mixer):
+        raise InputError(f"the module {module:.100} has no class {attribute!r:.100}: name one that it defines")
+    found: Callable[..., Any] = mixer
+    return found

@@ -1,0 +1,155 @@
+"""`check_mixer`: any sequence mixer under the law."""
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+from torch import nn
+
+from decision_rnn.backbones import BackboneConfig, SequenceMixer, registered, registered_names
+from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.testing.form import state_keeps_its_form, weights_are_all
+from decision_rnn.testing.law import LAWS, SHRINK_SECONDS, broken
+from decision_rnn.testing.report import Finding, LawBrokenError, Report
+from decision_rnn.testing.subject import TIGHT, Subject
+
+WIDTH = 8
+"""Channels of a mixer that is made from a configuration, where none is asked for."""
+
+Make = Callable[[], SequenceMixer]
+
+
+def check_mixer(
+    mixer: type[SequenceMixer] | SequenceMixer | Make,
+    config: BackboneConfig | None = None,
+    *,
+    width: int | None = None,
+    tolerances: Mapping[torch.dtype, float] = TIGHT,
+    skip: Mapping[str, str] | None = None,
+    shrink_seconds: float = SHRINK_SECONDS,
+    raise_error: bool = True,
+) -> Report:
+    """Put a sequence mixer under the law of `SequenceMixer`, clause by clause.
+
+    A mixer that obeys computes the same in `forward`, in `step` and in any chunks with the state carried, with episodes
+    beginning anywhere: outputs, final states and gradients; it knows nothing of the future, of other rows or of what a
+    reset cut off, keeps nothing between calls, and holds in bfloat16 and over 10,000 steps. What is right is what the
+    mixer's own `step` computes in the widest dtype; whether that is the paper's layer, no clause can know. Dropout
+    inside the mixer must be off.
+
+    Args:
+        mixer: A class, registered or not, made by `mixer(config)`; an instance, which is checked as it is and not
+            changed; or a function without arguments that makes one. Of what is made anew, parameters are moved off
+            their initial values, lest a zero bias hide a fault.
+        config: What a class is made from; if left out, the defaults of the configuration that it, or a class it
+            inherits from, was registered with, or else a `BackboneConfig`: of width 8.
+        width: Channels of input and output; of an instance or function it must be given.
+        tolerances: By dtype, the widest first, the largest difference allowed over the largest value of a tensor. A
+            layer that computes in float32 whatever it is given is checked with `{torch.float32: 1e-5}`.
+        skip: Clauses not to try, by name, and why not.
+        shrink_seconds: How long the smallest failing case of a broken clause is looked for.
+        raise_error: Whether a broken clause raises, or is only in the report.
+
+    Returns:
+        What came of every clause; `str(report)` tells it.
+
+    Raises:
+        LawBrokenError: If a clause is broken: an AssertionError that names it and the smallest failing case.
+        InputError: If this is no mixer, or none can be made.
+
+    Example:
+        >>> from decision_rnn.backbones.mingru import MinGRU
+        >>> check_mixer(MinGRU).obeys
+        True
+    """
+    subject, name = _subject(mixer, config, width)
+    subject.allowed = tolerances
+    reasons = dict(skip or {})
+    unknown = [clause for clause in reasons if clause not in {law.__name__ for law in LAWS}]
+    if unknown:
+        hint = did_you_mean(unknown[0], [law.__name__ for law in LAWS])
+        raise InputError(f"skip: unknown clause {unknown[0]!r:.100}; {hint}known are those of the report")
+    if isinstance(mixer, nn.Module):
+        reasons.setdefault(weights_are_all.__name__, "an instance was given, and no second one can be made")
+    findings: list[Finding] = []
+    for law in LAWS:
+        if law.__name__ in reasons:
+            findings.append(Finding.of(law, "not tried", reason=reasons[law.__name__]))
+            continue
+        failure = broken(law, subject, shrink_seconds)
+        findings.append(Finding.of(law, "passed" if failure is None else "broken", failure))
+        if failure is not None and law is state_keeps_its_form:
+            reasons = {other.__name__: f"{law.__name__} is broken" for other in LAWS} | reasons
+    report = Report(name, tuple(findings))
+    if raise_error and not report.obeys:
+        raise LawBrokenError(report)
+    return report
+
+
+class _Given(Subject):
+    """A mixer that somebody gave: what is right is what its own steps compute."""
+
+    def __init__(self, make: Make, width: int, shaken: bool) -> None:
+        self.fresh, self.width, self.shaken = make, width, shaken  # type: ignore[method-assign]
+        self.allowed: Mapping[torch.dtype, float] = TIGHT
+        self.remembers = bool(self.fresh().initial_state(1))
+
+    @property
+    def tolerances(self) -> Mapping[torch.dtype, float]:
+        return self.allowed
+
+    def shake(self, module: SequenceMixer) -> None:
+        if self.shaken:
+            super().shake(module)
+
+
+def _subject(mixer: object, config: BackboneConfig | None, width: int | None) -> tuple[_Given, str]:
+    """The mixer as a subject, and its name; InputError for what is none."""
+    if not isinstance(mixer, type):
+        if width is None:
+            raise InputError("width is missing: an instance or a function does not tell the channels of its input")
+        if isinstance(mixer, nn.Module):
+            name = type(mixer).__name__
+            return _made(lambda: copy.deepcopy(mixer), name, width, shaken=False), name
+        if not callable(mixer):
+            raise InputError(f"{mixer!r:.100} is no mixer: give a class, an instance or a function that makes one")
+        name = getattr(mixer, "__name__", type(mixer).__name__)
+        return _made(mixer, name, width), name
+    _check_methods(mixer, mixer.__name__)
+    if config is None:
+        config = _config_of(mixer, width or WIDTH)
+    elif width not in (None, config.width):
+        raise InputError(f"width is {width} and config.width {config.width}: leave one out")
+    return _made(lambda: mixer(config), mixer.__name__, config.width), mixer.__name__
+
+
+def _config_of(mixer: type, width: int) -> BackboneConfig:
+    """The default configuration that it, or a class it inherits from, was registered with; or that of all backbones."""
+    configs = {entry.mixer: entry.config for entry in map(registered, registered_names())}
+    of_class = next((configs[base] for base in mixer.__mro__ if base in configs), None)
+    try:
+        make: Callable[..., BackboneConfig] = of_class or partial(BackboneConfig, name=mixer.__name__.lower())
+        return make(width=width)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{mixer.__name__}: {error}: give a configuration") from error
+
+
+def _made(make: Callable[[], object], name: str, width: int, shaken: bool = True) -> _Given:
+    try:
+        module = make()
+    except Exception as error:  # of whatever its constructor does
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(f"{name} cannot be made ({reason}): give a configuration or width that it takes") from error
+    _check_methods(module, name)
+    return _Given(make, width, shaken)  # type: ignore[arg-type]
+
+
+def _check_methods(mixer: object, name: str) -> None:
+    missing = [
+        method
+        for method in ("initial_state", "forward", "step", "recurrent_parameters", "parameters")
+        if not callable(getattr(mixer, method, None))
+    ]
+    if missing:
+        raise InputError(f"{name} has no {', '.join(missing)}: wrap it in a SequenceMixer, which has")

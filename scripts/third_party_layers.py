@@ -1,0 +1,320 @@
+"""Which sequence layers from PyPI obey the law of `decision_rnn.testing`, each wrapped in a page of code.
+
+    pip install --no-deps minGRU-pytorch mambapy xlstm s5-pytorch yet-another-retnet ncps && pip install einops
+    python scripts/third_party_layers.py
+
+A wrapper gives a layer what the contract asks for by what the layer itself offers: its parallel form where it takes the
+state, its recurrent form as `step`; where the parallel form takes no state, it is used for a slice that begins an
+episode in every row, and steps elsewhere. Episodes are kept apart by the wrapper, which calls the layer once for each
+piece of time without a reset. What then breaks is the layer's own.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from itertools import pairwise
+
+import torch
+from mambapy.mamba import MambaBlock, MambaConfig
+from minGRU_pytorch.minGRU import minGRU
+from minGRU_pytorch.minLSTM import minLSTM
+from ncps.torch import CfC
+from results_folder import RESULTS, Made, write_report
+from s5 import S5
+from torch import Tensor, nn
+from xlstm.blocks.mlstm.layer import mLSTMLayer, mLSTMLayerConfig
+from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
+from yet_another_retnet.retention import MultiScaleRetention
+
+from decision_rnn.backbones import SequenceMixer, State, reset_rows
+from decision_rnn.files import write_atomically
+from decision_rnn.testing import Report, check_mixer
+from decision_rnn.testing.law import LAWS
+from decision_rnn.testing.subject import TIGHT
+
+WIDTH = 8
+FLOAT32 = {torch.float32: TIGHT[torch.float32]}
+FOLDER = RESULTS / "third-party-layers"
+
+
+class Wrapped(SequenceMixer):
+    """A layer with its episodes kept apart: `piece` is called for time without a reset. `forms`: a row's state."""
+
+    def __init__(self, layer: nn.Module, *forms: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer, self.forms = layer, forms
+
+    def initial_state(self, batch_size: int) -> State:
+        like = next(part for part in self.layer.parameters() if part.is_floating_point())
+        return tuple(like.new_zeros(batch_size, *form) for form in self.forms)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+        begins = state is None
+        state, initial = self.initial_state(len(x)) if begins else state, self.initial_state(len(x))
+        cuts = [] if reset is None else reset.any(0).nonzero().flatten().tolist()
+        outputs = []
+        for start, end in pairwise([*dict.fromkeys([0, *cuts]), x.shape[1]]):
+            if reset is not None:
+                state = reset_rows(state, initial, reset[:, start])
+                begins = begins if start == 0 else False
+            y, state = self.first(x[:, start:end]) if begins else self.piece(x[:, start:end], state)
+            outputs.append(y)
+            begins = False
+        return torch.cat(outputs, dim=1), state
+
+    def first(self, x: Tensor) -> tuple[Tensor, State]:
+        """Time without a reset that begins with an episode's first step."""
+        return self.piece(x, self.initial_state(len(x)))
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Time without a reset: here by steps."""
+        outputs = []
+        for t in range(x.shape[1]):
+            y, state = self.step(x[:, t], state)
+            outputs.append(y)
+        return torch.stack(outputs, dim=1), state
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, state = self.piece(x[:, None], state)
+        return y[:, 0], state
+
+
+class TorchGRU(Wrapped):
+    def __init__(self) -> None:
+        super().__init__(nn.GRU(WIDTH, WIDTH, batch_first=True), (WIDTH,))
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, h = self.layer(x, state[0][None])
+        return y, (h[0],)
+
+
+class TorchLSTM(Wrapped):
+    def __init__(self) -> None:
+        super().__init__(nn.LSTM(WIDTH, WIDTH, batch_first=True), (WIDTH,), (WIDTH,))
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, (h, c) = self.layer(x, (state[0][None], state[1][None]))
+        return y, (h[0], c[0])
+
+
+class TorchAttention(Wrapped):
+    """nn.MultiheadAttention over the last WINDOW steps, whose inputs are the state, with a 1 for each that is there."""
+
+    WINDOW, HEADS = 6, 2
+
+    def __init__(self) -> None:
+        layer = nn.MultiheadAttention(WIDTH, self.HEADS, batch_first=True)
+        super().__init__(layer, (self.WINDOW - 1, WIDTH), (self.WINDOW - 1,))
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        past, time = self.WINDOW - 1, x.shape[1]
+        seen, there = torch.cat([state[0], x], dim=1), torch.cat([state[1], x.new_ones(x.shape[:2])], dim=1)
+        distance = torch.arange(time)[:, None] + past - torch.arange(past + time)
+        hidden = ((distance < 0) | (distance > past))[None] | (there == 0)[:, None]
+        y, _ = self.layer(x, seen, seen, attn_mask=hidden.repeat_interleave(self.HEADS, 0), need_weights=False)
+        return y, (seen[:, -past:], there[:, -past:])
+
+
+class PytorchMinGRU(Wrapped):
+    """`minGRU` or `minLSTM` of minGRU-pytorch: one state in and out, sequential for one step, a log scan for more."""
+
+    def __init__(self, kind: Callable[[int], nn.Module]) -> None:
+        super().__init__(kind(WIDTH), (WIDTH,))
+
+    def first(self, x: Tensor) -> tuple[Tensor, State]:
+        y, h = self.layer(x, None, return_next_prev_hidden=True)
+        return y, (h[:, 0],)
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, h = self.layer(x, state[0][:, None], return_next_prev_hidden=True)
+        return y, (h[:, 0],)
+
+
+class Mambapy(Wrapped):
+    """Its parallel form takes and gives no state."""
+
+    def __init__(self) -> None:
+        config = MambaConfig(d_model=WIDTH, n_layers=1, d_state=4)
+        super().__init__(MambaBlock(config), (config.d_inner, 4), (config.d_inner, config.d_conv - 1))
+
+    def first(self, x: Tensor) -> tuple[Tensor, State]:
+        return self.layer(x), self.piece(x, self.initial_state(len(x)))[1]
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.layer.step(x, state)
+
+
+class XlstmMLSTM(Wrapped):
+    """Its parallel form takes and gives no state. `copied`: `step` is given a copy of the convolution's state."""
+
+    def __init__(self, copied: bool) -> None:
+        config = mLSTMLayerConfig(embedding_dim=WIDTH, num_heads=2, context_length=64, _num_blocks=1)
+        inner, heads = config._inner_embedding_dim, 2
+        size = inner // heads
+        super().__init__(
+            mLSTMLayer(config), (heads, size, size), (heads, size, 1), (heads, 1, 1), (config.conv1d_kernel_size, inner)
+        )
+        self.copied = copied
+
+    def first(self, x: Tensor) -> tuple[Tensor, State]:
+        return self.layer(x), self.piece(x, self.initial_state(len(x)))[1]
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        past = state[3].clone() if self.copied else state[3]
+        y, after = self.layer.step(x[:, None], mlstm_state=state[:3], conv_state=(past,))
+        return y[:, 0], (*after["mlstm_state"], *after["conv_state"])
+
+
+class XlstmSLSTM(Wrapped):
+    """The vanilla backend; its state has the batch second."""
+
+    def __init__(self) -> None:
+        config = sLSTMLayerConfig(embedding_dim=WIDTH, num_heads=2, backend="vanilla")
+        super().__init__(sLSTMLayer(config), (4, WIDTH), (config.conv1d_kernel_size - 1, WIDTH))
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, after = self.layer(x, state[1], state[0].transpose(0, 1).contiguous(), return_last_state=True)
+        return y, (after["slstm_state"].transpose(0, 1), after["conv_state"])
+
+
+class PytorchS5(Wrapped):
+    """Its complex state as pairs of real numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(S5(WIDTH, WIDTH), (WIDTH, 2))
+
+    def initial_state(self, batch_size: int) -> State:
+        return (self.layer.seq.D.new_zeros(batch_size, WIDTH, 2),)
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        before, run = torch.view_as_complex(state[0].contiguous()), self.layer.seq
+        y, after = torch.vmap(lambda x, h: run(x, state=h, return_state=True))(x, before)
+        return y, (torch.view_as_real(after),)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        before = torch.view_as_complex(state[0].contiguous())
+        y, after = torch.vmap(self.layer.seq.forward_rnn)(x, before)
+        return y, (torch.view_as_real(after),)
+
+
+class Retnet(Wrapped):
+    """Its steps are told their place in the episode, a number for the whole batch: rows are run one by one."""
+
+    def __init__(self) -> None:
+        super().__init__(MultiScaleRetention(WIDTH, 1), (1, WIDTH, WIDTH))
+
+    def initial_state(self, batch_size: int) -> State:
+        memory = super().initial_state(batch_size)
+        return *memory, torch.zeros(batch_size, dtype=torch.int64, device=memory[0].device)
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        rows = []
+        for row in range(len(x)):
+            one, memory, place = x[row : row + 1], state[0][row : row + 1], int(state[1][row])
+            rows.append(self.layer.forward_chunkwise(one, one, one, start_idx=place, prev_state=memory))
+        return torch.cat([y for y, _ in rows]), (torch.cat([after for _, after in rows]), state[1] + x.shape[1])
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        rows = []
+        for row in range(len(x)):
+            one, memory, place = x[row : row + 1], state[0][row : row + 1], int(state[1][row])
+            rows.append(self.layer.forward_recurrent(one, one, one, seq_idx=place, prev_state=memory))
+        return torch.cat([y for y, _ in rows]), (torch.cat([after for _, after in rows]), state[1] + 1)
+
+
+class NcpsCfC(Wrapped):
+    def __init__(self) -> None:
+        super().__init__(CfC(WIDTH, WIDTH, backbone_units=16), (WIDTH,))
+
+    def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, h = self.layer(x, state[0])
+        return y, (h,)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer to be checked; `float32`: whether its parts agree to no more than that; `skip`: clauses, and why."""
+
+    package: str
+    name: str
+    make: Callable[[], SequenceMixer]
+    float32: bool = False
+    skip: dict[str, str] = field(default_factory=dict)
+
+
+SQUARE = {"ten_thousand_steps": "the parallel form takes matrices of (time, time): over 10,000 steps, gigabytes"}
+LOOP = {"ten_thousand_steps": "this backend is a loop in Python: over 10,000 steps with gradients, minutes"}
+LAYERS = [
+    Layer("torch", "nn.GRU", TorchGRU),
+    Layer("torch", "nn.LSTM", TorchLSTM),
+    Layer("torch", "nn.MultiheadAttention", TorchAttention),
+    Layer("minGRU-pytorch", "minGRU", lambda: PytorchMinGRU(minGRU)),
+    Layer("minGRU-pytorch", "minLSTM", lambda: PytorchMinGRU(minLSTM)),
+    Layer("mambapy", "MambaBlock", Mambapy, float32=True),
+    Layer("xlstm", "mLSTMLayer", lambda: XlstmMLSTM(copied=False), float32=True, skip=SQUARE),
+    Layer("xlstm", "mLSTMLayer, given a copied state", lambda: XlstmMLSTM(copied=True), float32=True, skip=SQUARE),
+    Layer("xlstm", "sLSTMLayer, vanilla", XlstmSLSTM, float32=True, skip=LOOP),
+    Layer("s5-pytorch", "S5", PytorchS5, float32=True),
+    Layer("yet-another-retnet", "MultiScaleRetention", Retnet),
+    Layer("ncps", "CfC", NcpsCfC),
+]
+
+
+def check(layer: Layer) -> Report:
+    """The layer under the law, as nearly as float64 allows where the layer computes in it."""
+    bounds = FLOAT32 if layer.float32 else TIGHT
+    report = check_mixer(
+        lambda: layer.make(), width=WIDTH, tolerances=bounds, skip=layer.skip, shrink_seconds=5, raise_error=False
+    )
+    return Report(f"{layer.package} {layer.name}", report.findings)
+
+
+def text(reports: dict[str, tuple[Layer, Report]]) -> str:
+    """The table, a mark for each clause, and under it every broken clause with its smallest failing case."""
+    marks = {"passed": "✓", "broken": "✗", "not tried": "·"}
+    names = [f"{layer.package} {version(layer.package)}: {layer.name}" for layer, _ in reports.values()]
+    lines = [
+        "# Layers from PyPI under the law",
+        "",
+        "Each layer wrapped as a sequence mixer (`scripts/third_party_layers.py`) and put under the law of",
+        "`decision_rnn.testing.check_mixer`: ✓ holds, ✗ is broken, · was not tried. What each finding",
+        "comes from is told in docs/third-party-layers.md.",
+        "",
+        f"| clause | {' | '.join(str(i + 1) for i in range(len(names)))} |",
+        f"|---|{'---|' * len(names)}",
+    ]
+    for place, law in enumerate(LAWS):
+        row = [marks[report.findings[place].outcome] for _, report in reports.values()]
+        lines.append(f"| `{law.__name__}` | {' | '.join(row)} |")
+    lines += ["", *(f"{i + 1}. {name}" for i, name in enumerate(names)), ""]
+    for name, (layer, report) in zip(names, reports.values(), strict=True):
+        held = "held to float32's bounds" if layer.float32 else "held to float64's bounds and float32's"
+        lines += [f"## {name}", "", f"{len(report.broken)} of {len(LAWS)} clauses broken; {held}.", ""]
+        for finding in report.broken:
+            lines += [f"- `{finding.name}`: {'; '.join(str(finding.failure).splitlines())}."]
+        lines += [""] if report.broken else []
+    return "\n".join(lines)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    logging.disable()
+    packages = sorted({layer.package for layer in LAYERS} - {"torch"})
+    made = Made.here(packages=packages, notes="random numbers are seeded within the law")
+    torch.set_num_threads(1)
+    reports = {}
+    for layer in LAYERS:
+        report = reports.setdefault(f"{layer.package} {layer.name}", (layer, check(layer)))[1]
+        print(report, end="\n\n", flush=True)
+    data = {name: [asdict(finding) for finding in report.findings] for name, (_, report) in reports.items()}
+    write_report(FOLDER / "README.md", text(reports), made)
+    write_atomically(
+        FOLDER / "layers.json", f"{json.dumps({'made': asdict(made), 'layers': data}, indent=1)}\n".encode()
+    )
+
+
+if __name__ == "__main__":
+    main()
