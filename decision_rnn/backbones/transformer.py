@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.ops.rotary import rotary_table, rotate
+from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
 from decision_rnn.backbones.ops.segments import fill_steps, keep_apart
 
 
@@ -116,7 +116,8 @@ class Transformer(SequenceMixer):
         if reset is not None or not fits:
             same = query_segment[..., :, None] == key_segment[..., None, :]
             visible = (visible & same).unsqueeze(2)
-        mixed = self._attend(self._rotate(query, past), self._rotate(key, 0), value, visible)
+        query, key = rotate(query, *self._angles(query, past)), rotate(key, *self._angles(key, 0))
+        mixed = self._attend(query, key, value, visible)
         mixed = mixed.transpose(2, 3).reshape(batch, blocks * block, -1)[:, :time]
         return self._output(mixed, x), self._final_state(k, v, segment)
 
@@ -128,18 +129,19 @@ class Transformer(SequenceMixer):
         count = (count + 1).clamp_max(self.window)
         written = torch.arange(self.window, device=x.device) >= self.window - count[:, None]
         key, value = (self._heads(fill_steps(part, ~written, 0)) for part in (keys, values))
-        query = self._rotate(self._heads(q.unsqueeze(1)), self.window - 1)
-        mixed = self._attend(query, self._rotate(key, 0), value, written[:, None, None])
+        query = self._heads(q.unsqueeze(1))
+        query, key = rotate_step(query, *self._angles(query, self.window - 1)), rotate_step(key, *self._angles(key, 0))
+        mixed = self._attend(query, key, value, written[:, None, None])
         return self._output(mixed.flatten(1), x), (keys, values, count)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(..., time, width) -> (..., heads, time, head width)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
-    def _rotate(self, x: Tensor, start: int) -> Tensor:
-        """Turn (..., time, head width) by the angles of the places start, start + 1, ..."""
+    def _angles(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """cos and sin of the places start, start + 1, ... of (..., time, head width)."""
         places = slice(start, start + x.shape[-2])
-        return rotate(x, self.cos[places], self.sin[places])
+        return self.cos[places], self.sin[places]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """Softmax attention written out: on a CPU it is faster than the fused kernel on short sequences."""

@@ -10,7 +10,5 @@ from decision_rnn.testing.law import LAWS
 
 @pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_law(law, subject, request):
-    if law.__name__ == "step_is_real" and subject.name == "transformer":
-        request.applymarker(pytest.mark.xfail(reason="its rotary positions are complex in step too", strict=True))
+def test_law(law, subject):
     law(subject, Cases.full())

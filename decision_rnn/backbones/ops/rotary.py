@@ -17,7 +17,19 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     As a product of complex numbers: one pass forward and one backward, which on a CPU takes less than half the time
     of the same in real numbers. Half precision is widened for it; what comes back has the dtype of x.
     """
-    wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    wide = _widened(x)
     turn = torch.complex(cos.to(wide.dtype), sin.to(wide.dtype))
     turned = torch.view_as_complex(wide.unflatten(-1, (-1, 2))) * turn
     return torch.view_as_real(turned).flatten(-2).to(x.dtype)
+
+
+def rotate_step(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """The same as `rotate` in real numbers, for what takes one step: complex ones can be exported nowhere."""
+    wide = _widened(x)
+    even, odd = wide.unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = cos.to(wide.dtype), sin.to(wide.dtype)
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x.dtype)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
