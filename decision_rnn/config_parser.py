@@ -40,10 +40,15 @@ SECTIONS = {
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
     """The run configuration that `to_dict` wrote, in any version; InputError names `source` and the key."""
-    check_plugins(plugins_of(data, source), source)
     for section, options in BEFORE_OPTIONS.items():
         if isinstance(data.get(section, {}), Mapping):
             data = {**data, section: {**options, **data.get(section, {})}}
+    return new_config(data, source)
+
+
+def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
+    """The run configuration of keys and values, today's defaults where they are silent; InputError as `from_dict`."""
+    check_plugins(plugins_of(data, source), source)
     parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
     namespace = apply(parser, data, source)
     try:

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import numpy as np
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
 REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?(?:(?:[<>=!~]=|[<>])[\w.*+!]+(?:,(?=[<>=!~]))?)*")
@@ -64,7 +64,7 @@ def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
 
 def _report_mujoco(message: str) -> None:
     if "'settotalmass' is deprecated" not in message:  # in Gymnasium's half_cheetah.xml
-        print(f"MuJoCo: {message}", file=sys.stderr)
+        warn(f"MuJoCo: {message}")
 
 
 def environment_spaces(environment_id: str) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

@@ -9,7 +9,6 @@ and the protocol. Results that differ in any of these have files of their own, t
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from decision_rnn.data.spec import normalised_scores
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.files import write_atomically
+from decision_rnn.messages import warn
 
 SCHEMA = 2
 """Of the files. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json, which name none."""
@@ -256,7 +256,7 @@ def find_result(run: Path, key: Key) -> Result | None:
         try:
             result = read_result(path)
         except InputError as error:
-            print(f"passed over: {error}", file=sys.stderr)
+            warn(f"passed over: {error}")
             continue
         if result.key == key:
             return result
