@@ -29,6 +29,7 @@ ROOMS = (
     "evaluation",
     "comparison",
     "plots bench",
+    "api",
     "cli __main__",
 )
 """From the ground up: a module imports from rooms below its own, and from its own. Those of a line are neighbours."""
