@@ -78,6 +78,8 @@ class EnvironmentActor:
         state: Literal["carry", "window"] | None = None,
         window: int | None = None,
     ) -> None:
+        if not isinstance(trained, TrainedAgent):
+            raise InputError(f"{type(trained).__name__} is no agent: give what load_agent returned, or run.agent")
         configured = trained.config.evaluation
         settings = EvaluationConfig(state=state or configured.state, window=window or configured.window)
         self.num_envs, self._reset_by_next_step = _layout(env, num_envs)
@@ -244,7 +246,7 @@ def _returns(target_return: Any, count: int) -> Tensor:
 
 def _rows(value: Any, count: int, name: str, dtype: type) -> np.ndarray:
     """A number for every environment; one number stands for all of them."""
-    array = np.asarray(value, dtype)
+    array: np.ndarray = np.asarray(value, dtype)
     if array.size != 1 and array.shape != (count,):
         raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
     return np.broadcast_to(array.reshape(-1), (count,)).copy()

@@ -86,8 +86,10 @@ def record(
             )
         environment_id, settings = settings_of(environment)
         act = _acting(policy, environment, target_return)
-        play = play_many if isinstance(environment, gymnasium.vector.VectorEnv) else play_one
-        played = play(environment, act, quota, seed)  # type: ignore[operator]
+        if isinstance(environment, gymnasium.vector.VectorEnv):
+            played = play_many(environment, act, quota, seed)
+        else:
+            played = play_one(environment, act, quota, seed)
         write_store(name, _shown(played, quota), environment_id, environment_settings=settings)
     return open_dataset(name)
 

@@ -71,7 +71,8 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
     index = steps = 0
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
-        course, reward, first = _Course([np.array(observation)]), 0.0, True
+        course, first = _Course([np.array(observation)]), True
+        reward: Any = 0.0
         terminated = truncated = False
         while not (terminated or truncated):
             action = _checked(act(observation, reward, first), environment.action_space.shape)
@@ -101,11 +102,11 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
         resetting = done if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
         observations, rewards, terminated, truncated, info = environments.step(actions)
         done = np.logical_or(terminated, truncated)
-        for row in np.flatnonzero(~resetting):
+        for row in np.flatnonzero(~resetting).tolist():
             last = info["final_obs"][row] if done[row] and mode == AutoresetMode.SAME_STEP else observations[row]
             courses[row].add(actions[row], rewards[row], last)
             if done[row] and row in shares:
-                seeded = seed + int(row) if played[row][0] == 0 else None
+                seeded = seed + row if played[row][0] == 0 else None
                 episode = courses[row].ended(terminated[row], truncated[row], seeded)
                 played[row] = [played[row][0] + 1, played[row][1] + len(episode.rewards)]
                 if shares[row].met(*played[row]):
@@ -113,11 +114,11 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
                 yield episode
         if mode == AutoresetMode.DISABLED and done.any():
             observations, _ = environments.reset(options={"reset_mask": done})
-        for row in np.flatnonzero(resetting if mode == AutoresetMode.NEXT_STEP else done):
+        for row in np.flatnonzero(resetting if mode == AutoresetMode.NEXT_STEP else done).tolist():
             courses[row] = _Course([np.array(observations[row])])
 
 
-def _checked(action: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _checked(action: Any, shape: tuple[int, ...] | None) -> np.ndarray:
     action = np.asarray(action)
     if action.shape != shape:
         raise InputError(f"the policy gave an action of shape {action.shape} where the environment needs {shape}")
