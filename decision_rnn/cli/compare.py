@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.api import comparing
 from decision_rnn.backbones import registered_names
+from decision_rnn.cli.arguments import default_parser
 from decision_rnn.cli.variants import parse_variants
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.executors.contract import Executor
@@ -18,6 +19,7 @@ from decision_rnn.comparison.variants import CONTROLS, DEFAULT_BACKBONES
 from decision_rnn.errors import InputError
 
 PROGRAM = "decision-rnn compare"
+NEEDED = ("dataset", "backbones", "seeds", "training.steps", "jobs", "output")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,13 +35,18 @@ def run(arguments: Sequence[str]) -> int:
 
 def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     """What a command line asks to be compared, and the command's own options."""
-    variants, datasets, command = parse_variants(PROGRAM, arguments, _options)
+    variants, datasets, command = parse_variants(PROGRAM, arguments, _options, NEEDED)
     if command.ray_address is not None and command.executor != "ray":
         raise InputError("command line: --ray-address is for --executor ray: give both or neither")
     plan = comparing.plan_of(
         variants, datasets, command.seeds, command.output, command.checkpoint_episodes, command.jobs
     )
     return plan, command
+
+
+def parser() -> ArgumentParser:
+    """Of the command, with the default backbone."""
+    return default_parser(PROGRAM, _options, NEEDED)
 
 
 def executor_of(plan: Plan, command: Namespace) -> Executor:
@@ -49,7 +56,7 @@ def executor_of(plan: Plan, command: Namespace) -> Executor:
 
 def _options(parser: ArgumentParser) -> None:
     for action in parser._actions:
-        if action.dest in ("backbone", "backbone.name"):
+        if action.dest == "backbone":
             action.help = argparse.SUPPRESS
         elif action.dest == "dataset":
             action.help = "the datasets' names with commas between them, such as hopper-medium,walker2d-medium"

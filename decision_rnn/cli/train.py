@@ -5,12 +5,15 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from decision_rnn.cli.arguments import parse_run
+from decision_rnn.cli.arguments import default_parser, parse_run
+
+PROGRAM = "decision-rnn train"
+NEEDED = ("dataset", "backbone", "training.steps", "seed", "output", "resume")
 
 
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless no episodes are asked for, evaluate it; InputError for what cannot be used."""
-    config, command = parse_run("decision-rnn train", arguments, options)
+    config, command = parse_run(PROGRAM, arguments, _options, needed=NEEDED)
     from decision_rnn.api.run import train_run
 
     trained = train_run(config, command.output, command.resume)
@@ -22,7 +25,11 @@ def run(arguments: Sequence[str]) -> None:
     print(f"written to {trained.result_file(result)}")
 
 
-def options(parser: ArgumentParser) -> None:
-    """Add what is asked of the command and not of the run."""
+def parser() -> ArgumentParser:
+    """Of the command, with the default backbone."""
+    return default_parser(PROGRAM, _options, NEEDED)
+
+
+def _options(parser: ArgumentParser) -> None:
     parser.add_argument("--output", type=Path | None, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
     parser.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")

@@ -6,15 +6,16 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.cli.arguments import BACKBONE, parse_run, split_names, take
+from decision_rnn.cli.arguments import BACKBONE, parse_run
+from decision_rnn.cli.words import take
 from decision_rnn.comparison.variants import DEFAULT_BACKBONES, Variant, add_controls, make_variants, part_keys
 from decision_rnn.config import RunConfig
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of, read_yaml
+from decision_rnn.parsing import COMMAND_LINE, options_of, read_yaml, split_names
 
 
 def parse_variants(
-    program: str, arguments: Sequence[str], add_options: Callable[[ArgumentParser], None]
+    program: str, arguments: Sequence[str], add_options: Callable[[ArgumentParser], None], needed: Sequence[str] = ()
 ) -> tuple[list[Variant], list[str], Namespace]:
     """The variants that a command line asks for, controls last, the datasets' names, and the command's own options.
 
@@ -22,6 +23,7 @@ def parse_variants(
         program: The command's name, for its help.
         arguments: What follows it.
         add_options: Adds the command's own options.
+        needed: The keys that help shows first.
 
     Raises:
         InputError: Naming the file or key that cannot be used.
@@ -39,7 +41,7 @@ def parse_variants(
 
     def configure(data: Mapping[str, Any], where: str, known: Collection[str] | None) -> RunConfig:
         words = arguments if known is None else _without_backbone_keys(arguments, known)
-        config, command = parse_run(program, words, add_options, (data, where))
+        config, command = parse_run(program, words, add_options, (data, where), needed)
         commands.append(command)
         return config
 

@@ -8,6 +8,7 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.errors import InputError
 
 DEFAULT_SOURCE = "standin"
+PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 
 
 def names() -> list[str]:
