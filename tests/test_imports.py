@@ -29,6 +29,7 @@ ROOMS = (
     "evaluation",
     "comparison",
     "plots bench",
+    "deploy",
     "api",
     "cli __main__",
 )

@@ -1,13 +1,12 @@
 """An agent under any name that a person may have for it."""
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from decision_rnn import checkpoint
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
-from decision_rnn.errors import InputError
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.deploy.hub import find_agent
 
 
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
@@ -35,25 +34,10 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         >>> trained.step, trained.provenance.spec.environment_id
         (20, 'MountainCarContinuous-v0')
     """
-    folder = Path(name)
-    if not folder.exists():
-        folder = _elsewhere(str(name))
-    elif not (folder / "weights.safetensors").is_file():
-        folder = last_checkpoint(folder)
-    return checkpoint.load_agent(folder, plugins)
+    return checkpoint.load_agent(find_agent(name), plugins)
 
 
 def run_folder(name: Any) -> Path | None:
     """The folder of the run that a name means; None where it means no run's folder here."""
     is_run = isinstance(name, str | Path) and (Path(name) / "config.yaml").is_file()
     return Path(name) if is_run else None
-
-
-def _elsewhere(name: str) -> Path:
-    """The folder of an agent that comes with the package or from the hub; InputError where there is none."""
-    try:
-        find_agent = importlib.import_module("decision_rnn.deploy.hub").find_agent
-    except ModuleNotFoundError:
-        last_checkpoint(Path(name))  # which says that there is none
-        raise InputError(f"there is no agent {name!r:.200}") from None
-    return Path(find_agent(name))

@@ -230,6 +230,8 @@ def evaluate(
         mingru on own/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
         ...
     """
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
     run = agent if isinstance(agent, Run) else Run(folder, plugins=plugins) if (folder := run_folder(agent)) else None
     if isinstance(agent, str | Path) and run is None:
         agent = load_agent(agent, plugins)

@@ -11,7 +11,7 @@ from decision_rnn.cli.help import arrange
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import parse
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh")
 COMPLETED = ("data", "train", "evaluate", "compare", "report", "bench")
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
@@ -30,10 +31,11 @@ def arrange(parser: ArgumentParser, needed: Sequence[str], rest: str = "further 
     shown = {action.dest: action for action in parser._actions if action.help != argparse.SUPPRESS}
     chosen = [shown[key] for key in needed if key in shown]
     group = parser.add_argument_group("what one needs")
-    for other in parser._action_groups:
+    groups: Any = parser._action_groups  # a list, whatever its type says
+    for other in groups:
         other._group_actions = [action for action in other._group_actions if action not in chosen]
     group._group_actions = chosen
-    parser._action_groups.remove(group)
-    parser._action_groups.insert(0, group)
+    groups.remove(group)
+    groups.insert(0, group)
     parser._optionals.title = rest
     return parser

@@ -14,7 +14,7 @@ from decision_rnn import Run
 EXAMPLES = (
     "EnvironmentActor",
     "Run",
-    "compare",
+    pytest.param("compare", marks=pytest.mark.slow),  # its processes import torch
     "evaluate",
     "load_agent",
     "open_dataset",

@@ -155,7 +155,7 @@ def test_what_cannot_be_trained_is_an_input_error(arguments: Any, options: Any, 
     ("call", "told"),
     [
         (lambda run: decision_rnn.evaluate("nowhere"), "nowhere"),
-        (lambda run: decision_rnn.load_agent("nowhere/at-all"), "nowhere"),
+        (lambda run: decision_rnn.load_agent("no where"), "no where"),
         (lambda run: decision_rnn.evaluate(3), "int"),
         (lambda run: run.evaluate("many"), "'many'"),
         (lambda run: run.evaluate([float("inf")]), "finite"),
