@@ -15,7 +15,6 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import default_target
 
 
 class EnvironmentActor:
@@ -35,7 +34,7 @@ class EnvironmentActor:
     Args:
         trained: The agent, such as `load_agent` returns.
         target_return: The return to ask for in every episode, or one for each environment, (num_envs,); if left out,
-            the best return in the data.
+            the first of the dataset's own.
         env: The environment that is going to be acted in, for its number of environments and how they are reset.
         num_envs: How many environments are acted in, where there is no `env`; None for one without a batch dimension.
         state: `carry` the recurrent state, or re-run the last steps as a `window`; as the run was configured if left
@@ -96,7 +95,7 @@ class EnvironmentActor:
             self._memory = _CarriedMemory(agent)
         self._target = torch.zeros(self.num_envs or 1)
         self._pending = np.zeros(self.num_envs or 1, bool)
-        self.reset(default_target(trained.provenance) if target_return is None else target_return)
+        self.reset(trained.provenance.spec.target_returns[0] if target_return is None else target_return)
 
     def reset(self, target_return: Any = None, index: Any = None) -> None:
         """Begin an episode: the next observation is its first, and the reward beside it is ignored.

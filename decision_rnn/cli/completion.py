@@ -5,7 +5,6 @@ import importlib.util
 from collections.abc import Sequence
 
 from jsonargparse import ArgumentParser
-from jsonargparse._completions import get_shtab_script
 
 from decision_rnn.cli.help import arrange
 from decision_rnn.errors import InputError
@@ -35,7 +34,7 @@ def run(arguments: Sequence[str]) -> None:
         lower = upper.add_subcommands(required=False)
         for action, parser_of_action in module.parsers().items():
             lower.add_subcommand(action, parser_of_action)
-    print(get_shtab_script(whole, command.shell))
+    print(whole.get_completion_script(f"shtab-{command.shell}"))
 
 
 def parser() -> ArgumentParser:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decision_rnn.checkpoint import Provenance
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec
 
@@ -36,11 +35,6 @@ def asked_returns(settings: EvaluationConfig, spec: DatasetSpec, return_max: flo
     """
     best = () if settings.target_returns is not None or return_max is None else (return_max,)
     return tuple(dict.fromkeys((*paper_returns(settings, spec), *best)))
-
-
-def default_target(provenance: Provenance) -> float:
-    """The one return to ask for where no other is named: the best in the data; where that is not known, the paper's."""
-    return provenance.spec.target_returns[0] if provenance.return_max is None else provenance.return_max
 
 
 def is_best(target_return: float | None, return_max: float | None) -> bool:

@@ -134,10 +134,10 @@ def test_any_environments_begin_anew_with_targets_of_their_own(run: Run) -> None
         np.testing.assert_allclose(actions, alone, rtol=0, atol=2e-6)
 
 
-def test_the_best_return_in_the_data_is_asked_for_by_default(run: Run) -> None:
+def test_the_first_target_of_the_dataset_is_asked_for_by_default(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
-    best = run.agent.provenance.return_max
-    assert (run.actor()(observation) == run.actor(best)(observation)).all()
+    (first, _) = run.agent.provenance.spec.target_returns
+    assert (run.actor()(observation) == run.actor(first)(observation)).all()
     assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
 
 
