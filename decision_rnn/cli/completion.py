@@ -27,13 +27,13 @@ def run(arguments: Sequence[str]) -> None:
     for name in COMPLETED:
         module = importlib.import_module(f"decision_rnn.cli.{name}")
         if not hasattr(module, "parsers"):
-            commands.add_subcommand(name, module.parser())
+            commands.add_subcommand(name, module.parser(), help=name)
             continue
         upper = ArgumentParser(prog=f"decision-rnn {name}", exit_on_error=False)
-        commands.add_subcommand(name, upper)
+        commands.add_subcommand(name, upper, help=name)
         lower = upper.add_subcommands(required=False)
         for action, parser_of_action in module.parsers().items():
-            lower.add_subcommand(action, parser_of_action)
+            lower.add_subcommand(action, parser_of_action, help=action)
     print(whole.get_completion_script(f"shtab-{command.shell}"))
 
 
