@@ -1,4 +1,11 @@
-"""Offline reinforcement learning with a return-conditioned agent and a swappable sequence backbone."""
+"""Offline reinforcement learning with a return-conditioned agent and a swappable sequence backbone.
+
+    run = decision_rnn.train("hopper-medium", backbone="mingru")
+    print(run.evaluate([3600]))
+
+Data: `open_dataset`, `write_store`, `record`. Agents: `train`, `evaluate`, `compare`, `load_agent`. Parts of one's own:
+`register` (a backbone), `register_objective`, `register_source`. What cannot be used raises `InputError`, a ValueError.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -11,12 +18,19 @@ if TYPE_CHECKING:
     from decision_rnn.agent import Objective as Objective
     from decision_rnn.agent import ObjectiveConfig as ObjectiveConfig
     from decision_rnn.agent import register_objective as register_objective
+    from decision_rnn.api.acting import EnvironmentActor as EnvironmentActor
+    from decision_rnn.api.agents import load_agent as load_agent
+    from decision_rnn.api.comparing import compare as compare
+    from decision_rnn.api.recording import record as record
+    from decision_rnn.api.run import Run as Run
+    from decision_rnn.api.run import evaluate as evaluate
+    from decision_rnn.api.run import train as train
     from decision_rnn.backbones import Backbone as Backbone
     from decision_rnn.backbones import BackboneConfig as BackboneConfig
     from decision_rnn.backbones import SequenceMixer as SequenceMixer
     from decision_rnn.backbones import register as register
+    from decision_rnn.checkpoint import TrainedAgent as TrainedAgent
     from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
-    from decision_rnn.checkpoint import load_agent as load_agent
     from decision_rnn.data.catalog import open_dataset as open_dataset
     from decision_rnn.data.dataset import Dataset as Dataset
     from decision_rnn.data.environments import play_episodes as play_episodes
@@ -35,9 +49,14 @@ __version__ = "0.1.0"
 limit_spinning()  # before torch is loaded, by the modules below for one
 
 _ROOMS = {
+    "decision_rnn.api.acting": ("EnvironmentActor",),
+    "decision_rnn.api.agents": ("load_agent",),
+    "decision_rnn.api.comparing": ("compare",),
+    "decision_rnn.api.recording": ("record",),
+    "decision_rnn.api.run": ("Run", "evaluate", "train"),
     "decision_rnn.agent": ("AgentConfig", "DecisionAgent", "Objective", "ObjectiveConfig", "register_objective"),
     "decision_rnn.backbones": ("Backbone", "BackboneConfig", "SequenceMixer", "register"),
-    "decision_rnn.checkpoint": ("last_checkpoint", "load_agent"),
+    "decision_rnn.checkpoint": ("TrainedAgent", "last_checkpoint"),
     "decision_rnn.data.catalog": ("open_dataset",),
     "decision_rnn.data.dataset": ("Dataset",),
     "decision_rnn.data.environments": ("play_episodes",),
@@ -53,6 +72,11 @@ _ROOMS = {
 _HOMES = {name: module for module, names in _ROOMS.items() for name in names}
 
 __all__ = sorted(_HOMES)
+
+
+def __dir__() -> list[str]:
+    """What is offered, whether it has been imported or not: for completion in a shell or a notebook."""
+    return sorted([*globals(), *__all__])
 
 
 def __getattr__(name: str) -> Any:

@@ -22,11 +22,11 @@ from decision_rnn.config import (
     RunConfig,
     TrainingConfig,
 )
+from decision_rnn.data.catalog import PARTIAL_HELP
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import check_numbers, parse_count, parse_keys
 from decision_rnn.plugins import PLUGINS_HELP, check_plugins, plugins_of
 
-PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip them as an environment of that box does"
 BEST_HELP = "share of the episodes, the best by return, that are trained on; 0.1 without return conditioning is 10% BC"
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
@@ -40,10 +40,15 @@ SECTIONS = {
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
     """The run configuration that `to_dict` wrote, in any version; InputError names `source` and the key."""
-    check_plugins(plugins_of(data, source), source)
     for section, options in BEFORE_OPTIONS.items():
         if isinstance(data.get(section, {}), Mapping):
             data = {**data, section: {**options, **data.get(section, {})}}
+    return new_config(data, source)
+
+
+def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
+    """The run configuration of keys and values, today's defaults where they are silent; InputError as `from_dict`."""
+    check_plugins(plugins_of(data, source), source)
     parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
     namespace = apply(parser, data, source)
     try:
@@ -113,7 +118,7 @@ def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
             action.metavar, action.help = "NAME", f"which one: {', '.join(registered_names())}"
         elif action.dest == "objective":
             action.metavar, action.help = "NAME", f"which one: {', '.join(registered_objectives())}"
-        elif action.dest in SECTIONS:
+        elif action.dest in (*SECTIONS, "backbone.name", "objective.name"):  # `--backbone NAME` is shorter
             action.help = argparse.SUPPRESS
     return parser
 

@@ -11,7 +11,6 @@ import functools
 import os
 import re
 import shutil
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from filelock import lock_descriptor
 
 from decision_rnn.errors import InputError
+from decision_rnn.messages import warn
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 """What a file system without locks answers, as some network file systems do."""
@@ -157,10 +157,9 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _held(_lock_file(path), wait, os.O_CREAT) as supported:
         if not supported:
-            print(
+            warn(
                 f"{path.parent} lies on a file system without locks, as some network file systems are: see to it that "
-                "no other process writes there meanwhile",
-                file=sys.stderr,
+                "no other process writes there meanwhile"
             )
         yield
 

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "decision_rnn"
 ROOMS = (
-    "errors files machine workers",
+    "errors messages files machine workers",
     "plugins parsing",
     "backbones.contract",
     "backbones.ops",
@@ -30,6 +30,8 @@ ROOMS = (
     "evaluation",
     "comparison",
     "plots bench",
+    "deploy",
+    "api",
     "cli __main__",
 )
 """From the ground up: a module imports from rooms below its own, and from its own. Those of a line are neighbours."""

@@ -1,6 +1,5 @@
-"""Command lines: a run from a YAML file with `--section.key value` on top, and what all commands share."""
+"""Command lines: a run from a YAML file with `--section.key value` on top, and what all commands share (words.py)."""
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,11 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.config import RunConfig
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser as command_parser
+from decision_rnn.cli.words import parse_command as parse_command
+from decision_rnn.cli.words import take
+from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.config_parser import (
     MATCH,
     WIDTH,
@@ -23,7 +26,7 @@ from decision_rnn.config_parser import (
 )
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml, split_names
-from decision_rnn.plugins import PLUGINS_HELP, check_plugins, import_plugins, plugins_of
+from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
 
 BACKBONE, OBJECTIVE = "--backbone --backbone.name", "--objective --objective.name"
 
@@ -33,6 +36,7 @@ def parse_run(
     arguments: Sequence[str],
     add_options: Callable[[ArgumentParser], None] = lambda parser: None,
     file: tuple[Mapping[str, Any], str] | None = None,
+    needed: Sequence[str] = (),
 ) -> tuple[RunConfig, Namespace]:
     """The run that a command line asks for, and the command's own options.
 
@@ -44,6 +48,7 @@ def parse_run(
         arguments: What follows it.
         add_options: Adds the command's own options.
         file: Keys and values in place of those of `--config`, and where they come from.
+        needed: The keys that help shows first.
 
     Raises:
         InputError: Naming the file or key that cannot be used.
@@ -73,7 +78,7 @@ def parse_run(
     parser = run_parser(program, backbone_of(data), objective_of(data))
     add_options(parser)
     base = apply(parser, data, source)
-    parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
+    add_config(parser, needed)
     check_backbone_keys(base.backbone.name, [key for key, _ in options_of(rest)], COMMAND_LINE)
     given = parse(parser, rest, defaults=False)
     if given.dataset is None:
@@ -86,30 +91,17 @@ def parse_run(
     return instantiate(parser, base), base
 
 
-def command_parser(program: str) -> ArgumentParser:
-    """A parser for a command, which may need plugins."""
-    parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)
-    parser.add_argument("--plugins", type=str, default="", metavar="A,B", help=PLUGINS_HELP)
+def add_config(parser: ArgumentParser, needed: Sequence[str]) -> None:
+    """The last option of a parser of runs, and its help in order."""
+    parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
+    arrange(parser, needed, "data, files and seeds")
+
+
+def default_parser(
+    program: str, add_options: Callable[[ArgumentParser], None], needed: Sequence[str]
+) -> ArgumentParser:
+    """The parser of a command of runs with the default backbone and objective."""
+    parser = run_parser(program, DEFAULT_BACKBONE, DEFAULT_OBJECTIVE)
+    add_options(parser)
+    add_config(parser, needed)
     return parser
-
-
-def parse_command(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    """Parse a command line and import the plugins that it names; InputError for what cannot be used."""
-    command = parse(parser, arguments)
-    import_plugins(split_names(command.plugins))
-    return command
-
-
-def take(arguments: Sequence[str], *options: str) -> tuple[argparse.Namespace, list[str]]:
-    """Take options, each one or several words, out of a command line with the text that follows them.
-
-    Returns:
-        The texts, None for the options that are not there, and the rest.
-    """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for option in options:
-        parser.add_argument(*option.split())
-    try:
-        return parser.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise InputError(f"{COMMAND_LINE}: {error}") from None

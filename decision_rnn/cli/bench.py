@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from jsonargparse import ArgumentParser
+
 from decision_rnn.bench import BENCHES, check_destination, format_rows, write_rows
-from decision_rnn.cli.arguments import command_parser, parse_command
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.errors import InputError, did_you_mean
 
 
@@ -18,13 +21,24 @@ def run(arguments: Sequence[str]) -> None:
         hint = did_you_mean(arguments[0], BENCHES) if arguments else ""
         raise InputError(f"{named}: {hint}known are {', '.join(BENCHES)}")
     name, *rest = arguments
-    parser = command_parser(f"decision-rnn bench {name}")
-    keys = parser.add_function_arguments(BENCHES[name])
-    parser.add_argument("--json", type=Path | None, help="also write the rows to this file")
-    command = parse_command(parser, rest)
+    words, keys = _parser(name)
+    command = parse_command(words, rest)
     if command.json:
         check_destination(command.json)
     rows = BENCHES[name](**{key: command[key] for key in keys})
     print(format_rows(rows))
     if command.json:
         write_rows(command.json, rows)
+
+
+def parsers() -> dict[str, ArgumentParser]:
+    """Of the command: every benchmark's."""
+    return {name: _parser(name)[0] for name in BENCHES}
+
+
+def _parser(name: str) -> tuple[ArgumentParser, list[str]]:
+    """Of a benchmark, and its parameters' keys."""
+    parser = command_parser(f"decision-rnn bench {name}")
+    keys = parser.add_function_arguments(BENCHES[name])
+    parser.add_argument("--json", type=Path | None, help="also write the rows to this file")
+    return arrange(parser, keys), keys

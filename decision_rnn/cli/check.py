@@ -6,25 +6,30 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from decision_rnn.backbones import registered, registered_names
-from decision_rnn.cli.arguments import command_parser, parse_command
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.plugins import import_plugins
-from decision_rnn.testing import check_mixer
-from decision_rnn.testing.check import WIDTH
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the report; 0 where the layer obeys, 1 where it breaks a clause."""
-    parser: ArgumentParser = command_parser("decision-rnn check")
-    parser.add_argument("mixer", type=str, help="a registered backbone, or module.Class from the working folder")
-    parser.add_argument("--width", type=int, default=WIDTH, help="channels of its input and output")
-    command = parse_command(parser, arguments)
-    if command.width < 1:
+    command = parse_command(parser(), arguments)
+    if command.width is not None and command.width < 1:
         raise InputError(f"command line: width is {command.width}: it must be at least 1")
+    from decision_rnn.testing import check_mixer  # here, lest `--help` wait for it
+
     report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
     print(report)
     return 0 if report.obeys else 1
+
+
+def parser() -> ArgumentParser:
+    """Of the command."""
+    parser = command_parser("decision-rnn check")
+    parser.add_argument("mixer", type=str, help="a registered backbone, or module.Class from the working folder")
+    parser.add_argument("--width", type=int | None, help="channels of its input and output (default: 8)")
+    return arrange(parser, ["mixer", "width"])
 
 
 def find_mixer(name: str) -> Callable[..., Any]:
@@ -33,6 +38,8 @@ def find_mixer(name: str) -> Callable[..., Any]:
     Raises:
         InputError: If there is no such thing.
     """
+    from decision_rnn.backbones import registered, registered_names
+
     module, dot, attribute = name.rpartition(".")
     if not dot:
         try:

@@ -8,26 +8,25 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
+from decision_rnn.api import comparing
 from decision_rnn.backbones import registered_names
-from decision_rnn.cli.variants import DEFAULT_BACKBONES, parse_variants
+from decision_rnn.cli.arguments import default_parser
+from decision_rnn.cli.variants import parse_variants
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.executors.contract import Executor
-from decision_rnn.comparison.executors.local import LocalExecutor
 from decision_rnn.comparison.plan import CHECKPOINT_EPISODES, Plan
-from decision_rnn.comparison.table import format_comparison
-from decision_rnn.comparison.variants import CONTROLS
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.comparison.variants import CONTROLS, DEFAULT_BACKBONES
 from decision_rnn.errors import InputError
-from decision_rnn.workers import available_cores
 
 PROGRAM = "decision-rnn compare"
+NEEDED = ("dataset", "backbones", "seeds", "training.steps", "jobs", "output")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run what is missing and print the tables; 1 where runs failed, InputError for what cannot be used."""
     plan, command = plan_of(arguments)
     comparison = compare(plan, executor_of(plan, command), shlex.join([*PROGRAM.split(), *arguments]))
-    print(format_comparison(comparison))
+    print(comparison)
     print(f"written to {plan.output}: comparison.json, episodes.csv and comparison.md")
     if comparison.failed:
         print(f"{len(comparison.failed)} of the runs failed, as said above: the same command tries again")
@@ -36,37 +35,28 @@ def run(arguments: Sequence[str]) -> int:
 
 def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     """What a command line asks to be compared, and the command's own options."""
-    variants, datasets, command = parse_variants(PROGRAM, arguments, _options)
-    if command.seeds < 1 or (command.jobs is not None and command.jobs < 1):
-        raise InputError("command line: --seeds and --jobs must be at least 1")
+    variants, datasets, command = parse_variants(PROGRAM, arguments, _options, NEEDED)
     if command.ray_address is not None and command.executor != "ray":
         raise InputError("command line: --ray-address is for --executor ray: give both or neither")
-    first = variants[0].config
-    names = [open_dataset(name).name.replace("/", "-") for name in datasets]
-    output = command.output or Path("runs") / f"compare-{'+'.join(names)}"
-    plan = Plan(
-        variants=tuple(variants),
-        datasets=tuple(datasets),
-        seeds=tuple(range(first.seed, first.seed + command.seeds)),
-        output=output,
-        checkpoint_episodes=command.checkpoint_episodes,
+    plan = comparing.plan_of(
+        variants, datasets, command.seeds, command.output, command.checkpoint_episodes, command.jobs
     )
     return plan, command
 
 
+def parser() -> ArgumentParser:
+    """Of the command, with the default backbone."""
+    return default_parser(PROGRAM, _options, NEEDED)
+
+
 def executor_of(plan: Plan, command: Namespace) -> Executor:
     """What runs the cells, as the command line asks for it."""
-    if command.executor == "ray":
-        from decision_rnn.comparison.executors.ray import RayExecutor
-
-        return RayExecutor(command.ray_address, command.jobs)
-    runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
-    return LocalExecutor(command.jobs or min(available_cores(), runs))
+    return comparing.executor_of(plan, command.jobs, command.executor, command.ray_address)
 
 
 def _options(parser: ArgumentParser) -> None:
     for action in parser._actions:
-        if action.dest in ("backbone", "backbone.name"):
+        if action.dest == "backbone":
             action.help = argparse.SUPPRESS
         elif action.dest == "dataset":
             action.help = "the datasets' names with commas between them, such as hopper-medium,walker2d-medium"

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import Namespace
+from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.cli.arguments import command_parser, parse_command
-from decision_rnn.config_parser import PARTIAL_HELP
-from decision_rnn.data.catalog import names, open_dataset
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
@@ -39,6 +39,15 @@ def run(arguments: Sequence[str]) -> None:
     if action not in ACTIONS:
         hint = did_you_mean(action, ACTIONS)
         raise InputError(f"unknown command `data {action}`: {hint}known are {', '.join(ACTIONS)}")
+    ACTIONS[action](parse_command(_parser(action), rest))
+
+
+def parsers() -> dict[str, ArgumentParser]:
+    """Of the command: every action's."""
+    return {name: _parser(name) for name in ACTIONS}
+
+
+def _parser(action: str) -> ArgumentParser:
     parser = command_parser(f"decision-rnn data {action}")
     if action != "list":
         parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
@@ -50,7 +59,7 @@ def run(arguments: Sequence[str]) -> None:
     if action == "export":
         parser.add_argument("--format", type=str, required=True, help="minari or d4rl")
         parser.add_argument("--output", type=str, required=True, help="a new Minari id, or a new HDF5 file")
-    ACTIONS[action](parse_command(parser, rest))
+    return arrange(parser, ["dataset", "plot", "format", "output"])
 
 
 def _list(command: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The command line: `decision-rnn data | train | evaluate | compare | report | check | bench`."""
+"""The command line: `decision-rnn data | train | evaluate | compare | report | check | bench | completion`."""
 
 import errno
 import importlib
@@ -6,7 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from decision_rnn import __version__
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.messages import quiet
+
+QUIET = "--quiet"
 
 USAGE = """usage: decision-rnn COMMAND ...
 
@@ -17,10 +21,14 @@ USAGE = """usage: decision-rnn COMMAND ...
   report FOLDER     write a comparison as one HTML page
   check MIXER       put a layer under the law of backbones: a name, or module.Class
   bench NAME        measure speed: train, rollout, data, scan or backbones
+  completion SHELL  print a script by which your shell completes all this
+
+  --quiet           with any command: results and errors alone, no bar, no remark
+  --version         the version
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
-COMMANDS = ("data", "train", "evaluate", "compare", "report", "check", "bench")
+COMMANDS = ("data", "train", "evaluate", "compare", "report", "check", "bench", "completion")
 """Modules of this folder, imported when they are asked for: torch takes seconds that `--help` need not wait for."""
 
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
@@ -33,12 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2
-    name, *rest = arguments
+    silent = QUIET in arguments
+    arguments = [word for word in arguments if word != QUIET]
+    if arguments[:1] == ["--version"]:
+        print(f"decision-rnn {__version__}")
+        return 0
+    name, *rest = arguments or [""]
     try:
         if name not in COMMANDS:
             hint = did_you_mean(name, COMMANDS)
             raise InputError(f"unknown command {name!r}: {hint}known are {', '.join(COMMANDS)}")
-        return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
+        with quiet(silent):
+            return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except InputError as error:
         print(f"decision-rnn: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
@@ -62,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except KeyboardInterrupt:
-        print("decision-rnn: interrupted; what was written is intact, and a run goes on by --resume", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        words = str(interrupt) or "interrupted; what was written is intact, and a run goes on by --resume"
+        print(f"decision-rnn: {words}", file=sys.stderr)
         return 130

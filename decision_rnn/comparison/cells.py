@@ -5,7 +5,6 @@
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import DataSummary, Key, Protocol, Result, find_result, write_result
 from decision_rnn.files import write_atomically
+from decision_rnn.messages import warn
 from decision_rnn.training.loop import train
 
 
@@ -136,7 +136,7 @@ def read_record(cell: Cell) -> CellRecord | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        print(f"passed over: {path} is damaged ({reason}); it is made again from the run's results", file=sys.stderr)
+        warn(f"passed over: {path} is damaged ({reason}); it is made again from the run's results")
         return None
 
 

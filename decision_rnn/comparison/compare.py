@@ -14,6 +14,7 @@ from decision_rnn.config import to_dict
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.files import working_alone
 from decision_rnn.machine import hardware, versions
+from decision_rnn.messages import tell
 
 
 def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
@@ -39,7 +40,7 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         records = {cell.run: record for cell in cells if (record := read_record(cell)) is not None}
         pending = [cell for cell in cells if cell.run not in records]
         failures: dict[str, Failed] = {}
-        print(_describe(plan, len(pending), executor.jobs), flush=True)  # before hours of work, not after them
+        tell(_describe(plan, len(pending), executor.jobs))  # before hours of work, not after them
         if pending:
             with Display(pending) as display, contextlib.closing(executor.run(pending)) as events:
                 for event in events:
@@ -52,7 +53,7 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
                         failures[pending[event.cell].run] = event
                     display.show(event)
                 share = display.utilisation(executor.jobs)
-            print(f"{100 * share:.1f}% of the runs' time was training or playing", flush=True)
+            tell(f"{100 * share:.1f}% of the runs' time was training or playing")
         protocol = cells[0].protocol
         comparison = Comparison(
             command=command,

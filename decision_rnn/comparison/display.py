@@ -1,14 +1,12 @@
 """What is seen of a comparison while it runs: one bar over all its runs, and a line for each that ends."""
 
-import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from tqdm import tqdm
-
 from decision_rnn.comparison.cells import Cell
 from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress
+from decision_rnn.messages import bar, warn
 
 
 class Display:
@@ -25,11 +23,10 @@ class Display:
         self.done, self.failed, self.busy = 0, 0, 0.0
         self.begun = time.perf_counter()
         self.total = sum(cell.config.training.steps for cell in cells)
-        self.bar = tqdm(
+        self.bar = bar(
             total=self.total,
             bar_format="{desc} |{bar}| {percentage:3.0f}% of the steps, {elapsed} so far, {remaining} left",
             smoothing=0,  # steps of one backbone are quicker than another's: the mean over all foretells more
-            disable=None,
         )
         self._describe()
 
@@ -53,7 +50,7 @@ class Display:
             elif isinstance(event, Failed):
                 self.failed += 1
                 if event.details is not None:
-                    tqdm.write(event.details.rstrip(), file=sys.stderr)
+                    warn(event.details.rstrip())
                 self._line(f"{cell.run} failed: {event.error}")
             self.bar.update(cell.config.training.steps - self.steps[event.cell])
         self._describe()
@@ -64,7 +61,7 @@ class Display:
 
     def _line(self, text: str) -> None:
         counts = f"{self.done + self.failed} of {len(self.cells)}"
-        tqdm.write(f"[{counts}] {text}", file=sys.stderr)
+        warn(f"[{counts}] {text}")
 
     def _describe(self) -> None:
         self.bar.set_description_str(f"{self.done} done, {len(self.running)} running, {self.failed} failed")

@@ -199,6 +199,12 @@ class Comparison:
         own = {label: describe_state(window) for label, window in self.own_windows().items()}
         return {v.label: ", ".join(filter(None, ("control" * v.control, own.get(v.label)))) for v in self.variants}
 
+    def __str__(self) -> str:
+        """The tables that `compare` prints, in Markdown."""
+        from decision_rnn.comparison.table import format_comparison  # here, because that is made of records
+
+        return format_comparison(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, what comparison.json holds."""
         return {"schema": SCHEMA, **asdict(self)}

@@ -1,16 +1,21 @@
 """What a comparison comes to: per variant and dataset its scores over the seeds, obedience, and what it costs."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison, Target
 from decision_rnn.evaluation.obedience import obedience
-from decision_rnn.evaluation.results import DataSummary, TargetResult
 from decision_rnn.evaluation.statistics import SeedScores, summarise_seeds
 from decision_rnn.evaluation.tuning import tuning_curve
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison, Target
+    from decision_rnn.evaluation.results import DataSummary, TargetResult
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
 """Episodes spent on choosing a target."""

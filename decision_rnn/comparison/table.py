@@ -1,8 +1,10 @@
 """A comparison as Markdown: per dataset what the variants score, what the best checkpoint would have, and the cost."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from decision_rnn.comparison.record import ComparedDataset, Comparison
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
 from decision_rnn.comparison.verdicts import aggregate, differences
 from decision_rnn.evaluation.actor import describe_state
@@ -15,6 +17,9 @@ from decision_rnn.evaluation.statistics import (
     SeedDifference,
 )
 from decision_rnn.machine import describe_hardware, describe_versions
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import ComparedDataset, Comparison
 
 OBEDIENCE = "obedience, off by"
 

@@ -1,10 +1,11 @@
 """Variants against each other: whether a difference is shown on a dataset, and what they come to over several."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from decision_rnn.comparison.record import Role
-from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.evaluation.aggregate import (
     AggregateScore,
     Improvement,
@@ -13,6 +14,10 @@ from decision_rnn.evaluation.aggregate import (
     shared_datasets,
 )
 from decision_rnn.evaluation.statistics import VariantDifferences, compare_variants
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import Role
+    from decision_rnn.comparison.summary import VariantSummary
 
 
 def seed_scores(summary: VariantSummary, role: Role) -> tuple[float, ...]:

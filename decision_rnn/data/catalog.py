@@ -8,6 +8,7 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.errors import InputError
 
 DEFAULT_SOURCE = "standin"
+PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor truncated"
 
 
 def names() -> list[str]:
@@ -22,12 +23,25 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
     know.
 
     Args:
-        name: Of the dataset.
+        name: Of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`, `own/mine`.
         path: The file to read, for the datasets of D4RL.
         partial: Whether partial episodes are kept or dropped.
 
+    Returns:
+        The dataset, which `train` takes. `.spec` says where agents are evaluated and how they are scored; `.open()`
+        makes or converts what is not here yet and gives its episodes, an `EpisodeStore`: `.observations` (steps, O),
+        `.actions` (steps, A), `.rewards` (steps,), `.episode_returns` and `.episode_lengths` (episodes,).
+
     Raises:
         InputError: Listing the known names, when there is no such source.
+
+    Example:
+        >>> dataset = decision_rnn.open_dataset("own/swing")
+        >>> dataset.spec.environment_id
+        'MountainCarContinuous-v0'
+        >>> store = dataset.open()
+        >>> store.episodes, store.observations.shape[1], store.actions.shape[1]
+        (4, 2, 1)
     """
     full = name if "/" in name else f"{DEFAULT_SOURCE}/{name}"
     source = SOURCES.get(full.partition("/")[0])

@@ -5,12 +5,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tqdm import tqdm
-
 from decision_rnn.data.store.cache import check_room
 from decision_rnn.data.store.verification import sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import fsync_path, locked
+from decision_rnn.messages import bar
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 18
@@ -75,12 +74,11 @@ def _receive(url: str, part: Path, progress: bool) -> None:
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         check_room(part, (total or 0) - have)
-        hidden = None if progress else True  # None: shown on a terminal only
-        bar = tqdm(total=total, initial=have, desc=part.name[1:-5], unit="B", unit_scale=True, disable=hidden)
-        with part.open("ab" if resumed else "wb") as file, bar:
+        shown = bar(total=total, initial=have, desc=part.name[1:-5], unit="B", unit_scale=True, show=progress)
+        with part.open("ab" if resumed else "wb") as file, shown:
             while block := response.read(BLOCK):
                 file.write(block)
-                bar.update(len(block))
+                shown.update(len(block))
     arrived = part.stat().st_size
     if total is not None and arrived != total:
         raise ConnectionError(f"the connection broke off at {arrived} of {total} bytes")

@@ -1,9 +1,9 @@
 """The environments that datasets were collected in: needed to evaluate an agent, not to read data or to train."""
 
+import contextlib
 import json
 import re
 import shlex
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -12,12 +12,20 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from decision_rnn.data.playing import Quota, play_one
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
 REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?(?:(?:[<>=!~]=|[<>])[\w.*+!]+(?:,(?=[<>=!~]))?)*")
 """A package of the index as pip takes it: what a dataset asks for beside that, a URL or an option, is not passed on."""
+
+
+BESIDE_THE_POINT = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
+"""What environments are made with that makes none of them another."""
+WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering")
+"""Gymnasium's wrappers that alter neither observations nor actions nor rewards."""
 
 
 class MissingEnvironmentError(InputError):
@@ -64,7 +72,7 @@ def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
 
 def _report_mujoco(message: str) -> None:
     if "'settotalmass' is deprecated" not in message:  # in Gymnasium's half_cheetah.xml
-        print(f"MuJoCo: {message}", file=sys.stderr)
+        warn(f"MuJoCo: {message}")
 
 
 def environment_spaces(environment_id: str) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
@@ -154,6 +162,24 @@ def registered_settings(environment_id: str) -> dict[str, Any]:
     return plain
 
 
+def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tuple[str, dict[str, Any]]:
+    """The id of an environment that somebody has made, and what it was made with, as `registered_settings` gives it.
+
+    Wrappers that alter neither observations, actions nor rewards are left out. Raises InputError where it has no id.
+    """
+    # A vector's own specification leaves out what each of its environments is wrapped in.
+    made = environment.envs[0].spec if isinstance(environment, gymnasium.vector.SyncVectorEnv) else environment.spec
+    if made is None:
+        raise InputError(
+            f"the environment {environment} has no id, so that no agent can be evaluated in it: register it "
+            "(gymnasium.register) and make it by gymnasium.make"
+        )
+    kwargs = {key: value for key, value in made.kwargs.items() if key not in BESIDE_THE_POINT}
+    wrappers = [asdict(wrapper) for wrapper in made.additional_wrappers if wrapper.name not in WATCHING_WRAPPERS]
+    settings = {"kwargs": kwargs, "max_episode_steps": made.max_episode_steps, "additional_wrappers": wrappers}
+    return made.id, json.loads(json.dumps(settings, default=repr))
+
+
 def play_episodes(
     environment_id: str, policy: Callable[[np.ndarray], np.ndarray], episodes: int, seed: int = 0
 ) -> Iterator[Episode]:
@@ -164,25 +190,13 @@ def play_episodes(
         policy: From an observation (O,) to an action (A,).
         episodes: How many.
         seed: Episode i begins with the environment's reset(seed + i).
+
+    Raises:
+        InputError: If the environment cannot be made here or has other spaces, or an action has another shape.
     """
-    _, action_dim = environment_sizes(environment_id)
-    environment = make_environment(environment_id)
-    for index in range(episodes):
-        observation, _ = environment.reset(seed=seed + index)
-        observations, actions, rewards = [observation], [], []
-        terminated = truncated = False
-        while not (terminated or truncated):
-            action = np.asarray(policy(observation))
-            if action.shape != (action_dim,):
-                raise InputError(
-                    f"the policy gave an action of shape {action.shape} where {environment_id} needs ({action_dim},)"
-                )
-            observation, reward, terminated, truncated, _ = environment.step(action)
-            observations.append(observation)
-            actions.append(action)
-            rewards.append(float(reward))
-        arrays = np.stack(observations), np.stack(actions), np.array(rewards)
-        yield Episode(*arrays, bool(terminated), bool(truncated), seed + index)
+    environment_sizes(environment_id)
+    with contextlib.closing(make_environment(environment_id)) as environment:
+        yield from play_one(environment, lambda observation, reward, first: policy(observation), Quota(episodes), seed)
 
 
 def of_environment(

@@ -1,11 +1,16 @@
 """What is printed beside scores that are easily taken for something else."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from decision_rnn.backbones import registered
-from decision_rnn.config import RunConfig
-from decision_rnn.evaluation.results import DataSummary, Protocol, Result
 from decision_rnn.evaluation.targets import is_best
+
+if TYPE_CHECKING:
+    from decision_rnn.config import RunConfig
+    from decision_rnn.evaluation.results import DataSummary, Protocol, Result
 
 FAR_BEYOND = 2.0
 """Ranges of the data's returns that a target may lie outside of them before it is called out of all proportion."""

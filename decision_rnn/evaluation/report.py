@@ -1,9 +1,15 @@
 """A result for people."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from decision_rnn.evaluation.remarks import beside_best
-from decision_rnn.evaluation.results import Result, TargetResult
-from decision_rnn.evaluation.statistics import SeedScores
 from decision_rnn.evaluation.targets import is_best
+
+if TYPE_CHECKING:
+    from decision_rnn.evaluation.results import Result, TargetResult
+    from decision_rnn.evaluation.statistics import SeedScores
 
 
 def describe_range(in_range: bool | None, best: bool = False) -> str:

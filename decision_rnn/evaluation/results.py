@@ -9,7 +9,6 @@ and the protocol. Results that differ in any of these have files of their own, t
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,7 +22,9 @@ from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import normalised_scores
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state
+from decision_rnn.evaluation.version_01 import of_version_01
 from decision_rnn.files import write_atomically
+from decision_rnn.messages import warn
 
 SCHEMA = 2
 """Of the files. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json, which name none."""
@@ -189,6 +190,12 @@ class Result:
         data: dict[str, Any] = json.loads(json.dumps({**asdict(self), "config": to_dict(self.config)}))
         return {"schema": SCHEMA, **data}
 
+    def __str__(self) -> str:
+        """The table that commands print."""
+        from decision_rnn.evaluation.report import format_result  # here, because that is made of results
+
+        return format_result(self)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
         """What `to_dict` gave, or a file of version 0.1 holds.
@@ -207,7 +214,7 @@ class Result:
                 config = from_dict(data["config"], source)
             except InputError as error:
                 raise InputError(f"the configuration in {source} cannot be used: {error}") from None
-            current = {**(_of_version_01(data, config) if schema == 1 else data), "config": config}
+            current = {**(of_version_01(data, config) if schema == 1 else data), "config": config}
             current.pop("schema", None)
             current["dataset"] = DataSummary(**{**current["dataset"], "notes": tuple(current["dataset"]["notes"])})
             asked = current["protocol"]["target_returns"]
@@ -256,7 +263,7 @@ def find_result(run: Path, key: Key) -> Result | None:
         try:
             result = read_result(path)
         except InputError as error:
-            print(f"passed over: {error}", file=sys.stderr)
+            warn(f"passed over: {error}")
             continue
         if result.key == key:
             return result
@@ -266,34 +273,3 @@ def find_result(run: Path, key: Key) -> Result | None:
 def _damaged(source: str, error: Exception) -> InputError:
     reason = f"{type(error).__name__}: {error}".rstrip(": ")
     return InputError(f"{source} is not a result, or damaged ({reason}): delete it and evaluate the run again")
-
-
-def _of_version_01(data: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """A file of version 0.1 in the present form. It does not know the data's range, and has cloning's one result once
-    for every target that was not asked for."""
-    dataset, protocol = dict(data["dataset"]), dict(data["protocol"])
-    targets = [{**target, "in_range": None} for target in data["targets"]]
-    asked: list[float | None] = [float(target) for target in protocol["target_returns"]]
-    if not config.agent.return_conditioning:
-        targets, asked = [{**targets[0], "target_return": None}], [None]
-    return {
-        **{key: value for key, value in data.items() if key != "checkpoint"},
-        "dataset": {
-            "comparable": "",  # the first results do not say
-            **{key: value for key, value in dataset.items() if key != "dataset"},
-            "name": dataset["dataset"],
-            "return_min": None,
-            "return_max": None,
-            "notes": (),
-        },
-        "protocol": {
-            **protocol,
-            "target_returns": asked,
-            "window": protocol["window"] if protocol["state"] == "window" else None,
-        },
-        "targets": targets,
-        "step": data["checkpoint"],
-        "remarks": (),
-        "backbone_parameters": data.get("backbone_parameters"),
-        "commit": data.get("commit"),
-    }

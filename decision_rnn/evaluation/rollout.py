@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from decision_rnn.backbones import select_rows
 from decision_rnn.data.environments import make_environment
 from decision_rnn.evaluation.actor import Actor
+from decision_rnn.messages import bar
 from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import spread
 
@@ -118,12 +118,12 @@ def rollout(
     task = Task(actor, environment_id, tuple(target_returns), episodes, seed)
     groups, count = task.groups(), len(target_returns) * episodes
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
-    with one_thread(), tqdm(total=count, desc="evaluating", unit="episode", disable=None) as bar:
+    with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
-            played = spread(partial(play_group, task), groups, processes, "plays episodes", bar.update, prepare)
+            played = spread(partial(play_group, task), groups, processes, "plays episodes", shown.update, prepare)
         else:
-            played = [play_group(task, group, bar.update, on_step) for group in groups]
+            played = [play_group(task, group, shown.update, on_step) for group in groups]
     for group, (of_returns, of_lengths) in zip(groups, played, strict=True):
         returns[group], lengths[group] = of_returns, of_lengths
     per_target = [slice(i, i + episodes) for i in range(0, count, episodes)]

@@ -2,11 +2,12 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
@@ -28,8 +29,12 @@ from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
+from decision_rnn.messages import bar, tell
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
 from decision_rnn.training.trainer import Trainer
+
+Callback = Callable[[int, dict[str, float], TrainedAgent], object]
+"""`callback(step, metrics, agent)`; where it returns False the training ends with that step."""
 
 
 def prepare(
@@ -79,8 +84,9 @@ def train(
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_steps: Callable[[int], None] | None = None,
     on_data: Callable[[Provenance, EpisodeStore], None] | None = None,
+    callback: Callback | None = None,
 ) -> TrainedAgent:
-    """Train an agent from start to end, or on from the last checkpoint; its size is printed first.
+    """Train an agent from start to end, or on from the last checkpoint; its size is told first.
 
     Args:
         config: What to train.
@@ -91,6 +97,8 @@ def train(
             training time, and it changes no digit of the training.
         on_steps: Called with the steps done so far whenever metrics are logged, and where a resumed run starts.
         on_data: Called before the first step with what is known of the data and the episodes that are trained on.
+        callback: Called whenever metrics are logged, with a copy of the agent as `on_checkpoint` is. Where it returns
+            False, that step is the last for now: it has a checkpoint, from which a resumed run goes on.
 
     Returns:
         The agent of the last step.
@@ -98,9 +106,10 @@ def train(
     Raises:
         InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written; also where
             another process is training in that folder.
+        KeyboardInterrupt: Saying at which step it was interrupted, and from which a resumed run goes on.
     """
     with alone_in(run):
-        return _train(config, run, resume, on_checkpoint, on_steps, on_data)
+        return _train(config, run, resume, on_checkpoint, on_steps, on_data, callback)
 
 
 def _train(
@@ -110,6 +119,7 @@ def _train(
     on_checkpoint: Callable[[TrainedAgent], None] | None,
     on_steps: Callable[[int], None] | None,
     on_data: Callable[[Provenance, EpisodeStore], None] | None,
+    callback: Callback | None,
 ) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
     spec = dataset.spec  # a name that nobody knows is told now
@@ -130,30 +140,30 @@ def _train(
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     seconds = _resume(trainer, stream, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.steps, seconds)
-    print(_describe(agent, config, store, seen), flush=True)  # before hours of training, not after them
+    tell(_describe(agent, config, store, seen))
     if on_data is not None:
         on_data(provenance, seen)
     settings = config.training
-    bar = tqdm(
-        total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step", disable=None
-    )
+    shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
     losses = []
 
-    def at_checkpoint() -> None:
-        if on_checkpoint is not None and trainer.steps > 0:
-            seconds = log.elapsed()
-            with log.paused(), torch.random.fork_rng():
-                unchanged = copy.deepcopy(trainer.result).eval()
-                on_checkpoint(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
+    def show_agent(look: Callable[[TrainedAgent], object]) -> object:
+        """What `look` returns, given a copy of the agent."""
+        seconds = log.elapsed()
+        with log.paused(), torch.random.fork_rng():
+            unchanged = copy.deepcopy(trainer.result).eval()
+            return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
 
-    with bar, log:
+    with shown, log, _interruption_explained(trainer, run):
         if on_steps is not None:
             on_steps(trainer.steps)
-        at_checkpoint()
-        while trainer.steps < settings.steps:
+        if on_checkpoint is not None and trainer.steps > 0:
+            show_agent(on_checkpoint)
+        stopped = False
+        while trainer.steps < settings.steps and not stopped:
             loss, norm = trainer.step(stream.sample())
             losses.append(loss)
-            bar.update()
+            shown.update()
             last = trainer.steps == settings.steps
             if last or trainer.steps % settings.log_every == 0:
                 mean = torch.stack(losses).mean().item()
@@ -164,15 +174,31 @@ def _train(
                         "with training.precision fp32"
                     )
                 rate = float(trainer.schedule.get_last_lr()[0])
-                log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
-                bar.set_postfix(loss=f"{mean:.4f}")
+                metrics = log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
+                shown.set_postfix(loss=f"{mean:.4f}")
                 if on_steps is not None:
                     on_steps(trainer.steps)
-            if last or trainer.steps % settings.checkpoint_every == 0:
+                if callback is not None:
+                    stopped = show_agent(partial(callback, trainer.steps, metrics)) is False
+            if last or stopped or trainer.steps % settings.checkpoint_every == 0:
                 current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
                 save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
-                at_checkpoint()
+                if on_checkpoint is not None:
+                    show_agent(on_checkpoint)
     return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
+
+
+@contextmanager
+def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Iterator[None]:
+    """Let a KeyboardInterrupt say what it costs and how to go on: in a notebook its words are all that is seen."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = last_checkpoint(run).name if has_checkpoint(run) else "0"
+        raise KeyboardInterrupt(
+            f"interrupted at step {trainer.steps}; the run in {run} is intact and goes on from step {kept} by "
+            "--resume, in Python by resume=True"
+        ) from None
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:

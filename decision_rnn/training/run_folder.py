@@ -33,7 +33,10 @@ def check_new_run(run: Path) -> None:
     """InputError unless a run can be written there, and none is there yet; nothing is made."""
     try:
         if (run / "config.yaml").exists():
-            raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --output")
+            raise InputError(
+                f"{run} already holds a run: go on with it by --resume (resume=True in Python), or choose another "
+                "--output"
+            )
         check_folder(run)
     except OSError as error:
         raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
@@ -117,16 +120,18 @@ class MetricsLog:
         finally:
             self.begun += time.perf_counter() - begun
 
-    def write(self, step: int, **metrics: float) -> None:
-        """A line of the metrics at a step, with the steps per second since the last one."""
+    def write(self, step: int, **metrics: float) -> dict[str, float]:
+        """A line of the metrics at a step, with the steps per second since the last one; returns what it holds."""
         seconds = self.elapsed()
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
+        line = {"step": step, "seconds": round(seconds, 3), **metrics}
         with self._writing():
-            self.lines.write(json.dumps({"step": step, "seconds": round(seconds, 3), **metrics}) + "\n")
+            self.lines.write(json.dumps(line) + "\n")
             self.lines.flush()
             for name, value in metrics.items():
                 self.events.add_scalar(f"training/{name}", value, step)
+        return line
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

@@ -155,7 +155,7 @@ def test_options_of_the_compared_backbones_need_not_be_the_defaults() -> None:
 
 
 def test_as_many_jobs_as_cores_but_no_more_than_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decision_rnn.cli.compare.available_cores", lambda: 5)
+    monkeypatch.setattr("decision_rnn.api.comparing.available_cores", lambda: 5)
     for seeds, options, jobs in (("3", [], 3), ("9", [], 5), ("9", ["--jobs", "7"], 7)):
         words = ["hopper-medium", "--backbones", "mingru", "--controls", "none", "--seeds", seeds, *options]
         executor = executor_of(*plan_of(words))

@@ -1,8 +1,6 @@
 """Cells on this machine: worker processes that live over many cells, for starting one takes seconds."""
 
 import contextlib
-import io
-import os
 import signal
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -15,6 +13,7 @@ import torch
 
 from decision_rnn.comparison.cells import Cell, run_cell
 from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress, failure
+from decision_rnn.messages import quiet
 from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
@@ -105,7 +104,6 @@ def _end(worker: _Worker) -> None:
 def _work(connection: Connection, plugins: Sequence[str]) -> None:
     """In a worker: cells as they come, until the pipe is closed. What they print would stand among each other's."""
     start_worker()
-    os.environ["TQDM_DISABLE"] = "1"
     fault = None
     try:
         import_plugins(plugins)
@@ -120,7 +118,7 @@ def _work(connection: Connection, plugins: Sequence[str]) -> None:
         try:
             if fault is not None:
                 raise fault
-            with contextlib.redirect_stdout(io.StringIO()):
+            with quiet():
                 outcome = run_cell(cell, lambda steps, number=number: connection.send(Progress(number, steps)))  # type: ignore[misc]
             event = Finished(number, outcome)
         except Exception as error:

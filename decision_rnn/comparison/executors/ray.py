@@ -7,7 +7,6 @@ of its own runs, and one whose node is lost begins anew.
 """
 
 import contextlib
-import io
 import os
 import pickle
 from collections import deque
@@ -21,6 +20,7 @@ from decision_rnn.comparison.cells import Cell, run_cell
 from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress, failure
 from decision_rnn.errors import InputError
 from decision_rnn.files import locked
+from decision_rnn.messages import quiet
 from decision_rnn.plugins import import_plugins
 
 RETRIES = 3
@@ -116,7 +116,6 @@ class RayExecutor:
 def _run(number: int, packed: bytes, plugins: Sequence[str], folder: str, board: Any) -> Event:
     """On a node: one cell."""
     torch.set_num_threads(1)  # as a local cell has, for the same digits
-    os.environ["TQDM_DISABLE"] = "1"
     with contextlib.suppress(OSError):  # where plugins and files are looked for, as far as the node has it
         os.chdir(folder)
     try:
@@ -124,7 +123,7 @@ def _run(number: int, packed: bytes, plugins: Sequence[str], folder: str, board:
         cell: Cell = pickle.loads(packed)
         with locked(cell.folder / "training"):
             pass  # what was begun on a node that was taken for lost may take a moment to end
-        with contextlib.redirect_stdout(io.StringIO()):
+        with quiet():
             return Finished(number, run_cell(cell, lambda steps: board.report.remote(number, steps)))
     except Exception as error:
         return failure(number, error)

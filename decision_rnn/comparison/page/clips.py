@@ -17,6 +17,7 @@ from decision_rnn.comparison.page.parts import Chart, Group, Section
 from decision_rnn.comparison.page.words import asked_for
 from decision_rnn.comparison.record import CellRecord, Comparison, Target
 from decision_rnn.errors import InputError
+from decision_rnn.messages import warn
 
 DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
 """What MuJoCo may draw with where there is no display, in the order they are tried."""
@@ -49,7 +50,7 @@ def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Seq
     if missing:
         reasons.insert(0, f"There is no clip of {', '.join(missing)}: the run's folder or its checkpoint is not here.")
     for reason in reasons:
-        print(reason, file=sys.stderr)
+        warn(reason)
     text = (
         "The beginning of the first episode of the first seed's agent, at its true speed, played once: an impression, "
         "and no measurement. Reload the page to see it again.",

@@ -1,11 +1,8 @@
 """D4RL version 2 (Fu et al. 2020): published HDF5 files, found here or downloaded, converted once."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from decision_rnn.data.download import fetch
 from decision_rnn.data.formats.d4rl import D4RLFile
@@ -22,6 +19,7 @@ from decision_rnn.data.store.cache import (
 )
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.messages import bar, warn
 
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
@@ -103,10 +101,9 @@ class D4RLSource(Source):
         store = open_or_make(name, check, make)
         source = store.manifest["source"]
         if path is None and find_file(name) is None and not _is_published(name, source):
-            print(
+            warn(
                 f"{name} is what was converted from {source['files'][0]['path']}, which is not known to be the "
-                "published file: name another by --path",
-                file=sys.stderr,
+                "published file: name another by --path"
             )
         return store
 
@@ -115,7 +112,7 @@ class D4RLSource(Source):
         self.spec(name)
         file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
         if not file.exists():
-            print(f"{file} is not there: downloading it", file=sys.stderr)
+            warn(f"{file} is not there: downloading it")
             fetch(URL + file.name, file, SHA256.get(_stem(name)), progress)
         return [file]
 
@@ -162,10 +159,10 @@ def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> Epi
         contents.notes.append("its SHA-256 is not that of the published file: compare scores with no paper's")
     check_room(folder, contents.steps * bytes_per_step(contents.observation_dim, contents.action_dim))
     for note in contents.notes:
-        print(f"{file}: {note}", file=sys.stderr)
+        warn(f"{file}: {note}")
     return EpisodeStore.write(
         folder,
-        tqdm(contents.episodes(), "converting", unit=" episodes", disable=None if progress else True),
+        bar(contents.episodes(), "converting", unit=" episodes", show=progress),
         environment_id=spec.environment_id,
         source=source,
     )

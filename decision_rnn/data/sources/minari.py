@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import minari as minari_package
-from tqdm import tqdm
 
 from decision_rnn.data.environments import (
     MissingEnvironmentError,
@@ -26,6 +25,7 @@ from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_
 from decision_rnn.data.store.cache import check_room, check_unchanged, identify, open_or_make, store_folder
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
+from decision_rnn.messages import bar
 
 PUBLISHED = re.compile(rf"mujoco/({'|'.join(TASKS)})/(simple|medium|expert|medium-expert)-v(\d+)")
 
@@ -89,11 +89,11 @@ class MinariSource(Source):
                 sizes = environment_sizes(environment_id)
         return EpisodeStore.write(
             folder,
-            tqdm(
+            bar(
                 of_environment(episodes, environment_id, name, sizes),
                 "converting",
                 unit=" episodes",
-                disable=None if progress else True,
+                show=progress,
             ),
             environment_id=environment_id,
             source={

@@ -61,23 +61,52 @@ class OwnSource(Source):
         return _root() / name.removeprefix("own/")
 
 
-def write_store(name: str, episodes: Iterable[Episode], environment_id: str) -> EpisodeStore:
+def write_store(
+    name: str,
+    episodes: Iterable[Episode],
+    environment_id: str,
+    *,
+    environment_settings: dict[str, Any] | None = None,
+) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, whole or not at all.
+
+    It lies in `$DECISION_RNN_DATA/own`, or in `~/.local/share/decision_rnn/own`, and is trained on by its name.
 
     Args:
         name: `own/` and a word.
         episodes: In any order, of one environment: `Episode`, or what has the same attributes, lists for arrays
-            included; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead.
+            included; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
+            steps has observations (T+1, O), actions (T, A) and rewards (T,); agents act within [-1, 1], so actions on
+            another scale have to be rescaled.
         environment_id: The Gymnasium id that agents trained on them are evaluated in. Where it is not registered here
             the episodes are not held against its sizes.
+        environment_settings: What the environment was made with beside its id, where that is known, as
+            `DatasetSpec.environment_settings`: agents are not evaluated in one that is registered otherwise.
+
+    Returns:
+        The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
 
     Raises:
         InputError: When the name is taken, no name, or being written by another process, and, naming the episode,
             when one is no episode, empty, not finite, not made of numbers, or not of the environment's sizes.
+
+    Example:
+        >>> swing = decision_rnn.Episode(
+        ...     observations=np.zeros((4, 2)),  # one more than there are actions
+        ...     actions=np.ones((3, 1)),
+        ...     rewards=np.full(3, -0.1),
+        ...     terminated=False,
+        ...     truncated=True,
+        ... )
+        >>> store = decision_rnn.write_store("own/three-steps", [swing], "MountainCarContinuous-v0")
+        >>> store.episodes, store.steps, store.episode_returns.round(3)
+        (1, 3, array([-0.3]))
     """
     path = OwnSource().folder(name)
     check_id(environment_id, "write_store")
     source: dict[str, Any] = {"notes": []}
+    if environment_settings is not None:
+        source["environment_settings"] = environment_settings
     try:
         sizes = environment_sizes(environment_id)
     except MissingEnvironmentError:
@@ -87,7 +116,7 @@ def write_store(name: str, episodes: Iterable[Episode], environment_id: str) -> 
         )
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
-    checked = of_environment(_as_episodes(episodes, name), environment_id, name, sizes)
+    checked = of_environment(as_episodes(episodes, name), environment_id, name, sizes)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(_root().with_name("locks") / name, wait=False))
@@ -98,7 +127,7 @@ def write_store(name: str, episodes: Iterable[Episode], environment_id: str) -> 
         return EpisodeStore.write(path, checked, environment_id=environment_id, source=source)
 
 
-def _as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
+def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
     """Whatever can be taken for an episode as one of arrays; InputError for the rest."""
     for index, episode in enumerate(episodes):
         where = f"{name}: episode {index}"

@@ -2,12 +2,9 @@
 
 import itertools
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
@@ -20,6 +17,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import cpu_model, versions
+from decision_rnn.messages import bar, warn
 
 BYTES_PER_STEP = 1000  # of the Minari dataset, the larger of the two files, where episodes have but 20 steps
 TOLERANCE = 0.05  # relative, within which a stand-in made on another machine counts as the same
@@ -68,7 +66,7 @@ class StandinSource(Source):
         def make(folder: Path) -> EpisodeStore:
             store = self._join(name, folder, progress) if name in JOINED else _make(standin.spec, folder, progress)
             if store.fingerprint != standin.ours.fingerprint:
-                print(f"{name} {_difference(standin, store.manifest)[0]}", file=sys.stderr)
+                warn(f"{name} {_difference(standin, store.manifest)[0]}")
             return store
 
         return open_or_make(name, check, make)
@@ -83,7 +81,7 @@ class StandinSource(Source):
         episodes = itertools.chain.from_iterable(store.read_episodes() for store in stores)
         return EpisodeStore.write(
             path,
-            tqdm(episodes, "joining", unit=" episodes", disable=None if progress else True),
+            bar(episodes, "joining", unit=" episodes", show=progress),
             environment_id=stores[0].environment_id,
             source={"parts": [store.manifest["source"] for store in stores]},
         )
@@ -115,7 +113,7 @@ def _make(spec: DatasetSpec, path: Path, progress: bool) -> EpisodeStore:
     episodes = minari.read_episodes(dataset_id)
     return EpisodeStore.write(
         path,
-        tqdm(episodes, "converting", unit=" episodes", disable=None if progress else True),
+        bar(episodes, "converting", unit=" episodes", show=progress),
         environment_id=recipe.environment_id,
         source={"minari": dataset_id, **minari.read_source(dataset_id)},
     )

@@ -12,13 +12,13 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import count
 
 import numpy as np
-from tqdm import tqdm
 
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.standin.policies import Policy, UniformPolicy
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+from decision_rnn.messages import bar
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
 CHUNK = 8  # episodes played per task: about half a second of work
@@ -90,13 +90,12 @@ def collect(recipe: Recipe, progress: bool = True, processes: int | None = None)
             initargs=(recipe,),
         )
         stack.callback(pool.shutdown, cancel_futures=True)
-        hidden = None if progress else True  # None: shown on a terminal only
-        bar = stack.enter_context(tqdm(total=recipe.steps, desc="collecting", unit_scale=True, disable=hidden))
+        shown = stack.enter_context(bar(total=recipe.steps, desc="collecting", unit_scale=True, show=progress))
         steps = 0
         for episodes in _played_chunks(pool, ahead=2 * processes):
             for episode in episodes:
                 steps += len(episode.rewards)
-                bar.update(len(episode.rewards))
+                shown.update(len(episode.rewards))
                 yield episode
                 if steps >= recipe.steps:
                     return

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore, cache_root, read
 from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json
 from decision_rnn.errors import InputError
 from decision_rnn.files import existing_ancestor, locked, remove_directory
+from decision_rnn.messages import warn
 
 DERIVED = "complete"  # before a dataset's name: the store of its complete episodes; no source may be called so
 BEST = "best-episodes"  # likewise: the stores of its best episodes
@@ -69,7 +69,7 @@ def _open(path: Path, check: dict[str, Any] | Callable[[dict[str, Any]], None]) 
 
 def discard(path: Path, error: CacheError) -> None:
     """Remove a folder that cannot be used, and say why."""
-    print(f"{error.fault}; making it again", file=sys.stderr)
+    warn(f"{error.fault}; making it again")
     remove_directory(path)
 
 

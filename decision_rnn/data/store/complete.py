@@ -1,6 +1,5 @@
 """The complete episodes of a dataset: a store of their own, whose fingerprint is therefore another one."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ from decision_rnn.data.store.cache import DERIVED, bytes_per_step, check_room, o
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
+from decision_rnn.messages import warn
 
 
 def complete_episodes(name: str, store: EpisodeStore) -> EpisodeStore:
@@ -31,7 +31,7 @@ def complete_episodes(name: str, store: EpisodeStore) -> EpisodeStore:
 
     def make(folder: Path) -> EpisodeStore:
         check_room(folder, kept * bytes_per_step(store.observation_dim, store.action_dim))
-        print(f"{name}: {note}", file=sys.stderr)
+        warn(f"{name}: {note}")
         source = store.manifest["source"]
         return EpisodeStore.write(
             folder,

@@ -1,0 +1,251 @@
+"""An agent in a loop of one's own: one environment or many, numpy in and out, any of them begun anew at any time."""
+
+import sys
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from torch import Tensor
+
+from decision_rnn.backbones import State, reset_rows, select_rows
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
+from decision_rnn.evaluation.rollout import one_thread
+
+
+class EnvironmentActor:
+    """The agent of a loop of one's own; `run.actor(target_return)` makes one.
+
+    It carries what the agent remembers. One environment: observations (O,), rewards a number, actions (A,) float32.
+    Many: give it the vector environment, or how many there are; then observations are (num_envs, O), rewards
+    (num_envs,), actions (num_envs, A). Rewards are what the action before earned, not normalised; they keep the
+    return-to-go, so each has to be handed over. On the same observations and rewards it acts as `evaluate` does.
+
+    Which episodes have ended is said by `done`, the third argument, or by `reset`. A vector environment resets its
+    environments itself, and `done` is `terminated | truncated` as its `step` returned them: by Gymnasium's default,
+    `AutoresetMode.NEXT_STEP`, the observation beside it is the episode's last one, the action for it is executed by
+    nobody, and the next observation is the first of the new episode. In the other modes, and for one environment that
+    has been reset, the observation beside a true `done` is that first one. Known from `env`, that is taken care of.
+
+    Args:
+        trained: The agent, such as `load_agent` returns.
+        target_return: The return to ask for in every episode, or one for each environment, (num_envs,); if left out,
+            the first of the dataset's own.
+        env: The environment that is going to be acted in, for its number of environments and how they are reset.
+        num_envs: How many environments are acted in, where there is no `env`; None for one without a batch dimension.
+        state: `carry` the recurrent state, or re-run the last steps as a `window`; as the run was configured if left
+            out.
+        window: Steps in that window; likewise.
+
+    Raises:
+        InputError: If the environment's sizes are not the agent's, or a value cannot be used.
+
+    Example:
+        >>> env = gymnasium.make("MountainCarContinuous-v0")
+        >>> actor = run.actor(target_return=90)
+        >>> actor.reset()
+        >>> observation, _ = env.reset(seed=1)
+        >>> reward, done = 0.0, False
+        >>> while not done:
+        ...     action = actor(observation, reward)
+        ...     observation, reward, terminated, truncated, _ = env.step(action)
+        ...     done = terminated or truncated
+
+        >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=3)
+        >>> actor = run.actor(target_return=[90, 50, 0], env=envs)
+        >>> observation, _ = envs.reset(seed=1)
+        >>> reward, done = np.zeros(3), np.zeros(3, bool)
+        >>> for _ in range(100):
+        ...     action = actor(observation, reward, done)
+        ...     observation, reward, terminated, truncated, _ = envs.step(action)
+        ...     done = terminated | truncated
+        >>> action.shape
+        (3, 1)
+    """
+
+    def __init__(
+        self,
+        trained: TrainedAgent,
+        target_return: Any = None,
+        *,
+        env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
+        num_envs: int | None = None,
+        state: Literal["carry", "window"] | None = None,
+        window: int | None = None,
+    ) -> None:
+        if not isinstance(trained, TrainedAgent):
+            raise InputError(f"{type(trained).__name__} is no agent: give what load_agent returned, or run.agent")
+        configured = trained.config.evaluation
+        settings = EvaluationConfig(state=state or configured.state, window=window or configured.window)
+        self.num_envs, self._reset_by_next_step = _layout(env, num_envs)
+        agent = prepare_to_act(trained.agent)
+        self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
+        # One that sees a part of an observation knows no more of it than the least number of entries.
+        self._largest = self.observation_dim if agent.observation_index is None else sys.maxsize
+        if env is not None:
+            self._check_spaces(env)
+        self._memory: _Memory
+        if settings.state == "window":
+            self._memory = _WindowMemory(WindowActor(agent, settings.window))
+        else:
+            self._memory = _CarriedMemory(agent)
+        self._target = torch.zeros(self.num_envs or 1)
+        self._pending = np.zeros(self.num_envs or 1, bool)
+        self.reset(trained.provenance.spec.target_returns[0] if target_return is None else target_return)
+
+    def reset(self, target_return: Any = None, index: Any = None) -> None:
+        """Begin an episode: the next observation is its first, and the reward beside it is ignored.
+
+        Args:
+            target_return: What to ask for from now on, a number or one for each of these environments; as before if
+                left out.
+            index: In which environments: their numbers, or a mask (num_envs,) bool; all if left out.
+        """
+        rows = np.ones(len(self._pending), bool) if index is None else np.zeros(len(self._pending), bool)
+        if index is not None:
+            try:
+                rows[np.asarray(index)] = True
+            except IndexError:
+                raise InputError(
+                    f"index is {index!r:.100}: there are {len(rows)} environments to choose from"
+                ) from None
+        if target_return is not None:
+            self._target[torch.from_numpy(rows)] = _returns(target_return, int(rows.sum()))
+        self._pending |= rows
+
+    def __call__(self, observation: Any, reward: Any = 0.0, done: Any = False) -> np.ndarray:
+        """The action for an observation.
+
+        Args:
+            observation: (O,), or (num_envs, O).
+            reward: What the action before earned: a number, or (num_envs,).
+            done: Whether the episode has ended with the step that returned this observation: a flag, or (num_envs,).
+
+        Returns:
+            The action within [-1, 1], (A,) or (num_envs, A), float32; an array of its own.
+
+        Raises:
+            InputError: If something has another shape.
+        """
+        count = len(self._pending)
+        shape = (self.observation_dim,) if self.num_envs is None else (count, self.observation_dim)
+        observations = np.asarray(observation, np.float32)
+        found = observations.shape
+        if len(found) != len(shape) or found[:-1] != shape[:-1] or not shape[-1] <= found[-1] <= self._largest:
+            raise InputError(f"the observation has shape {found} where the agent needs {shape}")
+        rewards = _rows(reward, count, "reward", np.float32)
+        ended = _rows(done, count, "done", np.bool_)
+        if not self._reset_by_next_step:
+            self._pending |= ended
+        first, self._pending = self._pending, np.zeros(count, bool)
+        if self._reset_by_next_step:
+            self._pending |= ended
+        with one_thread(), torch.inference_mode():
+            if first.any():
+                self._memory.begin(torch.from_numpy(first), self._target)
+            actions = self._memory.act(torch.from_numpy(observations.reshape(count, -1)), torch.from_numpy(rewards))
+        return actions.numpy()[0].copy() if self.num_envs is None else actions.numpy().copy()
+
+    def _check_spaces(self, env: Any) -> None:
+        sizes = {"observation": (self.observation_dim, self._largest), "action": (self.action_dim, self.action_dim)}
+        for kind, (least, most) in sizes.items():
+            space = getattr(env, f"single_{kind}_space", None) or getattr(env, f"{kind}_space")
+            if (
+                not isinstance(space, gymnasium.spaces.Box)
+                or len(space.shape) != 1
+                or not least <= space.shape[0] <= most
+            ):
+                raise InputError(
+                    f"the agent was trained on {kind}s of {least} numbers, where the environment has {space}"
+                )
+
+
+class _Memory:
+    """What is remembered of every environment."""
+
+    def begin(self, first: Tensor, target: Tensor) -> None:
+        """Forget the rows where `first`, (batch,) bool, is true, and ask for these targets, (batch,), there."""
+        raise NotImplementedError
+
+    def act(self, observation: Tensor, reward: Tensor) -> Tensor:
+        """Actions, (batch, A), for observations (batch, O) and rewards (batch,)."""
+        raise NotImplementedError
+
+
+class _CarriedMemory(_Memory):
+    """One state with a row for every environment."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.state: State | None = None
+
+    def begin(self, first: Tensor, target: Tensor) -> None:
+        initial = self.actor.initial_state(target.clone())
+        self.state = initial if self.state is None else reset_rows(self.state, initial, first)
+
+    def act(self, observation: Tensor, reward: Tensor) -> Tensor:
+        assert self.state is not None  # the first call begins all rows
+        action, self.state = self.actor.act(observation, reward, None, self.state)
+        return action
+
+
+class _WindowMemory(_Memory):
+    """A state for each group of environments whose episodes began together, which are at the same step."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.groups: list[tuple[Tensor, State]] = []
+
+    def begin(self, first: Tensor, target: Tensor) -> None:
+        going = [(rows[~first[rows]], select_rows(state, ~first[rows])) for rows, state in self.groups]
+        begun = first.nonzero()[:, 0]
+        self.groups = [(rows, state) for rows, state in going if len(rows)]
+        self.groups.append((begun, self.actor.initial_state(target[begun])))
+
+    def act(self, observation: Tensor, reward: Tensor) -> Tensor:
+        parts = []
+        for number, (rows, state) in enumerate(self.groups):
+            action, state = self.actor.act(observation[rows], reward[rows], None, state)
+            self.groups[number] = rows, state
+            parts.append(action)
+        order = torch.argsort(torch.cat([rows for rows, _ in self.groups]))
+        return torch.cat(parts)[order]
+
+
+def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
+    """How many environments, None for one without a batch dimension, and whether the step after an episode's last one
+    is what resets them."""
+    if env is None:
+        if num_envs is not None and num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}: it must be at least 1")
+        return num_envs, num_envs is not None
+    found = getattr(env, "num_envs", None) if isinstance(env, gymnasium.vector.VectorEnv) else None
+    if num_envs is not None and num_envs != found:
+        raise InputError(f"num_envs is {num_envs} where the environment has {found}: leave it out")
+    mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    return found, found is not None and mode == AutoresetMode.NEXT_STEP
+
+
+def _returns(target_return: Any, count: int) -> Tensor:
+    try:
+        targets = np.broadcast_to(np.asarray(target_return, np.float32), (count,))
+    except (TypeError, ValueError):
+        targets = np.full(1, np.nan)
+    if not np.isfinite(targets).all():
+        raise InputError(
+            f"target_return is {target_return!r:.100}: it must be a finite number, or one for each of {count} "
+            "environments"
+        )
+    return torch.from_numpy(targets.copy())
+
+
+def _rows(value: Any, count: int, name: str, dtype: type) -> np.ndarray:
+    """A number for every environment; one number stands for all of them."""
+    array: np.ndarray = np.asarray(value, dtype)
+    if array.size != 1 and array.shape != (count,):
+        raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
+    return np.broadcast_to(array.reshape(-1), (count,)).copy()

@@ -1,0 +1,166 @@
+"""Comparing: variants over datasets and seeds, as an experiment."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from decision_rnn.api.configuration import plain, run_keys
+from decision_rnn.api.datasets import find_dataset
+from decision_rnn.comparison.compare import compare as run_plan
+from decision_rnn.comparison.executors.contract import Executor
+from decision_rnn.comparison.executors.local import LocalExecutor
+from decision_rnn.comparison.plan import CHECKPOINT_EPISODES, Plan
+from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.variants import (
+    CONTROLS,
+    DEFAULT_BACKBONES,
+    Variant,
+    add_controls,
+    make_variants,
+    part_keys,
+)
+from decision_rnn.config import RunConfig
+from decision_rnn.config_parser import new_config
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.errors import InputError
+from decision_rnn.messages import quiet
+from decision_rnn.parsing import split_names
+from decision_rnn.plugins import import_plugins
+from decision_rnn.workers import available_cores
+
+SOURCE = "compare()"
+
+
+def compare(
+    datasets: Any,
+    backbones: str | Sequence[str] | None = None,
+    *,
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
+    controls: str | Sequence[str] = CONTROLS,
+    seeds: int = 3,
+    steps: int | None = None,
+    output: Path | str | None = None,
+    checkpoint_episodes: int = CHECKPOINT_EPISODES,
+    jobs: int | None = None,
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    progress: bool = True,
+    plugins: Sequence[str] = (),
+    **config: Any,
+) -> Comparison:
+    """Train and evaluate variants on datasets with several seeds; `decision-rnn compare` does the same.
+
+    Runs are made by processes of their own, so that a script keeps its work under `if __name__ == "__main__":`, and
+    what a notebook registers has to lie in a module that `plugins` names. Interrupted and called again it goes on, and
+    repeats nothing that was finished.
+
+    Args:
+        datasets: A dataset as `train` takes it, or a list of them.
+        backbones: Names, each a variant; `mingru`, `minlstm`, `lru` and `transformer` if left out, or none beside
+            `variants`.
+        variants: What differs, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
+        controls: What stands beside them: of `cloning`, `filtered-cloning` (the best tenth of the episodes), `mlp` and
+            `conv`; an empty list for none.
+        seeds: How many seeds of every variant on every dataset, from `seed` on.
+        steps: Optimiser steps of every run; 2,000 if left out.
+        output: The folder of the runs and of the tables; `runs/compare-DATASETS` if left out.
+        checkpoint_episodes: By how many episodes every checkpoint is evaluated; 0 for the last one alone.
+        jobs: Runs at the same time; one for every core if left out.
+        executor: Where the runs are made: on this machine, or on a Ray cluster.
+        ray_address: Of a running cluster; one is started on this machine if left out.
+        progress: Whether to show a bar and a line for each run that ends.
+        plugins: Modules to import first, here and where the runs are made.
+        config: Any other key of a run, shared by all variants, as `train` takes it.
+
+    Returns:
+        The comparison, as its `comparison.json` holds it: `.cells` are the runs with every episode's return, `.failed`
+        those that failed, which end no other. `print(comparison)` shows the tables, in Markdown.
+
+    Raises:
+        InputError: For what cannot be compared, found before the first run.
+
+    Example:
+        >>> comparison = decision_rnn.compare(
+        ...     "own/swing",
+        ...     ["mingru", "lru"],
+        ...     controls=[],
+        ...     seeds=1,
+        ...     steps=10,
+        ...     output="compared",
+        ...     checkpoint_episodes=0,
+        ...     progress=False,
+        ...     backbone={"width": 16, "layers": 1},
+        ...     evaluation={"episodes": 1},
+        ... )
+        >>> [(cell.variant, cell.seed, len(cell.targets[0].returns)) for cell in comparison.cells]
+        [('mingru', 0, 1), ('lru', 0, 1)]
+    """
+    import_plugins(plugins)
+    given = datasets if isinstance(datasets, list | tuple) else [datasets]
+    found = [find_dataset(data, None, config.get("path"), config.get("partial", "keep")) for data in given]
+    if not found:
+        raise InputError(f"{SOURCE}: no dataset was named: give one, such as 'hopper-medium'")
+    keys = {
+        **run_keys(config, steps, SOURCE),
+        "dataset": found[0].name,
+        "path": None if found[0].path is None else str(found[0].path),
+        "partial": found[0].partial,
+        "plugins": list(plugins),
+    }
+    shared, own = part_keys({**keys, "variants": plain(variants or {})}, SOURCE)
+    names = _names(backbones, "" if own else DEFAULT_BACKBONES)
+
+    def configure(data: Mapping[str, Any], where: str, known: Collection[str] | None) -> RunConfig:
+        return new_config(data, where)
+
+    chosen = make_variants(shared, own, names, SOURCE, f"{SOURCE}: backbones", configure)
+    chosen = add_controls(chosen, ",".join(_names(controls, "")) or "none", shared, SOURCE, configure)
+    plan = plan_of(chosen, [dataset.name for dataset in found], seeds, output, checkpoint_episodes, jobs)
+    asked = {
+        "backbones": names,
+        "variants": own,
+        "controls": _names(controls, ""),
+        "seeds": seeds,
+        "steps": steps,
+    }
+    words = ", ".join(f"{key}={value!r}" for key, value in {**asked, **config}.items() if value)
+    with quiet(not progress):
+        command = f"decision_rnn.compare({list(plan.datasets)!r}, {words})"
+        return run_plan(plan, executor_of(plan, jobs, executor, ray_address), command)
+
+
+def plan_of(
+    variants: Sequence[Variant],
+    datasets: Sequence[str],
+    seeds: int,
+    output: Path | str | None,
+    checkpoint_episodes: int,
+    jobs: int | None,
+) -> Plan:
+    """What is run; arguments as of `compare`. InputError for what cannot be compared."""
+    if seeds < 1 or (jobs is not None and jobs < 1):
+        raise InputError("seeds and jobs (--seeds, --jobs) must be at least 1")
+    names = [open_dataset(name).name for name in datasets]
+    first = variants[0].config
+    return Plan(
+        variants=tuple(variants),
+        datasets=tuple(datasets),
+        seeds=tuple(range(first.seed, first.seed + seeds)),
+        output=Path(output or Path("runs") / f"compare-{'+'.join(name.replace('/', '-') for name in names)}"),
+        checkpoint_episodes=checkpoint_episodes,
+    )
+
+
+def executor_of(plan: Plan, jobs: int | None, executor: str, ray_address: str | None) -> Executor:
+    """What runs the cells; arguments as of `compare`."""
+    if executor == "ray":
+        from decision_rnn.comparison.executors.ray import RayExecutor
+
+        return RayExecutor(ray_address, jobs)
+    if executor != "local" or ray_address is not None:
+        raise InputError(f"executor is {executor!r:.100}: it must be local, or ray, which ray_address is for")
+    return LocalExecutor(jobs or min(available_cores(), len(plan.variants) * len(plan.datasets) * len(plan.seeds)))
+
+
+def _names(given: str | Sequence[str] | None, default: str) -> list[str]:
+    return split_names(default if given is None else given if isinstance(given, str) else ",".join(given))

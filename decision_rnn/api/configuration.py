@@ -1,0 +1,80 @@
+"""What a call in Python asks for, as the configuration of a run: the keys are those of its YAML file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decision_rnn.api.datasets import find_dataset
+from decision_rnn.config import RunConfig
+from decision_rnn.config_parser import SECTIONS, new_config
+from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.plugins import import_plugins
+
+SECTION_KEYS = {f"{name}.{f.name}" for name, section in SECTIONS.items() for f in fields(section)}
+
+
+def configuration(
+    data: Any,
+    backbone: Any,
+    steps: int | None,
+    seed: int,
+    environment_id: str | None,
+    plugins: Sequence[str],
+    config: Mapping[str, Any],
+) -> RunConfig:
+    """The run that the arguments of `train` ask for; InputError naming the one that cannot be used."""
+    import_plugins(plugins)
+    keys = run_keys(config, steps, "train()")
+    dataset = find_dataset(data, environment_id, keys.get("path"), keys.get("partial", "keep"))
+    given = {
+        "dataset": dataset.name,
+        "path": None if dataset.path is None else str(dataset.path),
+        "partial": dataset.partial,
+        "backbone": plain(backbone),
+        "seed": plain(seed),
+        "plugins": list(plugins),
+    }
+    return new_config({**keys, **given}, "train()")
+
+
+def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[str, Any]:
+    """The keys of a run that are given by name, in plain values, with the number of steps among them.
+
+    Raises:
+        InputError: Naming `source`, for one that is none, with where in a section it may belong.
+    """
+    keys: dict[str, Any] = plain(config)
+    known = [f.name for f in fields(RunConfig)]
+    for key in keys:
+        if key not in known and key not in SECTION_KEYS:
+            within = next((name for name in sorted(SECTION_KEYS) if name.partition(".")[2] == key), None)
+            hint = f"did you mean {key_in_section(within)}? " if within else did_you_mean(key, known)
+            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}known are {', '.join(known)}")
+    if steps is not None:
+        training = keys.setdefault("training", {})
+        if not isinstance(training, dict) or "steps" in training:
+            raise InputError(f"{source}: steps and training={training!r:.100} are both given: leave one of the two out")
+        training["steps"] = plain(steps)
+    return keys
+
+
+def key_in_section(key: str) -> str:
+    """`training.batch_size` as it is given in Python: `training={"batch_size": ...}`."""
+    section, _, name = key.partition(".")
+    return f'{section}={{"{name}": ...}}'
+
+
+def plain(value: Any) -> Any:
+    """A value as a YAML file would hold it: dictionaries for configurations, numbers for numpy's, text for paths."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return [plain(entry) for entry in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,93 @@
+"""Whatever holds episodes, as a dataset with a name: a run keeps the name, and is resumed and scored by it."""
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.sources import SOURCES
+from decision_rnn.data.sources.own import as_episodes, write_store
+from decision_rnn.data.store.cache import store_folder
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.errors import InputError
+
+
+def find_dataset(
+    data: Any,
+    environment_id: str | None = None,
+    path: Path | str | None = None,
+    partial: Literal["keep", "drop"] = "keep",
+) -> Dataset:
+    """The dataset that a name, a dataset of ours or of Minari, a store or a list of episodes means.
+
+    What has no name yet is written as `own/episodes-HASH`, by its contents: the same episodes are the same dataset.
+
+    Args:
+        data: As `train` takes it.
+        environment_id: For episodes in memory: the Gymnasium id of the environment they are from.
+        path: The file of a D4RL dataset that is named.
+        partial: What becomes of partial episodes.
+
+    Raises:
+        InputError: If it is no data, or episodes whose environment is not said.
+    """
+    if isinstance(data, Dataset):
+        return data if partial == "keep" else open_dataset(data.name, data.path, partial)
+    if isinstance(data, str):
+        return open_dataset(data, path, partial)
+    if isinstance(data, EpisodeStore):
+        name = _name_of(data)
+        if name is None:
+            name = _keep(data.read_episodes(), data.environment_id)
+        return open_dataset(name, None, partial)
+    minari = sys.modules.get("minari")  # whose datasets nobody can have without it
+    if minari is not None and isinstance(data, minari.MinariDataset):
+        if data.total_episodes == data.storage.total_episodes:
+            return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
+        environment_id = environment_id or getattr(data.spec.env_spec, "id", None)
+        data = data.iterate_episodes()  # some of them
+    if not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
+        raise InputError(
+            f"{type(data).__name__} is no data: give the name of a dataset, what open_dataset, write_store or record "
+            "returned, a Minari dataset, or a list of episodes"
+        )
+    if environment_id is None:
+        raise InputError(
+            "a list of episodes does not say which environment it is from: name it, such as environment_id='Hopper-v5'"
+        )
+    return open_dataset(_keep(data, environment_id), None, partial)
+
+
+def _name_of(store: EpisodeStore) -> str | None:
+    """The name of the dataset that a store is all of; None where it lies where no dataset is found."""
+    with contextlib.suppress(ValueError):
+        name = store.path.relative_to(store_folder("")).as_posix()
+        if name.partition("/")[0] in SOURCES:
+            return name
+    for source in SOURCES.values():
+        for name in source.names():
+            with contextlib.suppress(InputError):
+                if source.folder(name) == store.path:
+                    return name
+    return None
+
+
+def _keep(episodes: Iterable[Any], environment_id: str) -> str:
+    """Write episodes as a dataset that is named by what they hold, unless it is there; returns its name."""
+    kept = list(as_episodes(episodes, "the list of episodes"))
+    digest = hashlib.sha256(environment_id.encode())
+    for episode in kept:
+        for array in (episode.observations, episode.actions, episode.rewards):
+            digest.update(str((array.dtype, array.shape)).encode())
+            digest.update(np.ascontiguousarray(array))
+        digest.update(bytes([episode.terminated, episode.truncated]))
+    name = f"own/episodes-{digest.hexdigest()[:16]}"
+    if not SOURCES["own"].folder(name).is_dir():
+        write_store(name, kept, environment_id)
+    return name

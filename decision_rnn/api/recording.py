@@ -1,0 +1,116 @@
+"""Recording: a policy or an agent plays, and what happens becomes a dataset."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from decision_rnn.api.acting import EnvironmentActor
+from decision_rnn.api.agents import load_agent
+from decision_rnn.api.run import Run
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.environments import make_environment, settings_of
+from decision_rnn.data.playing import Act, Quota, play_many, play_one
+from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.errors import InputError
+from decision_rnn.messages import bar, quiet
+from decision_rnn.plugins import import_plugins
+
+Environment = gymnasium.Env | gymnasium.vector.VectorEnv
+
+
+def record(
+    policy: Callable[[Any], Any] | Run | TrainedAgent | str | Path,
+    environment: str | Environment,
+    name: str,
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    target_return: Any = None,
+    progress: bool = True,
+    plugins: Sequence[str] = (),
+) -> Dataset:
+    """Play a policy or an agent in an environment, and write what happens as a dataset that `train` reads.
+
+    Args:
+        policy: A function from an observation (O,) to an action (A,), in a vector of environments from (num_envs, O) to
+            (num_envs, A); or an agent: a run, what `load_agent` returned, or a name that it takes. Actions are written
+            as they are given; agents are trained on actions within [-1, 1].
+        environment: A registered Gymnasium id; or an environment or a vector of them, made by `gymnasium.make` or
+            `gymnasium.make_vec`, which stays open. Spaces are flat boxes. An agent that is trained on the data is
+            evaluated in the registered environment: where wrappers or arguments make this one another, register it
+            under an id of its own, or `train` will refuse to evaluate.
+        name: Of the new dataset: `own/` and a word.
+        episodes: How many episodes to play. Of a vector every environment plays its share, for the first to end would
+            be the short ones.
+        steps: Or how many steps there are to be at least: whole episodes are played.
+        seed: Episode i begins with reset(seed + i); a vector is reset once, by `seed`, and goes on by itself.
+        target_return: What an agent is asked for, as `Run.actor` takes it.
+        progress: Whether to show a bar.
+        plugins: Modules to import first.
+
+    Returns:
+        The dataset, which `train` takes, and `decision-rnn train` by its name; `.open()` gives its episodes.
+
+    Raises:
+        InputError: If the name is taken or none, an argument cannot be used, the environment has no registered id or
+            cannot be made, or an action has another shape than the environment's. Nothing is written then.
+
+    Example:
+        >>> def push(observation):  # the way the car already rolls: position, velocity
+        ...     return np.where(observation[1:] > 0, 1.0, -1.0)
+        >>> dataset = decision_rnn.record(push, "MountainCarContinuous-v0", "own/swing-up", episodes=3, progress=False)
+        >>> dataset.name, dataset.open().episodes
+        ('own/swing-up', 3)
+
+        >>> envs = gymnasium.make_vec("MountainCarContinuous-v0", num_envs=2)
+        >>> decision_rnn.record(run, envs, "own/agent", steps=100, target_return=90, progress=False).open().steps >= 100
+        True
+    """
+    quota = Quota(episodes, steps)
+    import_plugins(plugins)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(quiet(not progress))
+        if isinstance(environment, str):
+            environment = stack.enter_context(contextlib.closing(make_environment(environment)))
+        if not isinstance(environment, gymnasium.Env | gymnasium.vector.VectorEnv):
+            raise InputError(
+                f"{type(environment).__name__} is no environment: give a Gymnasium id, or what make returned"
+            )
+        environment_id, settings = settings_of(environment)
+        act = _acting(policy, environment, target_return)
+        if isinstance(environment, gymnasium.vector.VectorEnv):
+            played = play_many(environment, act, quota, seed)
+        else:
+            played = play_one(environment, act, quota, seed)
+        write_store(name, _shown(played, quota), environment_id, environment_settings=settings)
+    return open_dataset(name)
+
+
+def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
+    if isinstance(policy, str | Path):
+        policy = load_agent(policy)
+    agent = policy.agent if isinstance(policy, Run) else policy
+    if isinstance(agent, TrainedAgent):
+        return EnvironmentActor(agent, target_return, env=environment)
+    if isinstance(agent, EnvironmentActor) or not callable(agent):
+        raise InputError(f"{type(agent).__name__} is no policy: give a function of an observation, a run or an agent")
+    if target_return is not None:
+        raise InputError("target_return is given beside a function, which cannot be asked for it: leave it out")
+    return lambda observation, reward, done: np.asarray(agent(observation))
+
+
+def _shown(episodes: Iterator[Episode], quota: Quota) -> Iterator[Episode]:
+    """The episodes, with a bar."""
+    unit = "episode" if quota.episodes is not None else "step"
+    with bar(total=quota.episodes or quota.steps, desc="recording", unit=unit) as shown:
+        for episode in episodes:
+            shown.update(1 if unit == "episode" else len(episode.rewards))
+            yield episode

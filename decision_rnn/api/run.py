@@ -1,0 +1,278 @@
+"""A run: a folder in which an agent was trained, and what can be done with it. `train` and `evaluate` are here."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from decision_rnn.api.acting import EnvironmentActor
+from decision_rnn.api.agents import load_agent, run_folder
+from decision_rnn.api.configuration import configuration, plain
+from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.environments import check_environment
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.evaluate import evaluate as play_and_score
+from decision_rnn.evaluation.results import Result, write_result
+from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
+from decision_rnn.messages import quiet, tell, warn
+from decision_rnn.training.loop import Callback
+from decision_rnn.training.loop import train as train_in_folder
+from decision_rnn.training.run_folder import check_resumed_run
+
+STATES = ("carry", "window")
+
+
+class Run:
+    """A run's folder and its agent.
+
+    `train` returns one; `Run(folder)` is that of a folder that is there already. The folder holds `config.yaml`,
+    `metrics.jsonl`, TensorBoard events, `checkpoints/` and `results/`.
+
+    Args:
+        folder: Of the run.
+        agent: What its last checkpoint holds, where that is in memory already.
+        plugins: Modules to import before the agent is loaded.
+
+    Raises:
+        InputError: If the folder is no run's, when the agent or the metrics are first asked for.
+
+    Example:
+        >>> again = decision_rnn.Run(run.folder)
+        >>> again
+        Run('swing-up', mingru on own/swing, step 20)
+        >>> again.config.training.batch_size
+        64
+        >>> again.metrics["step"]
+        array([10, 20])
+    """
+
+    def __init__(self, folder: Path | str, agent: TrainedAgent | None = None, plugins: Sequence[str] = ()) -> None:
+        self.folder = Path(folder)
+        self._plugins = tuple(plugins)
+        if agent is not None:
+            self.agent = agent
+
+    @cached_property
+    def agent(self) -> TrainedAgent:
+        """The agent of the last checkpoint: `.agent` is the network, `.config`, `.provenance` and `.step` say what it
+        is."""
+        return load_agent(self.folder, self._plugins)
+
+    @property
+    def config(self) -> RunConfig:
+        """All that decided the run."""
+        return self.agent.config
+
+    @property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """What was logged every `training.log_every` steps: arrays of one length by name, `step` (int64), `seconds` of
+        training so far, `loss` (the mean since the entry before), `gradient_norm` (before clipping), `learning_rate`,
+        `steps_per_second`."""
+        try:
+            lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        except OSError as error:
+            raise InputError(f"cannot read {self.folder / 'metrics.jsonl'}: {error.strerror}: is it a run?") from None
+        return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
+
+    def evaluate(self, targets: float | Sequence[float] | None = None, **options: Any) -> Result:
+        """The scores of the agent, also written into the run's folder: `evaluate(run, targets, ...)`."""
+        return evaluate(self, targets, **options)
+
+    def actor(self, target_return: float | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
+        """The agent for a loop of one's own: `EnvironmentActor(agent, target_return, ...)`."""
+        return EnvironmentActor(self.agent, target_return, **options)
+
+    def result_file(self, result: Result) -> Path:
+        """Where in the run's folder a result is kept."""
+        return self.folder / "results" / result.key.file_name
+
+    def __repr__(self) -> str:
+        agent = self.agent
+        return f"Run({str(self.folder)!r}, {agent.config.backbone.name} on {agent.config.dataset}, step {agent.step})"
+
+
+def train(
+    data: Any,
+    backbone: Any = "mingru",
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    output: Path | str | None = None,
+    callback: Callback | None = None,
+    progress: bool = True,
+    resume: bool = False,
+    environment_id: str | None = None,
+    plugins: Sequence[str] = (),
+    **config: Any,
+) -> Run:
+    """Train an agent on a dataset; `decision-rnn train` does the same.
+
+    Args:
+        data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `own/mine`; what
+            `open_dataset`, `write_store` or `record` returned; a Minari dataset; or episodes in memory (`Episode`, or
+            Minari's `EpisodeData`), which are kept as a dataset `own/episodes-...` named by their contents.
+        backbone: Its name, or a dictionary of its options with `name` among them, or its configuration.
+        steps: Optimiser steps; 2,000 if left out.
+        seed: Of the initial weights, the sampled slices and dropout.
+        output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
+        callback: `callback(step, metrics, agent)`, called every `training.log_every` steps with the step (int), the
+            metrics there (a dictionary of numbers: `loss`, `learning_rate`, ...) and the agent as it is then (a
+            `TrainedAgent` in evaluation mode, a copy). Where it returns False the training ends there, with a
+            checkpoint. What it does changes no digit of the training, and its time is not training time.
+        progress: Whether to show a bar and to tell of the agent's size and of how many episodes reach the returns that
+            will be asked for. With False nothing at all is printed.
+        resume: Go on with the run in `output` from its last checkpoint, to the same bits as if it had not stopped.
+        environment_id: For episodes in memory: the Gymnasium id of the environment they are from.
+        plugins: Modules to import first: those that register backbones, objectives, sources or environments.
+        config: Any other key of a run, sections as dictionaries, as in its YAML file: `training={"batch_size": 32}`,
+            `agent={"return_conditioning": False}`, `evaluation={"episodes": 20}`, `best_fraction=0.1`.
+
+    Returns:
+        The run, whose `.agent` is that of the last step.
+
+    Raises:
+        InputError: If the data or a key cannot be used, the environment that agents are evaluated in cannot be made
+            here (unless `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
+        KeyboardInterrupt: After Ctrl-C, or a notebook's stop button: the run is intact, and `resume=True` goes on.
+
+    Example:
+        >>> losses = []
+        >>> def watch(step, metrics, agent):
+        ...     losses.append(metrics["loss"])
+        ...     return step < 20  # False: that is enough
+        >>> run = decision_rnn.train(
+        ...     "own/swing",
+        ...     backbone={"name": "mingru", "width": 16, "layers": 1},
+        ...     steps=1_000,
+        ...     output="swing-up",
+        ...     callback=watch,
+        ...     progress=False,
+        ...     training={"log_every": 10},
+        ... )
+        >>> run.agent.step, len(losses)
+        (20, 2)
+    """
+    with quiet(not progress):
+        return train_run(
+            configuration(data, backbone, steps, seed, environment_id, plugins, config), output, resume, callback
+        )
+
+
+def train_run(
+    config: RunConfig, output: Path | str | None = None, resume: bool = False, callback: Callback | None = None
+) -> Run:
+    """Train the run of a configuration in a folder; arguments and errors as for `train`."""
+    dataset = open_dataset(config.dataset, config.path, config.partial)
+    name = dataset.name.replace("/", "-")
+    folder = Path(output or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}")
+    if resume:
+        config = check_resumed_run(config, folder)
+    if config.evaluation.episodes:
+        spec = dataset.spec
+        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    trained = train_in_folder(
+        config, folder, resume, on_data=lambda *data: _tell_reach(config, *data), callback=callback
+    )
+    return Run(folder, trained)
+
+
+def evaluate(
+    agent: Run | TrainedAgent | str | Path,
+    targets: float | Sequence[float] | None = None,
+    *,
+    episodes: int | None = None,
+    state: Literal["carry", "window"] | None = None,
+    window: int | None = None,
+    seed: int | None = None,
+    processes: int | None = None,
+    progress: bool = True,
+    plugins: Sequence[str] = (),
+) -> Result:
+    """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
+
+    Every episode has an environment and a seed of its own; the result is the same for any number of processes. What is
+    left out is as the run was configured. The result of a run is also written into its folder.
+
+    Args:
+        agent: A run, an agent, or the name of one as `load_agent` takes it.
+        targets: The returns to ask for, undiscounted sums of the environment's rewards; if left out, the paper's of
+            the task and the best return in the data.
+        episodes: How many to play for each.
+        state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for every
+            action, the Decision Transformer's protocol.
+        window: Steps in that window.
+        seed: Episode i of every target begins with the environment's reset(seed + i).
+        processes: How many play at a time; one for every core if left out.
+        progress: Whether to show a bar.
+        plugins: Modules to import before the agent is loaded.
+
+    Returns:
+        The result. `.targets` has an entry for each return that was asked for: `.return_mean`, `.return_sd` (over
+        episodes), `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps) and
+        `.returns`, every episode's. `print(result)` shows it as a table.
+
+    Raises:
+        InputError: If there is no such agent, its environment cannot be made here, a value cannot be used, or a process
+            dies.
+
+    Example:
+        >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
+        >>> len(result.targets[0].returns)
+        2
+        >>> print(result)  # doctest: +ELLIPSIS
+        mingru on own/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
+        ...
+    """
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
+    run = agent if isinstance(agent, Run) else Run(folder, plugins=plugins) if (folder := run_folder(agent)) else None
+    if isinstance(agent, str | Path) and run is None:
+        agent = load_agent(agent, plugins)
+    trained = run.agent if run is not None else agent
+    if not isinstance(trained, TrainedAgent):
+        raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
+    settings = evaluation_settings(
+        trained.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
+    )
+    with quiet(not progress):
+        result = play_and_score(trained, settings, processes)
+    if run is not None:
+        write_result(run.folder, result)
+    return result
+
+
+def evaluation_settings(
+    configured: EvaluationConfig, *, targets: float | Sequence[float] | None, **others: Any
+) -> EvaluationConfig:
+    """Those that were configured, with what is not None on top; InputError for what cannot be used."""
+    given = {name: plain(value) for name, value in others.items() if value is not None}
+    for name, value in given.items():
+        kind = " or ".join(STATES) if name == "state" else "a whole number"
+        if value not in STATES if name == "state" else type(value) is not int:
+            raise InputError(f"{name} is {value!r:.100}: it must be {kind}")
+    if targets is not None:
+        try:
+            given["target_returns"] = tuple(float(target) for target in np.atleast_1d(targets))
+        except (TypeError, ValueError):
+            raise InputError(f"the target returns are {targets!r:.100}: they must be numbers, such as [3600]") from None
+    return replace(configured, **given)
+
+
+def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -> None:
+    """Tell how many of the episodes trained on reach what will be asked for, and warn if few do."""
+    if not config.agent.return_conditioning:
+        return
+    settings, spec, best = config.evaluation, provenance.spec, provenance.return_max
+    asked = asked_returns(settings, spec, best)
+    tell(describe_reach(asked, seen.episode_returns))
+    # The data's best that nobody named is asked to be read beside the others: that few reach it needs no warning.
+    wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]
+    if (few := describe_few(wanted, seen.episode_returns)) is not None:
+        warn(f"warning: {few}")

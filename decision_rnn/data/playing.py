@@ -1,0 +1,125 @@
+"""Episodes as they are played, in one environment or in a vector of them, by anything that acts."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.errors import InputError
+
+Act = Callable[[Any, Any, Any], Any]
+"""From an observation, the reward of the action before and whether an episode has ended to an action, as
+`decision_rnn.api.acting.EnvironmentActor`; of one environment, or of all of a vector with the batch first."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How much to play: so many episodes, or whole episodes until there are so many steps."""
+
+    episodes: int | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.episodes, self.steps) if value is not None]
+        if len(given) != 1 or not isinstance(given[0], int | np.integer) or given[0] < 1:
+            raise InputError(
+                f"episodes is {self.episodes!r:.100} and steps {self.steps!r:.100}: give one of them, at least 1"
+            )
+
+    def met(self, episodes: int, steps: int) -> bool:
+        """Whether that is enough."""
+        return episodes >= self.episodes if self.episodes is not None else steps >= (self.steps or 0)
+
+    def share(self, number: int, count: int) -> "Quota | None":
+        """What falls to one of so many environments; None for nothing."""
+        if self.episodes is None:
+            return Quota(steps=math.ceil((self.steps or 0) / count))
+        own = self.episodes // count + (number < self.episodes % count)
+        return Quota(episodes=own) if own else None
+
+
+@dataclass
+class _Course:
+    """An episode that is going on."""
+
+    observations: list[np.ndarray]
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+
+    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray) -> None:
+        self.actions.append(np.array(action))
+        self.rewards.append(float(reward))
+        self.observations.append(np.array(observation))
+
+    def ended(self, terminated: Any, truncated: Any, seed: int | None) -> Episode:
+        arrays = np.stack(self.observations), np.stack(self.actions), np.array(self.rewards)
+        return Episode(*arrays, bool(terminated), bool(truncated), seed)
+
+
+def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> Iterator[Episode]:
+    """Play in one environment, which is not closed: episode i begins with its reset(seed + i). `act` is told of an
+    episode's first observation by a true `done`.
+
+    Raises:
+        InputError: If an action has another shape than the environment's.
+    """
+    index = steps = 0
+    while not quota.met(index, steps):
+        observation, _ = environment.reset(seed=seed + index)
+        course, first = _Course([np.array(observation)]), True
+        reward: Any = 0.0
+        terminated = truncated = False
+        while not (terminated or truncated):
+            action = _checked(act(observation, reward, first), environment.action_space.shape)
+            observation, reward, terminated, truncated, _ = environment.step(action)
+            course.add(action, reward, observation)
+            first = False
+        yield course.ended(terminated, truncated, seed + index)
+        index, steps = index + 1, steps + len(course.rewards)
+
+
+def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, seed: int) -> Iterator[Episode]:
+    """Play in a vector of environments, which is not closed, in any of Gymnasium's modes of resetting them.
+
+    Each of them plays its share, whatever the others have come to: the first episodes to end would be the short ones.
+
+    Raises:
+        InputError: If actions have another shape than the environments'.
+    """
+    count, mode = environments.num_envs, environments.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    observations, _ = environments.reset(seed=seed)
+    shares = {row: share for row in range(count) if (share := quota.share(row, count))}
+    played = {row: [0, 0] for row in shares}  # episodes and steps
+    courses = [_Course([np.array(observation)]) for observation in observations]
+    rewards, done = np.zeros(count), np.zeros(count, bool)
+    while shares:
+        actions = _checked(act(observations, rewards, done), environments.action_space.shape)
+        resetting = done if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
+        observations, rewards, terminated, truncated, info = environments.step(actions)
+        done = np.logical_or(terminated, truncated)
+        for row in np.flatnonzero(~resetting).tolist():
+            last = info["final_obs"][row] if done[row] and mode == AutoresetMode.SAME_STEP else observations[row]
+            courses[row].add(actions[row], rewards[row], last)
+            if done[row] and row in shares:
+                seeded = seed + row if played[row][0] == 0 else None
+                episode = courses[row].ended(terminated[row], truncated[row], seeded)
+                played[row] = [played[row][0] + 1, played[row][1] + len(episode.rewards)]
+                if shares[row].met(*played[row]):
+                    del shares[row]
+                yield episode
+        if mode == AutoresetMode.DISABLED and done.any():
+            observations, _ = environments.reset(options={"reset_mask": done})
+        for row in np.flatnonzero(resetting if mode == AutoresetMode.NEXT_STEP else done).tolist():
+            courses[row] = _Course([np.array(observations[row])])
+
+
+def _checked(action: Any, shape: tuple[int, ...] | None) -> np.ndarray:
+    action = np.asarray(action)
+    if action.shape != shape:
+        raise InputError(f"the policy gave an action of shape {action.shape} where the environment needs {shape}")
+    return action

@@ -1,0 +1,35 @@
+"""A dataset of one's own of a car that swings itself up a hill, and an agent trained on it: both take a second."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from swing import CAR, SMALL, push
+
+import decision_rnn
+from decision_rnn import Run
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """With the user's own folders in it, and `own/swing` among the data."""
+    root = tmp_path_factory.mktemp("api")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
+            patch.setenv(name, str(root / name.lower()))
+        decision_rnn.record(push, CAR, "own/swing", episodes=4, progress=False)
+        yield root
+
+
+@pytest.fixture(scope="session")
+def run(folder: Path) -> Run:
+    """Twenty steps on `own/swing`, in the folder `swing-up`."""
+    output = folder / "swing-up"
+    return decision_rnn.train("own/swing", SMALL, steps=20, output=output, progress=False, training={"log_every": 10})
+
+
+@pytest.fixture
+def inside(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a fresh folder with the same data."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,162 @@
+"""An agent in a loop of one's own: the same episodes as `evaluate`, one environment or many, any of them begun anew."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from swing import CAR
+
+from decision_rnn import EnvironmentActor, InputError, Run
+
+SEED = 7
+PROTOCOLS: list[dict[str, Any]] = [{"state": "carry"}, {"state": "window", "window": 5}]
+
+
+class Pole(gymnasium.Env):
+    """Observations that go down by what is done, and episodes that end after as many steps as the seed says."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(3, 12))
+        self.place = self.np_random.normal(size=2)
+        return self.place, {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        self.place = self.place - float(action[0])
+        return self.place, float(self.place[0]), self.left == 0, False, {}
+
+
+@pytest.fixture
+def poles() -> Any:
+    gymnasium.register("Pole-v0", Pole)
+    yield
+    del gymnasium.registry["Pole-v0"]
+
+
+def episodes_alone(run: Run, count: int, target: float, **options: Any) -> list[list[np.ndarray]]:
+    """The actions of each environment's episodes, one environment at a time, whose generator goes on."""
+    played = []
+    for row in range(count):
+        env, actions = gymnasium.make("Pole-v0"), []
+        actor = run.actor(target, **options)
+        observation, _ = env.reset(seed=SEED + row)
+        reward: Any = 0.0
+        for _ in range(40):
+            actions.append(actor(observation, reward))
+            observation, reward, terminated, truncated, _ = env.step(actions[-1])
+            if terminated or truncated:
+                actor.reset()
+                observation, _ = env.reset()
+                reward = 1e6  # of no account: the episode begins
+        played.append(actions)
+    return played
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
+def test_a_loop_of_ones_own_has_the_returns_of_evaluate(run: Run, protocol: dict[str, Any]) -> None:
+    """In a batch of one, where an action's last digits are the same."""
+    (target,) = run.evaluate(60.0, episodes=1, seed=SEED, processes=1, progress=False, **protocol).targets
+    env = gymnasium.make(CAR)
+    actor = run.actor(60.0, **protocol)
+    observation, _ = env.reset(seed=SEED)
+    reward, total, done = 0.0, 0.0, False
+    while not done:
+        observation, reward, terminated, truncated, _ = env.step(actor(observation, reward))
+        total += float(reward)
+        done = terminated or truncated
+    assert round(total, 3) == target.returns[0]
+
+
+def test_a_loop_over_a_vector_has_the_returns_of_evaluate(run: Run) -> None:
+    """No episode of this agent ends early, so that the batch is the same from the first step to the last."""
+    (target,) = run.evaluate(60.0, episodes=3, seed=SEED, processes=1, progress=False).targets
+    assert target.length_mean == 999
+    envs = gymnasium.make_vec(CAR, num_envs=3)
+    actor = run.actor(60.0, env=envs)
+    observation, _ = envs.reset(seed=SEED)
+    reward, total = np.zeros(3), np.zeros(3)
+    for _ in range(999):
+        observation, reward, _, truncated, _ = envs.step(actor(observation, reward))
+        total += reward
+    assert truncated.all()
+    assert tuple(np.round(total, 3)) == target.returns
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
+def test_every_environment_of_a_vector_is_acted_in_as_if_it_were_alone(
+    run: Run, poles: None, mode: AutoresetMode, protocol: dict[str, Any]
+) -> None:
+    """Their episodes end at different steps; whichever way they are reset, no episode knows of the one before."""
+    alone = episodes_alone(run, 4, 60.0, **protocol)
+    envs = gymnasium.make_vec("Pole-v0", num_envs=4, vector_kwargs={"autoreset_mode": mode})
+    actor = run.actor(60.0, env=envs, **protocol)
+    observation, _ = envs.reset(seed=SEED)
+    reward, done = np.zeros(4), np.zeros(4, bool)
+    together: list[list[np.ndarray]] = [[], [], [], []]
+    for _ in range(40):
+        action = actor(observation, reward, done)
+        for row in range(4):
+            if not (mode == AutoresetMode.NEXT_STEP and done[row]):  # that action is executed by nobody
+                together[row].append(action[row])
+        observation, reward, terminated, truncated, _ = envs.step(action)
+        done = terminated | truncated
+        if mode == AutoresetMode.DISABLED and done.any():
+            observation, _ = envs.reset(options={"reset_mask": done})
+    for row in range(4):
+        count = len(together[row])
+        assert count > 30
+        np.testing.assert_allclose(np.stack(together[row]), np.stack(alone[row][:count]), rtol=0, atol=2e-6)
+
+
+def test_any_environments_begin_anew_with_targets_of_their_own(run: Run) -> None:
+    generator = np.random.default_rng(0)
+    observations, rewards = generator.normal(size=(12, 3, 2)), generator.normal(size=(12, 3))
+    together = run.actor([90.0, 10.0, -50.0], num_envs=3)
+    rows = [run.actor(target) for target in (90.0, 10.0, -50.0)]
+    for t in range(12):
+        if t == 4:
+            together.reset(index=[1])
+            rows[1].reset()
+        if t == 7:
+            together.reset(target_return=[-20.0, 30.0], index=np.array([True, False, True]))
+            rows[0].reset(-20.0)
+            rows[2].reset(target_return=30.0)
+        actions = together(observations[t], rewards[t])
+        alone = np.stack([row(observations[t, i], rewards[t, i]) for i, row in enumerate(rows)])
+        assert actions.dtype == np.float32
+        np.testing.assert_allclose(actions, alone, rtol=0, atol=2e-6)
+
+
+def test_the_first_target_of_the_dataset_is_asked_for_by_default(run: Run) -> None:
+    observation = np.array([-0.5, 0.0])
+    (first, _) = run.agent.provenance.spec.target_returns
+    assert (run.actor()(observation) == run.actor(first)(observation)).all()
+    assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda run: run.actor(float("nan")), "finite"),
+        (lambda run: run.actor([1.0, 2.0], num_envs=3), "3 environments"),
+        (lambda run: run.actor(num_envs=0), "at least 1"),
+        (lambda run: run.actor(env=gymnasium.make("Pendulum-v1")), "observations of 2 numbers"),
+        (lambda run: run.actor(env=gymnasium.make_vec(CAR, num_envs=2), num_envs=3), "where the environment has 2"),
+        (lambda run: run.actor()(np.zeros(3)), "(3,) where the agent needs (2,)"),
+        (lambda run: run.actor(num_envs=2)(np.zeros(2)), "(2,) where the agent needs (2, 2)"),
+        (lambda run: run.actor(num_envs=2)(np.zeros((2, 2)), np.zeros(3)), "reward has shape (3,)"),
+        (lambda run: run.actor(num_envs=2).reset(index=[5]), "2 environments"),
+        (lambda run: EnvironmentActor(run, 3.0), "Run"),
+    ],
+)
+def test_what_cannot_be_acted_with_is_an_input_error(run: Run, call: Any, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call(run)
+    assert told in str(caught.value)

@@ -1,0 +1,34 @@
+"""The examples in the docstrings of what `import decision_rnn` offers are run."""
+
+import doctest
+import shutil
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import decision_rnn
+from decision_rnn import Run
+
+EXAMPLES = (
+    "EnvironmentActor",
+    "Run",
+    pytest.param("compare", marks=pytest.mark.slow),  # its processes import torch
+    "evaluate",
+    "load_agent",
+    "open_dataset",
+    "record",
+    "train",
+    "write_store",
+)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_in_a_docstring_runs(name: str, run: Run, folder: Path, inside: Path) -> None:
+    if name != "train":  # whose example makes it
+        shutil.copytree(folder / "swing-up", "swing-up")
+    names = {"decision_rnn": decision_rnn, "np": np, "gymnasium": gymnasium, "run": Run("swing-up")}
+    (example,) = doctest.DocTestFinder(recurse=False).find(getattr(decision_rnn, name), name, globs=names)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0

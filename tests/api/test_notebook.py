@@ -1,0 +1,64 @@
+"""A real notebook, run cell by cell in a kernel: bars, forked processes, the stop button."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ipykernel")
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
+
+CELLS = (
+    """
+import numpy as np, os, signal, threading
+import decision_rnn
+decision_rnn.record(lambda observation: np.where(observation[1:] > 0, 1.0, -1.0), "MountainCarContinuous-v0",
+                    "own/notebook", episodes=4)
+run = decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=100, output="run",
+                         training={"log_every": 10})
+""",
+    """
+result = run.evaluate([90.0], episodes=60, processes=2)
+print(result)
+""",
+    """
+quiet = decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=20, output="quiet",
+                           progress=False)
+quiet.evaluate([90.0], episodes=1, progress=False);
+""",
+    """
+def stop(step, metrics, agent):  # what the stop button sends
+    if step == 30:
+        os.kill(os.getpid(), signal.SIGINT)
+decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
+                   callback=stop, training={"log_every": 10, "checkpoint_every": 20})
+""",
+    """
+decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1}, steps=200, output="stopped",
+                   resume=True, training={"log_every": 10, "checkpoint_every": 20})
+""",
+)
+
+
+@pytest.mark.slow
+def test_a_notebook_trains_evaluates_is_stopped_and_goes_on(inside: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    client = nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3", allow_errors=True)
+    client.execute(cwd=str(inside))
+    trained, evaluated, silent, stopped, resumed = notebook.cells
+
+    def text(cell: dict) -> str:
+        return "".join(output.get("text", "") + str(output.get("data", "")) for output in cell["outputs"])
+
+    assert "training mingru" in text(trained)
+    assert "100/100" in text(trained)
+    assert "60/60" in text(evaluated)
+    assert "60 episodes per target" in text(evaluated)
+    assert silent["outputs"] == []
+    (error,) = (output for output in stopped["outputs"] if output["output_type"] == "error")
+    assert error["ename"] == "KeyboardInterrupt"
+    assert "goes on from step 20 by --resume, in Python by resume=True" in error["evalue"]
+    assert "Run('stopped', mingru on own/notebook, step 200)" in text(resumed)
+    for cell in (trained, evaluated, resumed):
+        assert not [output for output in cell["outputs"] if output["output_type"] == "error"]
+        assert "Warning" not in text(cell)

@@ -1,0 +1,97 @@
+"""`record`: what a policy or an agent does in one environment or in a vector becomes a dataset."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+from swing import CAR, push
+
+import decision_rnn
+from decision_rnn import InputError, Run, record
+
+
+def test_episodes_are_those_stepped_by_hand(inside: Path) -> None:
+    store = record(push, CAR, "own/by-hand", episodes=2, seed=5, progress=False).open()
+    env = gymnasium.make(CAR)
+    for number, episode in enumerate(store.read_episodes()):
+        observation, _ = env.reset(seed=5 + number)
+        for t, action in enumerate(episode.actions):
+            np.testing.assert_array_equal(episode.observations[t], observation)
+            np.testing.assert_array_equal(action, push(observation))
+            observation, reward, terminated, truncated, _ = env.step(push(observation))
+            assert episode.rewards[t] == reward
+        np.testing.assert_array_equal(episode.observations[-1], observation)
+        assert (episode.terminated, episode.truncated) == (terminated, truncated) == (True, False)
+
+
+def test_a_vector_gives_the_same_episodes_in_every_autoreset_mode(run: Run, inside: Path) -> None:
+    """Of each environment its share, the episodes that it would have played alone."""
+    alone = []
+    for row, share in enumerate((3, 2, 2)):
+        env = gymnasium.make(CAR)
+        observation, _ = env.reset(seed=row)
+        for _ in range(share):
+            observations, done = [observation], False
+            while not done:
+                observation, _, terminated, truncated, _ = env.step(push(observation))
+                observations.append(observation)
+                done = terminated or truncated
+            alone.append(np.stack(observations))
+            observation, _ = env.reset()
+    for mode in AutoresetMode:
+        envs = gymnasium.make_vec(CAR, num_envs=3, vector_kwargs={"autoreset_mode": mode})
+        dataset = record(push, envs, f"own/vector-{mode.name}", episodes=7, progress=False)
+        played = [episode.observations for episode in dataset.open().read_episodes()]
+        assert len(played) == 7
+        for observations in alone:
+            assert sum(np.array_equal(observations, other) for other in played) == 1
+        assert (dataset.open().terminated).all()
+
+
+def test_an_agent_is_recorded_and_trained_on(run: Run, inside: Path) -> None:
+    envs = gymnasium.make_vec(CAR, num_envs=2)
+    dataset = record(run, envs, "own/of-agent", steps=1_000, target_return=50, progress=False)
+    assert dataset.open().episode_lengths.tolist() == [999, 999]  # whole episodes, a half of the steps from each
+    (target,) = run.evaluate(50, episodes=2, seed=0, processes=1, progress=False).targets
+    np.testing.assert_allclose(dataset.open().episode_returns, target.returns, atol=1e-3)
+    again = decision_rnn.train(dataset, run.config.backbone, steps=2, output="again", progress=False)
+    assert again.agent.provenance.fingerprint == dataset.open().fingerprint
+
+
+def test_an_altered_environment_is_not_evaluated_in_unawares(inside: Path) -> None:
+    wrapped = gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), -1.0, 1.0)
+    dataset = record(lambda observation: np.zeros(1), wrapped, "own/wrapped", episodes=1, progress=False)
+    with pytest.raises(InputError) as caught:
+        decision_rnn.train(dataset, steps=1, output="wrapped", progress=False)
+    assert "Pendulum-v1 with additional_wrappers" in str(caught.value)
+    watched = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make(CAR))
+    dataset = record(push, watched, "own/watched", episodes=1, progress=False)
+    decision_rnn.train(dataset, steps=1, output="watched", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "told"),
+    [
+        ((push, CAR, "own/none"), {}, "give one of them"),
+        ((push, CAR, "own/none"), {"episodes": 1, "steps": 1}, "give one of them"),
+        ((push, CAR, "own/none"), {"episodes": 0}, "at least 1"),
+        ((push, CAR, "none"), {"episodes": 1}, "unknown dataset 'none'"),
+        ((push, CAR, "own/swing"), {"episodes": 1}, "own/swing exists"),
+        ((push, "MountainCarContinous-v0", "own/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
+        ((push, 3, "own/none"), {"episodes": 1}, "int is no environment"),
+        ((3, CAR, "own/none"), {"episodes": 1}, "int is no policy"),
+        (("nowhere", CAR, "own/none"), {"episodes": 1}, "nowhere"),
+        ((push, CAR, "own/none"), {"episodes": 1, "target_return": 3}, "target_return"),
+        ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),
+    ],
+)
+def test_what_cannot_be_recorded_is_an_input_error_and_nothing_is_written(
+    arguments: Any, options: Any, told: str, inside: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        record(*arguments, progress=False, **options)
+    assert told in str(caught.value)
+    assert "own/none" not in decision_rnn.data.catalog.names()

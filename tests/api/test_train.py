@@ -1,0 +1,211 @@
+"""`train` from Python: what it takes for data, callbacks, silence, Ctrl-C, errors."""
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import minari
+import numpy as np
+import pytest
+from minari.data_collector import EpisodeBuffer
+from swing import CAR, SMALL, push
+
+import decision_rnn
+from decision_rnn import InputError, Run, open_dataset, train
+from decision_rnn.data.environments import play_episodes
+from decision_rnn.data.store.episode_store import EpisodeStore
+
+QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
+
+
+def weights(run: Run) -> bytes:
+    return (run.folder / "checkpoints" / "last" / "weights.safetensors").read_bytes()
+
+
+def test_metrics_are_arrays_of_what_was_logged(run: Run) -> None:
+    assert run.metrics["step"].tolist() == [10, 20]
+    assert {"loss", "gradient_norm", "learning_rate", "seconds", "steps_per_second"} < run.metrics.keys()
+    assert all(values.shape == (2,) and np.isfinite(values).all() for values in run.metrics.values())
+
+
+def test_a_callback_sees_steps_and_agents_and_changes_no_digit(run: Run, inside: Path) -> None:
+    seen = []
+
+    def watch(step: int, metrics: dict[str, float], agent: decision_rnn.TrainedAgent) -> None:
+        seen.append((step, metrics["loss"], agent.step, agent.agent.training))
+        decision_rnn.evaluate(agent, 0.0, episodes=1, processes=1, progress=False)
+        np.random.normal()
+
+    options = {"output": "watched", "training": {"log_every": 10}, "callback": watch}
+    watched = train("own/swing", **{**QUICK, "steps": 20}, **options)
+    assert seen == [
+        (step, loss, step, False) for step, loss in zip(*(run.metrics[k] for k in ("step", "loss")), strict=True)
+    ]
+    assert weights(watched) == weights(run)
+
+
+def test_a_callback_that_returns_false_stops_and_the_run_goes_on_to_the_same_bits(run: Run, inside: Path) -> None:
+    options = {"output": "stopped", "training": {"log_every": 10}}
+    stopped = train("own/swing", **{**QUICK, "steps": 20}, **options, callback=lambda *now: False)
+    assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
+    again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True, callback=lambda *now: None)
+    assert again.agent.step == 20
+    assert weights(again) == weights(run)
+
+
+def test_what_a_callback_raises_comes_out(inside: Path) -> None:
+    def fail(*now: Any) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train("own/swing", **QUICK, output="failed", callback=fail)
+
+
+def test_nothing_is_printed_when_asked_not_to(inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = train("own/swing", **QUICK, output="silent", evaluation={"target_returns": [1e6]})
+    run.evaluate(episodes=1, progress=False)
+    assert capfd.readouterr() == ("", "")
+    train("own/swing", **{**QUICK, "progress": True}, output="told", evaluation={"target_returns": [1e6]})
+    told = capfd.readouterr()
+    assert "training steps" in told.out
+    assert "warning: of 4 episodes none reaches 1e+06" in told.err
+
+
+def test_whatever_holds_episodes_is_data(folder: Path, inside: Path) -> None:
+    """The same episodes give the same weights, in whichever form they come."""
+    dataset = open_dataset("own/swing")
+    episodes = list(play_episodes(CAR, push, 4))
+    buffers = [
+        EpisodeBuffer(
+            observations=episode.observations,
+            actions=episode.actions,
+            rewards=episode.rewards,
+            terminations=np.arange(len(episode.rewards)) == len(episode.rewards) - 1,
+            truncations=np.zeros(len(episode.rewards), bool),
+        )
+        for episode in episodes
+    ]
+    options = {
+        "observation_space": gymnasium.make(CAR).observation_space,
+        "action_space": gymnasium.make(CAR).action_space,
+    }
+    if "car/swing-v0" not in minari.list_local_datasets():
+        minari.create_dataset_from_buffers("car/swing-v0", buffers, env=CAR, **options)
+    loaded = minari.load_dataset("car/swing-v0")
+    elsewhere = EpisodeStore.write(inside / "store", episodes, environment_id=CAR, source={})
+    expected = weights(train("own/swing", **QUICK, output="name"))
+    forms: dict[str, Any] = {
+        "dataset": dataset,
+        "store": dataset.open(),
+        "other-store": elsewhere,
+        "minari": loaded,
+        "minari-name": "minari/car/swing-v0",
+        "minari-episodes": list(loaded.iterate_episodes()),
+        "list": episodes,
+        "generator": iter(episodes),
+    }
+    for form, data in forms.items():
+        environment_id = CAR if form in ("minari-episodes", "list", "generator") else None
+        run = train(data, **QUICK, output=form, environment_id=environment_id)
+        assert weights(run) == expected, form
+        assert run.config.dataset.partition("/")[0] == ("minari" if form in ("minari", "minari-name") else "own")
+    some = loaded.filter_episodes(lambda episode: episode.id in (0, 2))
+    run = train(some, **QUICK, output="some")
+    assert open_dataset(run.config.dataset).open().episodes == 2
+    assert train(episodes, **QUICK, output="list", environment_id=CAR, resume=True).agent.step == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "told"),
+    [
+        (("own/swin",), {}, "there is no dataset own/swin"),
+        (("hoper-medium",), {}, "did you mean"),
+        (([],), {}, "environment_id"),
+        ((3,), {}, "int is no data"),
+        (({"observations": []},), {}, "dict is no data"),
+        (([3],), {"environment_id": CAR}, "of type int"),
+        (("own/swing", "mingur"), {}, "mingru"),
+        (("own/swing", {"name": "mingru", "widht": 3}), {}, "backbone.widht"),
+        (("own/swing",), {"steps": "many"}, "training.steps is 'many'"),
+        (("own/swing",), {"steps": 0}, "training.steps is 0"),
+        (("own/swing",), {"seed": -1}, "seed is -1"),
+        (("own/swing",), {"batch_size": 3}, 'did you mean training={"batch_size": ...}?'),
+        (("own/swing",), {"trainig": {}}, "did you mean training"),
+        (("own/swing",), {"training": {"batch_sice": 3}}, "training.batch_sice"),
+        (("own/swing",), {"training": 3}, "training is 3"),
+        (("own/swing",), {"steps": 3, "training": {"steps": 3}}, "leave one of the two out"),
+        (("own/swing",), {"plugins": ["no_such_module"]}, "no_such_module"),
+        (("own/swing",), {"output": "/dev/null/run"}, "/dev/null/run"),
+        (("own/swing",), {"resume": True, "output": "nothing"}, "nothing is not a run folder"),
+        (("own/swing",), {"evaluation": {"episodes": -1}}, "evaluation.episodes is -1"),
+    ],
+)
+def test_what_cannot_be_trained_is_an_input_error(arguments: Any, options: Any, told: str, inside: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        train(*arguments, progress=False, **options)
+    assert told in str(caught.value)
+    assert not (inside / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda run: decision_rnn.evaluate("nowhere"), "nowhere"),
+        (lambda run: decision_rnn.load_agent("no where"), "no where"),
+        (lambda run: decision_rnn.evaluate(3), "int"),
+        (lambda run: run.evaluate("many"), "'many'"),
+        (lambda run: run.evaluate([float("inf")]), "finite"),
+        (lambda run: run.evaluate(3, episodes=0), "at least 1"),
+        (lambda run: run.evaluate(3, episodes="all"), "episodes is 'all'"),
+        (lambda run: run.evaluate(3, state="windows"), "carry or window"),
+        (lambda run: run.evaluate(3, processes=0), "processes"),
+        (lambda run: Run("nowhere").metrics, "nowhere"),
+        (lambda run: Run("nowhere").agent, "nowhere"),
+        (lambda run: decision_rnn.compare([]), "no dataset"),
+        (lambda run: decision_rnn.compare("own/swing", ["mingur"]), "mingru"),
+        (lambda run: decision_rnn.compare("own/swing", ["lru", "lru"]), "lru twice"),
+        (lambda run: decision_rnn.compare("own/swing", seeds=0), "seeds"),
+        (lambda run: decision_rnn.compare("own/swing", batch_size=3), "training="),
+        (lambda run: decision_rnn.compare("own/swing", variants={"a": {"seed": 3}}), "variant a has seed"),
+        (lambda run: decision_rnn.compare("own/swing", controls=["clonning"]), "cloning"),
+        (lambda run: decision_rnn.compare("own/swing", executor="slurm"), "slurm"),
+    ],
+)
+def test_what_cannot_be_used_is_an_input_error(call: Any, told: str, run: Run, inside: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        call(run)
+    assert told in str(caught.value)
+    assert not list(inside.iterdir())
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_does(run: Run, inside: Path) -> None:
+    def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
+        if step == 15:
+            signal.raise_signal(signal.SIGINT)
+
+    options = {"output": "interrupted", "training": {"log_every": 5, "checkpoint_every": 10}}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train("own/swing", **{**QUICK, "steps": 20}, **options, callback=interrupt)
+    assert "interrupted at step 15" in str(caught.value)
+    assert "goes on from step 10 by --resume, in Python by resume=True" in str(caught.value)
+    again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True)
+    assert again.metrics["step"].tolist() == [5, 10, 15, 20]
+
+
+def test_training_runs_in_a_thread(run: Run, inside: Path) -> None:
+    """Of a notebook's widget or a service, where no signal handler may be set."""
+    runs: list[Run] = []
+    work = lambda: runs.append(train("own/swing", **QUICK, output="thread"))  # noqa: E731
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert runs[0].evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
+
+
+def test_the_names_at_the_top_are_listed_before_they_are_imported() -> None:
+    code = "import decision_rnn, sys; assert {'train', 'Run', 'record'} <= set(dir(decision_rnn)); "
+    assert subprocess.run([sys.executable, "-c", code + "sys.exit('torch' in sys.modules)"]).returncode == 0

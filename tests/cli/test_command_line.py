@@ -1,0 +1,89 @@
+"""The command line's manners: version, silence, help that begins with what one needs, completion, a fast start."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import decision_rnn
+from decision_rnn.cli.main import main
+
+InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"decision-rnn {decision_rnn.__version__}\n"
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_quiet_leaves_results_and_errors_alone(inline_cli: InlineCLI, where: str) -> None:
+    words = ["train", "hopper-medium", "--training.steps", "4", "--backbone.width", "16", "--output", "run"]
+    words += ["--evaluation.episodes", "1", "--evaluation.target_returns", "[99999]"]
+    done = inline_cli(*(["--quiet", *words] if where == "before" else [*words, "--quiet"]))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.startswith("mingru on standin/hopper-medium, step 4")
+    done = inline_cli(*words, "--quiet")
+    assert done.returncode == 2
+    assert "already holds a run" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        (["train"], ["dataset", "--backbone", "--training.steps", "--seed", "--output", "--resume"]),
+        (["compare"], ["dataset", "--backbones", "--seeds", "--training.steps", "--jobs", "--output"]),
+        (["evaluate"], ["run", "--target_returns", "--episodes", "--state", "--window", "--processes"]),
+        (["data", "info"], ["dataset", "--plot"]),
+    ],
+)
+def test_help_begins_with_what_one_needs(inline_cli: InlineCLI, command: list[str], needed: list[str]) -> None:
+    done = inline_cli(*command, "--help")
+    first, *others = done.stdout.partition("what one needs:\n")[2].split("\n\n")
+    told = [line.split()[0] for line in first.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert told == needed
+    assert "--quiet" in "".join(others)
+    assert "type:" not in done.stdout
+    if command == ["train"]:
+        assert "Probability of dropping a channel" in done.stdout
+        assert "(default: 0.0)" in done.stdout
+        assert done.stdout.count("  --backbone NAME ") == 1
+        assert "--backbone.name" not in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_is_a_script_that_knows_commands_and_keys(inline_cli: InlineCLI, shell: str, tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    done = inline_cli("completion", shell)
+    assert done.returncode == 0, done.stderr
+    for word in ("evaluate", "verify", "training.batch_size", "checkpoint_episodes", "target_returns"):
+        assert word in done.stdout
+    if shell == "bash":
+        (tmp_path / "script.bash").write_text(done.stdout)
+        for words, expected in (("tra", "train"), ("train --training.ste", "--training.steps")):
+            typed = f"COMP_WORDS=(decision-rnn {words}); COMP_CWORD={len(words.split())}; _shtab_decision_rnn"
+            script = f"source ./script.bash; {typed}; echo ${{COMPREPLY[@]}}"
+            found = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+            assert found.stdout == f"{expected}\n"
+
+
+def test_a_shell_that_is_not_known_is_refused(inline_cli: InlineCLI) -> None:
+    done = inline_cli("completion", "elvish")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "known are bash, zsh" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["data", "list"], ["data", "info", "--help"], ["report", "-h"]]
+)
+def test_what_needs_no_torch_does_not_wait_for_it(words: list[str], small_environment: dict[str, str]) -> None:
+    code = (
+        "import contextlib, sys; from decision_rnn.cli.main import main\n"
+        f"with contextlib.suppress(SystemExit): main({words})\n"
+        "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=small_environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
