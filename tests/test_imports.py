@@ -28,6 +28,10 @@ ROOMS = (
     "training",
     "evaluation",
     "comparison",
+    "deploy.protobuf",
+    "deploy.policy_file",
+    "deploy.runtime",
+    "deploy",
     "plots bench",
     "cli __main__",
 )

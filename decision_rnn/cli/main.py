@@ -1,4 +1,4 @@
-"""The command line: `decision-rnn data | train | evaluate | compare | report | bench`."""
+"""The command line: `decision-rnn data | train | evaluate | compare | report | export | bench`."""
 
 import errno
 import importlib
@@ -15,11 +15,12 @@ USAGE = """usage: decision-rnn COMMAND ...
   evaluate RUN      evaluate the last checkpoint of a run
   compare DATASETS  train variants over datasets and seeds, and print their tables
   report FOLDER     write a comparison as one HTML page
-  bench NAME        measure speed: train, rollout, data, scan or backbones
+  export RUN        write an agent as a file that acts without torch
+  bench NAME        measure speed: train, rollout, data, scan, backbones or deploy
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
-COMMANDS = ("data", "train", "evaluate", "compare", "report", "bench")
+COMMANDS = ("data", "train", "evaluate", "compare", "report", "export", "bench")
 """Modules of this folder, imported when they are asked for: torch takes seconds that `--help` need not wait for."""
 
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)

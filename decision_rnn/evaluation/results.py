@@ -229,9 +229,9 @@ def read_result(path: Path) -> Result:
     return Result.from_dict(data, str(path))
 
 
-def write_result(run: Path, result: Result) -> Path:
+def write_result(run: Path, result: Result, folder: str = "results") -> Path:
     """Write a result into the folder `results` of its run; returns the file, which is whole or absent."""
-    path = run / "results" / result.key.file_name
+    path = run / folder / result.key.file_name
     try:
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
