@@ -123,9 +123,11 @@ class _Step(nn.Module):
     def forward(
         self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
-        _, *initial = self.agent.initial_state(torch.zeros(1))  # one row for all, so that the batch stays free
-        target, *before = target_return, *reset_rows(state, tuple(initial), reset)
-        action, (_, *after) = self.agent.act(obs, reward, None, (target, *before))
+        # One row of the initial state for all, so that the batch stays free. The return-to-go, the first part, is the
+        # target's wherever the timestep is 0.
+        initial = self.agent.initial_state(torch.zeros(1))[2:]
+        before = (target_return, state[0], *reset_rows(state[1:], initial, reset))
+        action, (_, *after) = self.agent.act(obs, reward, None, before)
         return action, *after
 
 

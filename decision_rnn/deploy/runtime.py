@@ -44,7 +44,6 @@ class Policy:
     def __init__(self, file: PolicyFile) -> None:
         self.file = file
         self._session = _session(file)
-        self._targets = np.full(0, self.default_target, np.float32)
         self.reset()
 
     @classmethod
@@ -104,18 +103,17 @@ class Policy:
         if index is None:
             self._fresh_target = self.default_target if asked is None or asked.ndim else float(asked)
             self._lane = _Lane(self._session, self.file, 0)
-            self._reset, self._targets = np.ones(0, bool), np.zeros(0, np.float32)
+            self._known = asked is not None and asked.ndim == 1
             if asked is not None and asked.ndim:
                 self._grow(len(asked))
-                self._targets[:] = asked
-            self._known = bool(asked is not None and asked.ndim)
+                self._lane.target_return[:] = asked
             return
         rows = self._rows(index)
         if asked is not None and asked.ndim and asked.shape != rows.shape:
             raise InputError(f"target_return has {len(asked)} numbers for {len(rows)} environments: give each its own")
-        self._reset[rows] = True
+        self._lane.begin(rows)
         if asked is not None:
-            self._targets[rows] = asked
+            self._lane.target_return[rows] = asked
 
     def act(self, observation: ArrayLike, reward: ArrayLike = 0.0, index: Index | None = None) -> np.ndarray:
         """Take one step.
@@ -175,32 +173,29 @@ class Policy:
         return actions, after
 
     def _act_all(self, rows: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-        if len(rows) != len(self._reset):
+        environments = len(self._lane.reset)
+        if len(rows) != environments:
             if self._known:
                 raise InputError(
-                    f"{len(rows)} observations for {len(self._reset)} environments: name those that are stepped by "
-                    "index, or begin anew by reset()"
+                    f"{len(rows)} observations for {environments} environments: name those that are stepped by index, "
+                    "or begin anew by reset()"
                 )
             self._grow(len(rows))
-        self._known = True
-        lane = self._lane
-        lane.observation[...], lane.reward[...], lane.target_return[...] = rows, rewards, self._targets
-        lane.reset[...] = self._reset
-        actions = lane.run(self._session)
-        self._reset[...] = False
-        return actions
+            self._known = True
+        return self._lane.run(self._session, rows, rewards)
 
     def _act_some(self, rows: np.ndarray, rewards: np.ndarray, index: np.ndarray) -> np.ndarray:
         if len(rows) != len(index):
             raise InputError(f"{len(rows)} observations for {len(index)} numbers in index: give each its own")
         if not len(index):
             return np.zeros((0, self.action_dim), np.float32)
-        state = [part[index] for part in self._lane.state]
-        rewards = np.broadcast_to(rewards, len(index))
-        actions, after = self.step(rows, rewards, self._reset[index], self._targets[index], state)
-        for part, value in zip(self._lane.state, after, strict=True):
+        lane = self._lane
+        rewards = np.ascontiguousarray(np.broadcast_to(rewards, len(index)))
+        state = [part[index] for part in lane.state]
+        actions, after = self.step(rows, rewards, lane.reset[index], lane.target_return[index], state)
+        for part, value in zip(lane.state, after, strict=True):
             part[index] = value
-        self._reset[index] = False
+        lane.reset[index] = False
         return actions
 
     def _rows(self, index: Index) -> np.ndarray:
@@ -215,19 +210,19 @@ class Policy:
         if len(np.unique(rows)) < len(rows):
             raise InputError("index names an environment twice: each is stepped once")
         self._known = True
-        if rows.max() >= len(self._reset):
+        if rows.max() >= len(self._lane.reset):
             self._grow(int(rows.max()) + 1)
         return rows
 
     def _grow(self, environments: int) -> None:
         """Room for so many environments; those that are there keep what they remember."""
-        before, lane = len(self._reset), _Lane(self._session, self.file, environments)
-        for part, old in zip(lane.state, self._lane.state, strict=True):
-            part[:before] = old
+        before, lane = self._lane, _Lane(self._session, self.file, environments)
+        count = len(before.reset)
+        lane.target_return[:] = self._fresh_target
+        kept = [(lane.reset, before.reset), (lane.target_return, before.target_return)]
+        for new, old in (*kept, *zip(lane.state, before.state, strict=True)):
+            new[:count] = old
         self._lane = lane
-        self._reset = np.concatenate([self._reset, np.ones(environments - before, bool)])
-        new = np.full(environments - before, self._fresh_target, np.float32)
-        self._targets = np.concatenate([self._targets, new])
 
 
 class _Lane:
@@ -242,6 +237,7 @@ class _Lane:
         self.outputs = [file.actions.name, *(part.output.name for part in file.state)]
         first = [np.zeros((environments, *spec.shape), spec.dtype) for spec in file.inputs]
         self.observation, self.reward, self.reset, self.target_return = first
+        self.begin(slice(None))
         self.actions = np.zeros((environments, *file.actions.shape), np.float32)
         here, there = (
             [np.zeros((environments, *part.input.shape), part.input.dtype) for part in file.state] for _ in range(2)
@@ -262,11 +258,21 @@ class _Lane:
         """What the environments remember now."""
         return self._sides[0]
 
-    def run(self, session: onnxruntime.InferenceSession) -> np.ndarray:
-        """One step of all environments, from what lies in the inputs; the actions, a copy."""
+    def begin(self, rows: np.ndarray | slice) -> None:
+        """Begin a new episode in these environments at their next step."""
+        self.reset[rows] = True
+        self._begins = True
+
+    def run(self, session: onnxruntime.InferenceSession, observation: np.ndarray, reward: np.ndarray) -> np.ndarray:
+        """One step of all environments; the actions, a copy."""
+        self.observation[...] = observation
+        self.reward[...] = reward
         session.run_with_iobinding(self._bindings[0])
         self._sides.reverse()
         self._bindings.reverse()
+        if self._begins:
+            self.reset[...] = False
+            self._begins = False
         return self.actions.copy()
 
 

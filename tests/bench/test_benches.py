@@ -40,7 +40,7 @@ def untrained(name="mingru"):
 
 
 def test_names():
-    assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones"]
+    assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones", "deploy"]
 
 
 def test_train(small_store, monkeypatch):
