@@ -1,11 +1,13 @@
 """What acting costs outside the lab: an exported policy beside its agent, and how soon the first action is there."""
 
+import copy
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,9 +20,11 @@ from decision_rnn.checkpoint import Provenance, TrainedAgent, last_checkpoint, l
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig
 from decision_rnn.data.spec import TASKS
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.deploy.runtime import Policy
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread
+
+if TYPE_CHECKING:
+    from decision_rnn.deploy.runtime import Policy
 
 BATCHES = (1, 64, 1024)
 WINDOW = 20
@@ -78,6 +82,8 @@ def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
         trained = untrained() if run is None else load_agent(last_checkpoint(run))
         path = Path(folder) / "policy.onnx"
         export_onnx(trained, path)
+        from decision_rnn.deploy.runtime import Policy  # here: other benchmarks need no onnxruntime
+
         checkpoint = save_checkpoint(Path(folder), trained, {})
         agent = prepare_to_act(trained.agent)
         return [*_actions(agent, Policy.load(path), rounds), *_starts(path, checkpoint)]
@@ -100,7 +106,7 @@ def untrained() -> TrainedAgent:
     return TrainedAgent(agent.eval(), config, Provenance(spec, "0" * 64, 1400.0, 400.0), step=0, seconds=0.0)
 
 
-def _actions(agent: DecisionAgent, policy: Policy, rounds: int) -> list[Row]:
+def _actions(agent: DecisionAgent, policy: "Policy", rounds: int) -> list[Row]:
     timings: dict[str, Timing] = {}
     for batch in BATCHES:
         calls = CALLS[batch]
@@ -120,15 +126,15 @@ def _actions(agent: DecisionAgent, policy: Policy, rounds: int) -> list[Row]:
     return rows
 
 
-def _inputs(policy: Policy, batch: int) -> tuple[np.ndarray, np.ndarray]:
+def _inputs(policy: "Policy", batch: int) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
     return generator.normal(0, 1, (batch, policy.observation_dim)).astype(np.float32), np.ones(batch, np.float32)
 
 
-def _acting_policy(policy: Policy, batch: int) -> Callable[[], None]:
+def _acting_policy(policy: "Policy", batch: int) -> Callable[[], None]:
     """One action after another by the runtime, in environments of its own that give noise."""
     observations, rewards = _inputs(policy, batch)
-    policy, step = Policy(policy.file), 0
+    policy, step = copy.deepcopy(policy), 0
 
     def work() -> None:
         nonlocal step
@@ -140,7 +146,7 @@ def _acting_policy(policy: Policy, batch: int) -> Callable[[], None]:
     return work
 
 
-def _acting(actor: Actor, policy: Policy, batch: int) -> Callable[[], None]:
+def _acting(actor: Actor, policy: "Policy", batch: int) -> Callable[[], None]:
     """The same by an actor of torch's."""
     observations, rewards = map(torch.from_numpy, _inputs(policy, batch))
     state, step = actor.initial_state(torch.full((batch,), 3600.0)), 0

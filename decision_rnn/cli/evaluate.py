@@ -7,7 +7,6 @@ from pathlib import Path
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import command_parser, parse_command
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.deploy.actor import load_subject
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import Subject, evaluate, evaluate_actor
 from decision_rnn.evaluation.report import format_result
@@ -19,7 +18,9 @@ def run(arguments: Sequence[str]) -> None:
     """Evaluate a run, or an exported policy, as it was configured, but for what the command line says; InputError for
     what cannot be used."""
     parser = command_parser("decision-rnn evaluate")
-    parser.add_argument("run", type=Path, help="the run's folder, or the file of an exported policy, such as policy.onnx")
+    parser.add_argument(
+        "run", type=Path, help="the run's folder, or the file of an exported policy, such as policy.onnx"
+    )
     parser.add_class_arguments(EvaluationConfig)
     help_processes = "that play at a time, to the same result (default: one for every core)"
     parser.add_argument("--processes", type=int | None, help=help_processes)
@@ -27,7 +28,7 @@ def run(arguments: Sequence[str]) -> None:
     if first.processes is not None and first.processes < 1:
         raise InputError(f"command line: --processes is {first.processes}: it must be at least 1")
     exported = first.run.suffix == ".onnx"
-    trained = load_subject(first.run) if exported else load_agent(last_checkpoint(first.run))
+    trained = _policy(first.run) if exported else load_agent(last_checkpoint(first.run))
     parser.set_defaults({f.name: getattr(trained.config.evaluation, f.name) for f in fields(EvaluationConfig)})
     if exported:
         parser.set_defaults({"state": "carry"})  # all that a policy can do, however its agent was evaluated
@@ -46,3 +47,15 @@ def run(arguments: Sequence[str]) -> None:
         path = write_result(command.run, result)
     print(format_result(result))
     print(f"written to {path}")
+
+
+def _policy(path: Path) -> Subject:
+    """The policy of a file; onnxruntime, which acts with it, is imported here alone."""
+    try:
+        from decision_rnn.deploy.actor import load_subject
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{path} is acted with by the package {error.name}, which is not installed: pip install "
+            "'decision-rnn[onnx]'"
+        ) from None
+    return load_subject(path)

@@ -260,7 +260,9 @@ def _check_tensor(tensor: memoryview, source: str, constants: dict[str, list[int
         chunks = nested(parts, field) if packed else []
         held = sum(map(len, chunks)) // size if size and packed else len(numbers_of(parts, field))
     if held != prod(shape):
-        raise _altered(source, f"its constant {name!r:.50} has the shape {shape!s:.80} and holds {max(held, 0)} numbers")
+        raise _altered(
+            source, f"its constant {name!r:.50} has the shape {shape!s:.80} and holds {max(held, 0)} numbers"
+        )
     if kind == 7 and held <= 16:
         constants[name] = np.frombuffer(raw[0], "<i8").tolist() if raw else numbers_of(parts, 7)
 

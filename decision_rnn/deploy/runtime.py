@@ -1,12 +1,12 @@
 """Acting with an exported policy, by numpy and onnxruntime alone.
 
-    policy = Policy.load("policy.onnx")
-    policy.reset(target_return=3600)
-    observation, _ = environment.reset()
-    reward, over = 0.0, False
-    while not over:
-        observation, reward, terminated, truncated, _ = environment.step(policy.act(observation, reward))
-        over = terminated or truncated
+policy = Policy.load("policy.onnx")
+policy.reset(target_return=3600)
+observation, _ = environment.reset()
+reward, over = 0.0, False
+while not over:
+    observation, reward, terminated, truncated, _ = environment.step(policy.act(observation, reward))
+    over = terminated or truncated
 """
 
 from collections.abc import Sequence
@@ -139,7 +139,9 @@ class Policy:
             )
         rewards = np.asarray(reward, np.float32)
         if rewards.shape not in ((), (1,), (len(rows),)):
-            raise InputError(f"the reward has the shape {rewards.shape} for {len(rows)} environments: give each its own")
+            raise InputError(
+                f"the reward has the shape {rewards.shape} for {len(rows)} environments: give each its own"
+            )
         actions = self._act_all(rows, rewards) if index is None else self._act_some(rows, rewards, self._rows(index))
         return actions[0] if single else actions
 
@@ -291,4 +293,6 @@ def _session(file: PolicyFile) -> onnxruntime.InferenceSession:
         )
     except Exception as error:  # onnxruntime's own classes have no public home
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"onnxruntime {onnxruntime.__version__} cannot use the policy ({reason}): export it again") from None
+        raise InputError(
+            f"onnxruntime {onnxruntime.__version__} cannot use the policy ({reason}): export it again"
+        ) from None

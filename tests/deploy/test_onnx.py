@@ -106,9 +106,7 @@ def test_an_objective_that_onnx_cannot_express_is_refused_in_a_sentence(
 ) -> None:
     from dataclasses import make_dataclass
 
-    config = make_dataclass(
-        "FaultyConfig", [("name", str, fault)], bases=(ObjectiveConfig,), frozen=True, kw_only=True
-    )
+    config = make_dataclass("FaultyConfig", [("name", str, fault)], bases=(ObjectiveConfig,), frozen=True, kw_only=True)
 
     @register_objective(config)
     class Faulty(Objective):
@@ -125,7 +123,9 @@ def test_an_objective_that_onnx_cannot_express_is_refused_in_a_sentence(
                 return (action + 0.1 * torch.randn_like(action)).clamp(-1, 1)
             return action if float(action.sum()) > 0 else -action
 
-    with pytest.raises(InputError, match="acts otherwise in ONNX|cannot be exported|holds what no exported policy does"):
+    with pytest.raises(
+        InputError, match="acts otherwise in ONNX|cannot be exported|holds what no exported policy does"
+    ):
         export_onnx(made_agent(registered("mlp").config(width=8, layers=1), objective=config()), tmp_path / "p.onnx")
     assert not list(tmp_path.iterdir())
 
