@@ -97,9 +97,9 @@ def main() -> None:
     first, last = (np.median(part, axis=0) for part in (rows[:tenth], rows[-tenth:]))
     write_report(
         folder / "README.md",
-        f"# {options.steps:,} steps of acting\n\n{options.steps:,} steps of one environment by the runtime without torch, a "
-        f"{backbone['name']} of {backbone['layers']} layers of width {backbone['width']}: episodes of {EPISODE:,} steps "
-        "in the first half, one episode in the second. By the clock on the wall.\n\n"
+        f"# {options.steps:,} steps of acting\n\nOne environment, by the runtime without torch, a "
+        f"{backbone['name']} of {backbone['layers']} layers of width {backbone['width']}: episodes of {EPISODE:,} "
+        "steps in the first half, one episode in the second. By the clock on the wall.\n\n"
         "| | first tenth | last tenth |\n| --- | --- | --- |\n"
         f"| process in memory, MiB | {first[1]:.1f} | {last[1]:.1f} |\n"
         f"| one step, median, µs | {first[2]:.1f} | {last[2]:.1f} |\n"

@@ -1,4 +1,4 @@
-"""How fast it is, beside what else one would use: `decision-rnn bench train | rollout | data | scan | backbones | deploy`."""
+"""How fast it is, beside what else one would use: `decision-rnn bench NAME`."""
 
 from collections.abc import Callable
 

@@ -78,8 +78,8 @@ def export_onnx(
     if not difference <= LARGEST_DIFFERENCE:  # nor is a NaN
         raise InputError(
             f"the agent acts otherwise in ONNX, by up to {difference:.2g}: it is not exported; its backbone "
-            f"{trained.config.backbone.name} or objective {trained.config.objective.name} may draw at random, or do what "
-            "depends on the values or the size of a batch"
+            f"{trained.config.backbone.name} or objective {trained.config.objective.name} may draw at random, or do "
+            "what depends on the values or the size of a batch"
         )
     try:
         write_atomically(path, data)

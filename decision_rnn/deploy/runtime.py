@@ -29,8 +29,8 @@ Index = Sequence[int] | np.ndarray
 class Policy:
     """An exported policy, with the state of every environment that it acts in.
 
-    One environment is acted in by `act(observation, reward)` with an observation (entries,); many, numbered from 0, with
-    observations (environments, entries). Any of them can begin a new episode, `reset(index=[3])`, or be stepped without
+    One environment is acted in by `act(observation, reward)` with an observation (entries,); many, numbered from 0,
+    with observations (environments, entries). Any of them can begin a new episode, `reset(index=[3])`, or be stepped without
     the others, `act(observations, rewards, index=[5, 2])`. What an environment's actions are does not depend on which
     others are stepped beside it, but for their last digits: onnxruntime adds in another order in another batch.
 

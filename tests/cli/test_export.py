@@ -58,7 +58,7 @@ def test_what_export_cannot_do_is_said_before_it_is_tried(
     for arguments, word in [
         (["export", "nowhere"], "not a run folder"),
         (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
-        (["export", str(run_folder), "--target-return", "nan"], "finite"),
+        (["export", str(run_folder), "--target-return", "nan"], "target_return"),
         (["export", str(run_folder), "--format", "pickle"], "format"),
         (["evaluate", str(run_folder / "absent.onnx"), "--episodes", "1"], "cannot read"),
     ]:
