@@ -32,8 +32,8 @@ class PolicyActor:
         target, begins, *before = state
         if reset is not None:
             begins = begins | reset
-        values = [part.numpy() for part in (observation, reward, begins, target, *before)]
-        actions, after = self.policy.step(*values[:4], values[4:])
+        memory = [part.numpy() for part in before]
+        actions, after = self.policy.step(observation.numpy(), reward.numpy(), begins.numpy(), target.numpy(), memory)
         return torch.from_numpy(actions), (target, torch.zeros_like(begins), *map(torch.from_numpy, after))
 
 

@@ -13,7 +13,6 @@ import math
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State, count_parameters, reset_rows
+from decision_rnn.backbones import State, reset_rows
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.config import to_dict
+from decision_rnn.deploy.description import describe
 from decision_rnn.deploy.policy_file import DIGEST_KEY, FORMAT, FORMAT_KEY, POLICY_KEY, digest, read_policy
 from decision_rnn.deploy.spaces import describe_spaces
 from decision_rnn.errors import InputError
@@ -32,10 +31,8 @@ from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.files import write_atomically
-from decision_rnn.machine import versions
 
 INSTALL = "pip install 'decision-rnn[onnx]'"
-PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 STEPS = 300
 """Of the comparison with the agent that every export ends with."""
 LARGEST_DIFFERENCE = 1e-4
@@ -72,7 +69,7 @@ def export_onnx(
     environment = trained.provenance.spec.environment_id
     spaces = describe_spaces(environment, agent.observation_dim, agent.action_dim)
     graph, signature = _model(agent, spaces["observation"]["size"])
-    description = {**signature, **_description(trained, agent, spaces, target_return, results)}
+    description = {**signature, **describe(trained, spaces, target_return, results)}
     data = _signed(graph, json.dumps(description))
     difference = largest_difference(agent, Policy(read_policy(data, str(path))))
     if not difference <= LARGEST_DIFFERENCE:  # nor is a NaN
@@ -186,54 +183,6 @@ def _initial(value: Tensor) -> Any:
         number = float(flat[0])
         return number if math.isfinite(number) else str(number)
     return value.tolist()
-
-
-def _description(
-    trained: TrainedAgent,
-    agent: DecisionAgent,
-    spaces: dict[str, Any],
-    target_return: float | None,
-    results: Sequence[Result],
-) -> dict[str, Any]:
-    """All that the metadata say beside the signature."""
-    spec, config = trained.provenance.spec, trained.config
-    asked = config.agent.return_conditioning
-    default = target_return if target_return is not None else spec.target_returns[0] if spec.target_returns else 0.0
-    index = agent.observation_index
-    return {
-        "environment_id": spec.environment_id,
-        **spaces,
-        "observation_index": None if index is None else index.tolist(),
-        "target_return": {
-            "input": "target_return",
-            "conditioned": asked,
-            "default": float(default) if asked else 0.0,
-            "meaning": "the return asked for, in the environment's units, the same at every step of an episode; the "
-            "graph takes the rewards from it"
-            if asked
-            else "of no effect: the policy is one of behaviour cloning, which is asked for nothing",
-        },
-        "training": {
-            "config": to_dict(config),
-            "provenance": asdict(trained.provenance),
-            "step": trained.step,
-            "seconds": round(trained.seconds, 2),
-            "parameters": count_parameters(trained.agent),
-            "backbone_parameters": count_parameters(trained.agent.backbone),
-        },
-        "scores": [_score(result) for result in results],
-        "versions": versions(PACKAGES),
-    }
-
-
-def _score(result: Result) -> dict[str, Any]:
-    """A result as far as a user of the policy asks."""
-    keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
-    return {
-        "protocol": asdict(result.protocol),
-        "targets": [{key: getattr(target, key) for key in keys} for target in result.targets],
-        "comparable": result.dataset.comparable,
-    }
 
 
 def _lerp() -> Any:

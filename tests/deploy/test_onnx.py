@@ -123,9 +123,7 @@ def test_an_objective_that_onnx_cannot_express_is_refused_in_a_sentence(
                 return (action + 0.1 * torch.randn_like(action)).clamp(-1, 1)
             return action if float(action.sum()) > 0 else -action
 
-    with pytest.raises(
-        InputError, match=r"acts otherwise|cannot be exported|holds what no exported"
-    ):
+    with pytest.raises(InputError, match=r"acts otherwise|cannot be exported|holds what no exported"):
         export_onnx(made_agent(registered("mlp").config(width=8, layers=1), objective=config()), tmp_path / "p.onnx")
     assert not list(tmp_path.iterdir())
 
