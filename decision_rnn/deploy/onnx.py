@@ -154,6 +154,7 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
                 custom_translation_table={torch.ops.aten.lerp.Tensor: _lerp()},
                 verbose=False,
             )
+            assert exported is not None
             model = _folded(_named(exported.model_proto, inputs, outputs))
     except Exception as error:  # of torch.export, onnxscript or onnxruntime, each with errors of its own
         reason = " ".join(str(error).split())[:300]

@@ -31,8 +31,8 @@ class Policy:
 
     One environment is acted in by `act(observation, reward)` with an observation (entries,); many, numbered from 0,
     with observations (environments, entries). Any of them can begin a new episode, `reset(index=[3])`, or be stepped
-    without the others, `act(observations, rewards, index=[5, 2])`. What an environment's actions are does not depend on
-    which others are stepped beside it, but for their last digits: onnxruntime may add in another order in another batch.
+    without the others, `act(observations, rewards, index=[5, 2])`. An environment's actions do not depend on which
+    others are stepped beside it, but for their last digits: onnxruntime may add in another order in another batch.
 
     It keeps its state between calls and is not to be shared between threads; a copy, by `copy.deepcopy` or pickling,
     begins with none.
