@@ -38,7 +38,7 @@ OTHERS = [
 ]
 FAST = [
     ("mingru", {"width": 16, "layers": 2}, AgentConfig()),
-    ("retention", {"width": 8, "layers": 1, "heads": 2}, AgentConfig(tokens="interleaved", timestep_embedding=True)),
+    ("rnn", {"width": 8, "layers": 1}, AgentConfig(tokens="interleaved", timestep_embedding=True)),
 ]
 
 
