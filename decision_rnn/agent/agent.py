@@ -201,7 +201,7 @@ class DecisionAgent(nn.Module):
         hidden = tokens[0]
         for i, token in enumerate(tokens):
             if i == 1:
-                memory = reset_rows(memory, self.backbone.initial_state(len(first)), first)
+                memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row for all: it exports
             hidden, memory = self.backbone.step(self.embedding_norm(token), memory)
         action = self.objective.action(hidden)
         return action, (target, return_to_go, action, timestep + 1, *memory)

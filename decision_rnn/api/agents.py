@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from decision_rnn import checkpoint
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.hub import find_agent
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.evaluate import Subject
+from decision_rnn.plugins import import_plugins
 
 
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
@@ -37,7 +39,26 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     return checkpoint.load_agent(find_agent(name), plugins)
 
 
-def run_folder(name: Any) -> Path | None:
-    """The folder of the run that a name means; None where it means no run's folder here."""
-    is_run = isinstance(name, str | Path) and (Path(name) / "config.yaml").is_file()
-    return Path(name) if is_run else None
+def load_subject(name: str | Path, plugins: Sequence[str] = ()) -> tuple[TrainedAgent | Subject, Path | None]:
+    """What is scored under that name, an agent or an exported policy, and its run's folder where it has one here."""
+    if is_policy(name):
+        import_plugins(plugins)
+        return _policy(Path(name)), None
+    folder = find_agent(name)
+    return checkpoint.load_agent(folder, plugins), checkpoint.run_of(folder)
+
+
+def is_policy(name: str | Path) -> bool:
+    """Whether a name is that of an exported policy's file."""
+    return Path(name).suffix == ".onnx"
+
+
+def _policy(path: Path) -> Subject:
+    try:
+        from decision_rnn.deploy.actor import load_subject
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{path} is acted with by the package {error.name}, which is not installed: pip install "
+            "'decision-rnn[onnx]'"
+        ) from None
+    return load_subject(path)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.api.acting import EnvironmentActor
-from decision_rnn.api.agents import load_agent, run_folder
+from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, plain
 from decision_rnn.checkpoint import Provenance, TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig
@@ -18,6 +18,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
@@ -88,10 +89,6 @@ class Run:
     def actor(self, target_return: float | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
         """The agent for a loop of one's own: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
-
-    def result_file(self, result: Result) -> Path:
-        """Where in the run's folder a result is kept."""
-        return self.folder / "results" / result.key.file_name
 
     def __repr__(self) -> str:
         agent = self.agent
@@ -184,13 +181,14 @@ def train_run(
 
 
 def evaluate(
-    agent: Run | TrainedAgent | str | Path,
+    agent: Run | TrainedAgent | Subject | str | Path,
     targets: float | Sequence[float] | None = None,
     *,
     episodes: int | None = None,
     state: Literal["carry", "window"] | None = None,
     window: int | None = None,
     seed: int | None = None,
+    output: Path | str | None = None,
     processes: int | None = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
@@ -198,10 +196,11 @@ def evaluate(
     """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
 
     Every episode has an environment and a seed of its own; the result is the same for any number of processes. What is
-    left out is as the run was configured. The result of a run is also written into its folder.
+    left out is as the run was configured. The result of a run, or of one of its checkpoints, is also written into its
+    folder.
 
     Args:
-        agent: A run, an agent, or the name of one as `load_agent` takes it.
+        agent: A run, an agent, the name of one as `load_agent` takes it, or the file of an exported policy.
         targets: The returns to ask for, undiscounted sums of the environment's rewards; if left out, the paper's of
             the task and the best return in the data.
         episodes: How many to play for each.
@@ -209,6 +208,7 @@ def evaluate(
             action, the Decision Transformer's protocol.
         window: Steps in that window.
         seed: Episode i of every target begins with the environment's reset(seed + i).
+        output: A folder to write the result into in place of the run's.
         processes: How many play at a time; one for every core if left out.
         progress: Whether to show a bar.
         plugins: Modules to import before the agent is loaded.
@@ -232,19 +232,25 @@ def evaluate(
     """
     if processes is not None and (type(processes) is not int or processes < 1):
         raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
-    run = agent if isinstance(agent, Run) else Run(folder, plugins=plugins) if (folder := run_folder(agent)) else None
-    if isinstance(agent, str | Path) and run is None:
-        agent = load_agent(agent, plugins)
-    trained = run.agent if run is not None else agent
-    if not isinstance(trained, TrainedAgent):
+    folder = agent.folder if isinstance(agent, Run) else None
+    subject: Any = agent.agent if isinstance(agent, Run) else agent
+    if isinstance(agent, str | Path):
+        subject, folder = load_subject(agent, plugins)
+    if not isinstance(subject, TrainedAgent | Subject):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
+    configured = subject.config.evaluation
+    if isinstance(subject, Subject):
+        if state == "window":
+            raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
+        configured = replace(configured, state="carry")  # all that a policy can do, however its agent was evaluated
     settings = evaluation_settings(
-        trained.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
+        configured, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
     with quiet(not progress):
-        result = play_and_score(trained, settings, processes)
-    if run is not None:
-        write_result(run.folder, result)
+        score = evaluate_actor if isinstance(subject, Subject) else play_and_score
+        result: Result = score(subject, settings, processes)
+    if (output or folder) is not None:
+        write_result(Path(output or folder), result)
     return result
 
 

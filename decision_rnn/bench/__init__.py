@@ -1,9 +1,10 @@
-"""How fast it is, beside what else one would use: `decision-rnn bench train | rollout | data | scan | backbones`."""
+"""How fast it is, beside what else one would use: `decision-rnn bench NAME`."""
 
 from collections.abc import Callable
 
 from decision_rnn.bench.backbones import bench_backbones
 from decision_rnn.bench.data import bench_data
+from decision_rnn.bench.deploy import bench_deploy
 from decision_rnn.bench.measure import Baseline, Row, check_destination, format_rows, write_rows
 from decision_rnn.bench.rollout import bench_rollout
 from decision_rnn.bench.scan import bench_scan
@@ -15,6 +16,7 @@ BENCHES: dict[str, Callable[..., list[Row]]] = {
     "data": bench_data,
     "scan": bench_scan,
     "backbones": bench_backbones,
+    "deploy": bench_deploy,
 }
 """The benchmarks by name. Their parameters are their options on the command line."""
 
@@ -24,6 +26,7 @@ __all__ = [
     "Row",
     "bench_backbones",
     "bench_data",
+    "bench_deploy",
     "bench_rollout",
     "bench_scan",
     "bench_train",

@@ -1,7 +1,12 @@
-"""`decision-rnn evaluate`: the scores of a run's last checkpoint, or of another agent that has a name."""
+"""`decision-rnn evaluate`: the scores of an agent.
+
+Those of a run or of one of its checkpoints are written into the run's folder. Those of any other agent, which may lie
+where nobody may write, are printed, and written where `--output` says.
+"""
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
@@ -20,28 +25,36 @@ def run(arguments: Sequence[str]) -> None:
     first = parse_command(words, arguments)
     if first.processes is not None and first.processes < 1:
         raise InputError(f"command line: --processes is {first.processes}: it must be at least 1")
-    from decision_rnn.api.agents import load_agent, run_folder  # here, lest `--help` wait for them
-    from decision_rnn.api.run import Run, evaluate
+    from decision_rnn.api.agents import is_policy, load_subject  # here, lest `--help` wait for them
+    from decision_rnn.api.run import evaluate
+    from decision_rnn.evaluation.results import result_file
 
-    folder = run_folder(first.run)
-    agent = load_agent(first.run) if folder is None else Run(folder)
-    words.set_defaults({f.name: getattr(agent.config.evaluation, f.name) for f in fields(EvaluationConfig)})
+    subject, run_folder = load_subject(first.run)
+    words.set_defaults({f.name: getattr(subject.config.evaluation, f.name) for f in fields(EvaluationConfig)})
+    if is_policy(first.run):
+        words.set_defaults({"state": "carry"})  # all that a policy can do, however its agent was evaluated
     command = parse_command(words, arguments)
     check_numbers(command)
     settings = {f.name: command[f.name] for f in fields(EvaluationConfig) if f.name != "target_returns"}
     if not settings["episodes"]:
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
-    result = evaluate(agent, command.target_returns, processes=command.processes, **settings)
+    output = command.output or run_folder
+    result = evaluate(subject, command.target_returns, output=output, processes=command.processes, **settings)
     print(result)
-    if isinstance(agent, Run):
-        print(f"written to {agent.result_file(result)}")
+    if output is None:
+        print(f"not written: {command.run} is no run, so name a folder by --output")
+    else:
+        print(f"written to {result_file(output, result)}")
 
 
 def parser() -> ArgumentParser:
     """Of the command."""
     parser = command_parser("decision-rnn evaluate")
-    parser.add_argument("run", type=str, help="the run's folder, or another agent: a folder, or an id of the hub")
+    parser.add_argument(
+        "run", type=str, help="a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
+    )
     parser.add_class_arguments(EvaluationConfig)
+    parser.add_argument("--output", type=Path | None, help="folder to write the result into (default: that of the run)")
     help_processes = "that play at a time, to the same result (default: one for every core)"
     parser.add_argument("--processes", type=int | None, help=help_processes)
     return arrange(parser, NEEDED)

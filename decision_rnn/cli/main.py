@@ -1,4 +1,5 @@
-"""The command line: `decision-rnn data | train | evaluate | compare | report | check | bench | completion`."""
+"""The command line: `decision-rnn data | train | evaluate | compare | report | play | export | package | check | bench |
+completion`."""
 
 import errno
 import importlib
@@ -19,8 +20,11 @@ USAGE = """usage: decision-rnn COMMAND ...
   evaluate RUN      evaluate the last checkpoint of a run
   compare DATASETS  train variants over datasets and seeds, and print their tables
   report FOLDER     write a comparison as one HTML page
+  play AGENT        watch an agent in its environment, in a window or as a film
+  export RUN        write an agent as a file that acts without torch
+  package RUN       write an agent as one folder to hand on, and to the Hugging Face Hub
   check MIXER       put a layer under the law of backbones: a name, or module.Class
-  bench NAME        measure speed: train, rollout, data, scan or backbones
+  bench NAME        measure speed: train, rollout, data, scan, backbones or deploy
   completion SHELL  print a script by which your shell completes all this
 
   --quiet           with any command: results and errors alone, no bar, no remark
@@ -28,7 +32,19 @@ USAGE = """usage: decision-rnn COMMAND ...
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
-COMMANDS = ("data", "train", "evaluate", "compare", "report", "check", "bench", "completion")
+COMMANDS = (
+    "data",
+    "train",
+    "evaluate",
+    "compare",
+    "report",
+    "play",
+    "export",
+    "package",
+    "check",
+    "bench",
+    "completion",
+)
 """Modules of this folder, imported when they are asked for: torch takes seconds that `--help` need not wait for."""
 
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)

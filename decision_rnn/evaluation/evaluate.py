@@ -1,6 +1,7 @@
 """From a trained agent to scores that can be believed: every target, what lies beyond the data named so."""
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
+from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
@@ -34,17 +35,51 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     Raises:
         InputError: If no episodes are asked for, the run needs modules that have not been imported, or a process dies.
     """
+    agent = prepare_to_act(trained.agent)
+    subject = Subject(
+        agent if settings.state == "carry" else WindowActor(agent, settings.window),
+        trained.config,
+        trained.provenance,
+        trained.step,
+        trained.seconds,
+        count_parameters(agent),
+        count_parameters(agent.backbone),
+    )
+    return evaluate_actor(subject, settings, processes)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An actor to be evaluated, and what its result says of it; the attributes after the first are those of Result.
+
+    Attributes:
+        actor: In evaluation mode, on the CPU. It acts as the evaluation's settings ask for: by a carried state or by a
+            window.
+        provenance: What it was trained on.
+        seconds: Of its training.
+    """
+
+    actor: Actor
+    config: RunConfig
+    provenance: Provenance
+    step: int
+    seconds: float
+    parameters: int
+    backbone_parameters: int
+
+
+def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int | None = None) -> Result:
+    """As `evaluate`, of whatever acts: an agent, or a policy that was exported of one."""
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which asks for no evaluation: ask for at least 1, such as 100")
-    config, spec = trained.config, trained.provenance.spec
+    config, spec = subject.config, subject.provenance.spec
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    agent = prepare_to_act(trained.agent)
-    dataset = summarise_data(trained.provenance, config)
+    dataset = summarise_data(subject.provenance, config)
     protocol = Protocol.of(settings, asked_returns(settings, spec, dataset.return_max), config.agent)
     begun = time.perf_counter()
     played = rollout(
-        agent if protocol.window is None else WindowActor(agent, protocol.window),
+        subject.actor,
         spec.environment_id,
         [
             0.0 if target is None else target for target in protocol.target_returns
@@ -58,16 +93,16 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     return Result(
         config=config,
         dataset=dataset,
-        step=trained.step,
+        step=subject.step,
         protocol=protocol,
         targets=tuple(
             _of_target(target, dataset, spec, episodes)
             for target, episodes in zip(protocol.target_returns, played, strict=True)
         ),
         remarks=tuple(remarks(config, dataset, protocol)),
-        training_seconds=round(trained.seconds, 1),
-        parameters=count_parameters(agent),
-        backbone_parameters=count_parameters(agent.backbone),
+        training_seconds=round(subject.seconds, 1),
+        parameters=subject.parameters,
+        backbone_parameters=subject.backbone_parameters,
         environment_steps=int(sum(episodes.lengths.sum() for episodes in played)),
         evaluation_seconds=round(seconds, 2),
         commit=commit(),

@@ -236,11 +236,16 @@ def read_result(path: Path) -> Result:
     return Result.from_dict(data, str(path))
 
 
+def result_file(run: Path, result: Result) -> Path:
+    """Where a result lies in the folder of its run."""
+    return run / "results" / result.key.file_name
+
+
 def write_result(run: Path, result: Result) -> Path:
     """Write a result into the folder `results` of its run; returns the file, which is whole or absent."""
-    path = run / "results" / result.key.file_name
+    path = result_file(run, result)
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None

@@ -4,6 +4,7 @@ import math
 import time
 import venv
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from decision_rnn.agent import AgentConfig, DecisionAgent
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_scan, bench_train, format_rows
+from decision_rnn.bench import deploy as deploy_bench
 from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench import train as train_bench
 from decision_rnn.bench.data import PaddedSampler
@@ -40,7 +42,7 @@ def untrained(name="mingru"):
 
 
 def test_names():
-    assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones"]
+    assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones", "deploy"]
 
 
 def test_train(small_store, monkeypatch):
@@ -209,3 +211,19 @@ def test_rollout_without_a_run(small_store, few_episodes, monkeypatch):
 def test_rollout_of_no_run(tmp_path):
     with pytest.raises(InputError, match="is not a run folder"):
         bench_rollout(run=tmp_path)
+
+
+def test_deploy(monkeypatch):
+    monkeypatch.setattr(deploy_bench, "BATCHES", (1, 4))
+    monkeypatch.setattr(deploy_bench, "CALLS", {1: 2, 4: 1})
+    monkeypatch.setattr(deploy_bench, "STARTS", 1)
+    small = registered("mingru").config(width=8, layers=1)
+    monkeypatch.setattr(deploy_bench, "registered", lambda name: SimpleNamespace(config=lambda **_: small))
+    rows = BENCHES["deploy"](rounds=1)
+    check(rows)
+    assert [row.name for row in rows] == [
+        *(f"deploy/{actor}/act-{batch}" for batch in (1, 4) for actor in ("runtime", "eager", "window-20")),
+        "deploy/start-up/runtime",
+        "deploy/start-up/eager",
+    ]
+    assert {row.unit for row in rows} == {"µs", "s"}

@@ -1,0 +1,57 @@
+"""An exported policy where torch is at hand: an Actor, scored by the same rollouts as the agent it was made of."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from decision_rnn.backbones import State
+from decision_rnn.checkpoint import Provenance
+from decision_rnn.config_parser import from_dict
+from decision_rnn.deploy.runtime import Policy
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.evaluate import Subject
+from decision_rnn.plugins import check_plugins
+
+
+class PolicyActor:
+    """Acts as its policy does. State: target returns, (batch,), whether an episode begins, (batch,), and the policy's.
+
+    It can be pickled: each process that plays makes a session of its own.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def initial_state(self, target_return: Tensor) -> State:
+        state = self.policy.initial_state(len(target_return))
+        begins = torch.ones(len(target_return), dtype=torch.bool)
+        return target_return.float(), begins, *map(torch.from_numpy, state)
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        target, begins, *before = state
+        if reset is not None:
+            begins = begins | reset
+        memory = [part.numpy() for part in before]
+        actions, after = self.policy.step(observation.numpy(), reward.numpy(), begins.numpy(), target.numpy(), memory)
+        return torch.from_numpy(actions), (target, torch.zeros_like(begins), *map(torch.from_numpy, after))
+
+
+def load_subject(path: Path) -> Subject:
+    """The policy of a file, to be evaluated as the run that it was exported from.
+
+    Raises:
+        InputError: For a file that cannot be used, or that needs plugins which are not imported.
+    """
+    policy = Policy.load(path)
+    try:
+        training = policy.metadata["training"]
+        check_plugins(training["config"].get("plugins", ()), str(path))
+        config = from_dict(training["config"], str(path))
+        provenance = Provenance.from_dict(training["provenance"], config.partial)
+        numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
+        ) from None
+    return Subject(PolicyActor(policy), config, provenance, *numbers)

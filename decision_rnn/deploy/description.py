@@ -1,0 +1,67 @@
+"""What an exported policy's file says of it beside its inputs and outputs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from decision_rnn.backbones import count_parameters
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import to_dict
+from decision_rnn.evaluation.results import Result
+from decision_rnn.machine import versions
+
+PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
+
+
+def describe(
+    trained: TrainedAgent,
+    spaces: dict[str, Any],
+    target_return: float | None,
+    results: Sequence[Result],
+) -> dict[str, Any]:
+    """The environment, what is asked for, the training, scores and versions, as JSON has them.
+
+    Args:
+        trained: The agent.
+        spaces: Of its environment, from `describe_spaces`.
+        target_return: What the policy asks for by default; the first of the dataset's if None.
+        results: Its evaluations.
+    """
+    spec, config = trained.provenance.spec, trained.config
+    asked = config.agent.return_conditioning
+    default = target_return if target_return is not None else spec.target_returns[0] if spec.target_returns else 0.0
+    index = trained.agent.observation_index
+    return {
+        "environment_id": spec.environment_id,
+        **spaces,
+        "observation_index": None if index is None else index.tolist(),
+        "target_return": {
+            "input": "target_return",
+            "conditioned": asked,
+            "default": float(default) if asked else 0.0,
+            "meaning": "the return asked for, in the environment's units, the same at every step of an episode; the "
+            "graph takes the rewards from it"
+            if asked
+            else "of no effect: the policy is one of behaviour cloning, which is asked for nothing",
+        },
+        "training": {
+            "config": to_dict(config),
+            "provenance": asdict(trained.provenance),
+            "step": trained.step,
+            "seconds": round(trained.seconds, 2),
+            "parameters": count_parameters(trained.agent),
+            "backbone_parameters": count_parameters(trained.agent.backbone),
+        },
+        "scores": [_score(result) for result in results],
+        "versions": versions(PACKAGES),
+    }
+
+
+def _score(result: Result) -> dict[str, Any]:
+    """A result as far as a user of the policy asks."""
+    keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
+    return {
+        "protocol": asdict(result.protocol),
+        "targets": [{key: getattr(target, key) for key in keys} for target in result.targets],
+        "comparable": result.dataset.comparable,
+    }

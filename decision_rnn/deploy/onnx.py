@@ -1,0 +1,275 @@
+"""One step of an agent as an ONNX model: all that `DecisionAgent.act` does, in one file for any runtime.
+
+    obs (batch, entries), reward (batch,), reset (batch,) bool, target_return (batch,), h_in_... -> actions, h_out_...
+
+The observation is the environment's own, whole. `reset` is true where an episode begins: what `h_in_...` and `reward`
+hold there does not matter. Every `h_out_...` goes back in as `h_in_...` of that name at the next step.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import State, reset_rows
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.deploy.description import describe
+from decision_rnn.deploy.policy_file import DIGEST_KEY, FORMAT, FORMAT_KEY, POLICY_KEY, digest, read_policy
+from decision_rnn.deploy.spaces import describe_spaces
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.results import Result
+from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.files import write_atomically
+
+INSTALL = "pip install 'decision-rnn[onnx]'"
+STEPS = 300
+"""Of the comparison with the agent that every export ends with."""
+LARGEST_DIFFERENCE = 1e-4
+"""Between its actions and the agent's, above which a file is not written. Most stay below 1e-6; a norm of what is
+almost zero magnifies rounding."""
+TRACED = 3
+"""Rows of the batch that is traced; 1 would be taken for a constant."""
+
+
+def export_onnx(
+    trained: TrainedAgent, path: Path, target_return: float | None = None, results: Sequence[Result] = ()
+) -> float:
+    """Write one step of an agent as an ONNX model, once it has been seen to act as the agent does.
+
+    Args:
+        trained: The agent.
+        path: The file.
+        target_return: What the policy asks for where its user names nothing; the first of its dataset's if left out.
+        results: Its evaluations, which the file shall tell of.
+
+    Returns:
+        The largest difference between an action of the file's and the agent's, over steps with resets in the middle.
+
+    Raises:
+        InputError: If the packages of the extra `onnx` are not here, the agent holds what ONNX cannot express, or acts
+            otherwise in ONNX; or the file cannot be written.
+    """
+    _check_packages()
+    if target_return is not None and not math.isfinite(target_return):
+        raise InputError(f"the target return is {target_return}: it must be finite")
+    from decision_rnn.deploy.runtime import Policy  # here, since onnxruntime may be missing
+
+    agent = prepare_to_act(trained.agent)
+    environment = trained.provenance.spec.environment_id
+    spaces = describe_spaces(environment, agent.observation_dim, agent.action_dim)
+    graph, signature = _model(agent, spaces["observation"]["size"])
+    description = {**signature, **describe(trained, spaces, target_return, results)}
+    data = _signed(graph, json.dumps(description))
+    difference = largest_difference(agent, Policy(read_policy(data, str(path))))
+    if not difference <= LARGEST_DIFFERENCE:  # nor is a NaN
+        raise InputError(
+            f"the agent acts otherwise in ONNX, by up to {difference:.2g}: it is not exported; its backbone "
+            f"{trained.config.backbone.name} or objective {trained.config.objective.name} may draw at random, or do "
+            "what depends on the values or the size of a batch"
+        )
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return difference
+
+
+@torch.inference_mode()
+def largest_difference(agent: DecisionAgent, policy: Any, steps: int = STEPS, batch: int = TRACED + 2) -> float:
+    """The largest difference between the actions of a policy and those of its agent, on the same noise.
+
+    Rows begin new episodes at random, one step in fifty. Each has its own target return.
+    """
+    generator = torch.Generator().manual_seed(0)
+    scale = float(agent.return_scale)
+    target = scale * (1 + torch.arange(batch)) / batch * 4
+    state, memory = agent.initial_state(target), policy.initial_state(batch)
+    worst = 0.0
+    mean, std = torch.zeros(policy.observation_dim), torch.ones(policy.observation_dim)
+    seen = slice(None) if agent.observation_index is None else agent.observation_index
+    mean[seen], std[seen] = agent.observation_mean, agent.observation_std
+    with one_thread():
+        for _ in range(steps):
+            observation = mean + std * torch.randn(batch, len(mean), generator=generator)
+            reward = scale / 1000 * torch.rand(batch, generator=generator)
+            reset = torch.rand(batch, generator=generator) < 0.02
+            action, state = agent.act(observation, reward, reset, state)
+            found, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
+            worst = float(np.maximum(worst, np.abs(found - action.numpy()).max()))  # which keeps a NaN
+    return worst
+
+
+class _Step(nn.Module):
+    """`DecisionAgent.act` with the target return apart, which an episode does not change."""
+
+    def __init__(self, agent: DecisionAgent) -> None:
+        super().__init__()
+        self.agent = agent
+
+    def forward(
+        self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
+    ) -> tuple[Tensor, ...]:
+        # One row of the initial state for all, so that the batch stays free. The return-to-go, the first part, is the
+        # target's wherever the timestep is 0.
+        initial = self.agent.initial_state(torch.zeros(1))[2:]
+        before = (target_return, state[0], *reset_rows(state[1:], initial, reset))
+        action, (_, *after) = self.agent.act(obs, reward, None, before)
+        return action, *after
+
+
+def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, Any]]:
+    """The step's ONNX model, and its inputs, actions and state as the file's metadata describe them."""
+    import onnx
+
+    _, *initial = agent.initial_state(torch.zeros(1))
+    labels = ["return_to_go", "previous_action", "timestep", *(f"memory_{i}" for i in range(len(initial) - 3))]
+    batch = torch.export.Dim("batch", min=1)
+    vector = torch.zeros(TRACED)
+    first = (torch.zeros(TRACED, observation_dim), vector, torch.tensor([True, False, True]), vector.clone())
+    state: State = tuple(part.repeat_interleave(TRACED, dim=0) for part in initial)
+    shapes = (*({0: batch} for _ in first), tuple({0: batch} for _ in state))
+    inputs = ["obs", "reward", "reset", "target_return", *(f"h_in_{label}" for label in labels)]
+    outputs = ["actions", *(f"h_out_{label}" for label in labels)]
+    step = _Step(agent).requires_grad_(False)
+    try:
+        with _quiet():
+            program = torch.export.export(step, (*first, *state), dynamic_shapes=shapes, strict=False)
+            exported = torch.onnx.export(
+                program,
+                (),
+                dynamo=True,
+                input_names=inputs,
+                output_names=outputs,
+                custom_translation_table={torch.ops.aten.lerp.Tensor: _lerp()},
+                verbose=False,
+            )
+            assert exported is not None
+            model = _folded(_named(exported.model_proto, inputs, outputs))
+    except Exception as error:  # of torch.export, onnxscript or onnxruntime, each with errors of its own
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
+            "step must be torch operations that ONNX has, without Python that depends on values"
+        ) from error
+    onnx.checker.check_model(model)
+
+    def tensor(part: Tensor) -> dict[str, Any]:
+        return {"dtype": str(part.dtype).removeprefix("torch."), "shape": list(part.shape[1:])}
+
+    return model, {
+        "inputs": [{"name": name, **tensor(part)} for name, part in zip(inputs, first, strict=False)],
+        "actions": {"name": "actions", "dtype": "float32", "shape": [agent.action_dim]},
+        "state": [
+            {"input": f"h_in_{label}", "output": f"h_out_{label}", **tensor(part), "initial": _initial(part[0])}
+            for label, part in zip(labels, initial, strict=True)
+        ],
+    }
+
+
+def _initial(value: Tensor) -> Any:
+    """A state's initial value as JSON has it: one number where all are the same, as text where JSON knows it not."""
+    flat = value.double().flatten()
+    if len(flat) and bool((flat == flat[0]).all() or flat.isnan().all()):
+        number = float(flat[0])
+        return number if math.isfinite(number) else str(number)
+    return value.tolist()
+
+
+def _lerp() -> Any:
+    """start + weight (end - start) in three operators; torch's own, exact at both ends, takes nine."""
+    from onnxscript import opset18 as op
+
+    def lerp(start: Any, end: Any, weight: Any) -> Any:
+        return op.Add(start, op.Mul(weight, op.Sub(end, start)))
+
+    return lerp
+
+
+def _named(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """The model with its outputs called as they should be: where two are the same value the exporter names one."""
+    from onnx import helper
+
+    found = [value.name for value in model.graph.input]
+    if found != list(inputs):
+        raise ValueError(f"the graph's inputs are {found}")
+    kept = {value.name for value in model.graph.output}
+    for value, name in zip(model.graph.output, outputs, strict=True):
+        if value.name != name:
+            if name in kept:
+                raise ValueError(f"two values are called {name}")
+            model.graph.node.append(helper.make_node("Identity", [value.name], [name]))
+            value.name = name
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    return model
+
+
+def _folded(model: Any) -> Any:
+    """The model with everything computed that depends on no input, and nothing said of where it was made."""
+    import onnx
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "folded.onnx"
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC  # of ONNX's operators
+        options.optimized_model_filepath = str(path)
+        options.intra_op_num_threads, options.log_severity_level = 1, 4
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        folded = onnx.load(path)
+    used = {node.domain for node in folded.graph.node}
+    opsets = [opset for opset in folded.opset_import if opset.domain in used | {""}]
+    del folded.opset_import[:], folded.metadata_props[:], folded.graph.metadata_props[:], folded.graph.value_info[:]
+    folded.opset_import.extend(opsets)
+    for node in folded.graph.node:
+        node.doc_string = ""
+        del node.metadata_props[:]
+    for value in (*folded.graph.input, *folded.graph.output, *folded.graph.initializer):
+        value.doc_string = ""
+        del value.metadata_props[:]
+    return folded
+
+
+def _signed(model: Any, description: str) -> bytes:
+    """The file's bytes: the model with its metadata."""
+    import onnx
+
+    model.producer_name = "decision-rnn"
+    graph = model.graph.SerializeToString(deterministic=True)
+    entries = {FORMAT_KEY: str(FORMAT), POLICY_KEY: description, DIGEST_KEY: digest(graph, description)}
+    onnx.helper.set_model_props(model, entries)
+    return model.SerializeToString(deterministic=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks on packages that are not here and on its own ways."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _check_packages() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"an export needs the package {error.name}: {INSTALL}") from None

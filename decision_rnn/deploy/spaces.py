@@ -1,0 +1,81 @@
+"""What an environment's observations and actions are, in words and numbers that a file can hold."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from decision_rnn.data.environments import MissingEnvironmentError, make_environment
+
+WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
+"""Numbers of a MuJoCo joint's position and velocity, by its type: free, ball, slide, hinge."""
+
+
+def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) -> dict[str, dict[str, Any]]:
+    """Sizes, ranges and names of observations and actions.
+
+    Args:
+        environment_id: The Gymnasium id.
+        observation_dim: Entries of an observation, where the environment cannot be made here; it is then all that is
+            known of them.
+        action_dim: Components of an action, likewise.
+
+    Returns:
+        `observation` and `action`, each with `size`, `low` and `high`, lists in which None is no bound, and `names`.
+        Lists are None where nothing is known.
+    """
+    try:
+        environment = make_environment(environment_id)
+    except MissingEnvironmentError:
+        unknown = {"low": None, "high": None, "names": None}
+        return {"observation": {"size": observation_dim, **unknown}, "action": {"size": action_dim, **unknown}}
+    observation, action = _ranges(environment.observation_space), _ranges(environment.action_space)
+    observations, actions = _joint_names(environment.unwrapped)
+    environment.close()
+    return {
+        "observation": {**observation, "names": observations if len(observations) == observation["size"] else None},
+        "action": {**action, "names": actions if len(actions) == action["size"] else None},
+    }
+
+
+def _ranges(space: gymnasium.Space[Any]) -> dict[str, Any]:
+    assert isinstance(space, gymnasium.spaces.Box)  # or it would not have been trained on
+
+    def bounds(values: np.ndarray) -> list[float | None]:
+        return [float(value) if np.isfinite(value) else None for value in values]
+
+    return {"size": space.shape[0], "low": bounds(space.low), "high": bounds(space.high)}
+
+
+def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
+    """The names of the entries of observations and actions where they are MuJoCo's joints; empty where they are not.
+
+    Gymnasium's environments give the positions, without the first few, then the velocities, and some of them contact
+    forces, which have no names.
+    """
+    model = getattr(environment, "model", None)
+    if model is None or not all(hasattr(model, name) for name in ("njnt", "nu", "joint", "actuator_trnid")):
+        return [], []
+    joints = [model.joint(i) for i in range(model.njnt)]
+    named: list[list[str]] = []
+    for place, kind in enumerate(("position", "velocity")):
+        widths = [WIDTHS[int(joint.type[0])][place] for joint in joints]
+        named.append(
+            [
+                f"{kind} of {joint.name}" + (f", {i}" if width > 1 else "")
+                for joint, width in zip(joints, widths, strict=True)
+                for i in range(width)
+            ]
+        )
+    positions, velocities = named
+    size = environment.observation_space.shape[0]
+    structure = getattr(environment, "observation_structure", None) or {}
+    skipped = structure.get("skipped_qpos", len(positions) + len(velocities) - size)
+    further = [
+        f"{name}, {i}"
+        for name, count in structure.items()
+        if name not in ("skipped_qpos", "qpos", "qvel")
+        for i in range(count)
+    ]
+    actions = [model.joint(int(model.actuator_trnid[i, 0])).name for i in range(model.nu)]
+    return [*positions[max(skipped, 0) :], *velocities, *further], [f"torque of {name}" for name in actions]

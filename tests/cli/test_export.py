@@ -1,0 +1,74 @@
+"""`decision-rnn export`, and `decision-rnn evaluate` of what it wrote."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+import yaml
+from made_policy import made_agent
+
+from decision_rnn.backbones import registered
+from decision_rnn.checkpoint import save_checkpoint
+from decision_rnn.config import to_dict
+
+Cli = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    trained = made_agent(registered("mlp").config(width=8, layers=1))
+    folder = tmp_path / "run"
+    save_checkpoint(folder, trained, {})
+    (folder / "config.yaml").write_text(yaml.safe_dump(to_dict(trained.config)))
+    return folder
+
+
+def test_export_writes_a_policy_that_evaluate_scores(inline_cli: Cli, run_folder: Path) -> None:
+    of_run = inline_cli("evaluate", str(run_folder), "--episodes", "2", "--processes", "1")
+    assert of_run.returncode == 0, of_run.stderr
+    done = inline_cli("export", str(run_folder), "--target-return", "1700")
+    assert done.returncode == 0, done.stderr
+    assert "largest difference from the agent's actions over 300 steps" in done.stdout
+    policy = run_folder / "policy.onnx"
+    of_policy = inline_cli("evaluate", str(policy), "--episodes", "2", "--processes", "1")
+    assert of_policy.returncode == 0, of_policy.stderr
+    tables = [done.stdout.partition("written to")[0] for done in (of_run, of_policy)]
+    assert tables[0] == tables[1]
+    (ours,), (its,) = (list((run_folder / name).glob("*.json")) for name in ("results", "policy-results"))
+    assert ours.name == its.name
+
+    from decision_rnn.deploy import Policy
+
+    metadata = Policy.load(policy).metadata
+    assert metadata["target_return"]["default"] == 1700
+    returns = json.loads(ours.read_text())["targets"][0]["return_mean"]
+    assert metadata["scores"][0]["targets"][0]["return_mean"] == returns
+
+    refused = inline_cli("evaluate", str(policy), "--episodes", "2", "--state", "window")
+    assert refused.returncode == 2
+    assert "carried state" in refused.stderr
+
+
+def test_what_export_cannot_do_is_said_before_it_is_tried(
+    inline_cli: Cli, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, word in [
+        (["export", "nowhere"], "not a run folder"),
+        (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
+        (["export", str(run_folder), "--target-return", "nan"], "target_return"),
+        (["export", str(run_folder), "--format", "pickle"], "format"),
+        (["evaluate", str(run_folder / "absent.onnx"), "--episodes", "1"], "cannot read"),
+    ]:
+        done = inline_cli(*arguments)
+        assert done.returncode == 2, arguments
+        assert word in done.stderr
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    for name in [name for name in sys.modules if name.startswith("decision_rnn.deploy.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for arguments in (["export", str(run_folder)], ["evaluate", str(run_folder / "policy.onnx")]):
+        done = inline_cli(*arguments)
+        assert done.returncode == 2
+        assert "decision-rnn[onnx]" in done.stderr

@@ -1,0 +1,160 @@
+"""The exported step acts as the agent does: every backbone, both token layouts, objectives and masks."""
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from guide import example
+from made_policy import exported, made_agent
+from subjects import OTHER_STACK, SMALL
+
+from decision_rnn.agent import AgentConfig, Objective, ObjectiveConfig, objectives, register_objective
+from decision_rnn.backbones import contract, registered, registered_names
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.deploy import Policy
+from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.errors import InputError
+
+BATCH, STEPS = 4, 1000
+BOUND = 1e-5
+
+EVERY = [
+    (name, {"width": 16, "layers": 2, **SMALL.get(name, [{}])[0]}, AgentConfig(tokens=tokens))
+    for name in registered_names()
+    for tokens in ("step", "interleaved")
+]
+OTHERS = [
+    (name, {"width": 16, "layers": 2, **options}, agent)
+    for name, options, agent in [
+        *((name, option, AgentConfig()) for name, small in SMALL.items() for option in small[1:]),
+        *((name, OTHER_STACK, AgentConfig(tokens="interleaved")) for name in ("mingru", "transformer")),
+        ("lru", {}, AgentConfig(return_conditioning=False)),
+        ("gru", {}, AgentConfig(timestep_embedding=True, return_limit=0.0)),
+        ("mingru", {"width": 128, "layers": 3}, AgentConfig()),
+    ]
+]
+FAST = [
+    ("mingru", {"width": 16, "layers": 2}, AgentConfig()),
+    ("rnn", {"width": 8, "layers": 1}, AgentConfig(tokens="interleaved", timestep_embedding=True)),
+]
+
+
+def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
+    """A thousand steps, the same observations and rewards, resets in the middle; the policy by its public face."""
+    agent = trained.agent
+    generator = np.random.default_rng(1)
+    targets = np.array([3600, 1800, -20, 500], np.float32)
+    policy.reset(targets)
+    state = agent.initial_state(torch.from_numpy(targets))
+    with torch.inference_mode():
+        for t in range(STEPS):
+            observations = generator.normal(0, 1.5, (BATCH, 11)).astype(np.float32)
+            rewards = generator.normal(2, 1, BATCH).astype(np.float32)
+            reset = (generator.random(BATCH) < 0.005) & (t > 0)
+            policy.reset(index=np.flatnonzero(reset))
+            actions = policy.act(observations, rewards)
+            expected, state = agent.act(
+                torch.from_numpy(observations), torch.from_numpy(rewards), torch.from_numpy(reset), state
+            )
+            assert np.abs(actions - expected.numpy()).max() <= BOUND, t
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "agent"),
+    [
+        *FAST,
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [*EVERY, *OTHERS]),
+    ],
+    ids=str,
+)
+def test_actions_of_onnx_are_the_agents(name: str, options: dict, agent: AgentConfig, tmp_path: Path) -> None:
+    trained = made_agent(registered(name).config(**options), agent)
+    assert_acts_alike(trained, exported(tmp_path, trained))
+
+
+def test_a_masked_agent_is_given_whole_observations_by_its_policy(tmp_path: Path) -> None:
+    trained = made_agent(registered("lru").config(width=8, layers=1), mask="velocity")
+    policy = exported(tmp_path, trained)
+    assert policy.observation_dim == 11
+    assert policy.metadata["observation_index"] == [0, 1, 2, 3, 4]
+    assert_acts_alike(trained, policy)
+
+
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+
+
+def test_a_users_backbone_and_objective_export(registries: None, tmp_path: Path) -> None:
+    """Those that CONTRIBUTING.md shows."""
+    layers, objective = ModuleType("layers"), ModuleType("myobjective")
+    for module, file in ((layers, "layers.py"), (objective, "myobjective.py")):
+        module.__dict__["__name__"] = "__main__"  # whose dataclasses look their module up
+        exec(example(file), module.__dict__)
+    trained = made_agent(layers.AverageConfig(width=8, layers=1, decay=0.8), objective=objective.HuberConfig())
+    assert_acts_alike(trained, exported(tmp_path, trained))
+
+
+@pytest.mark.parametrize("fault", ["draws", "branches"])
+def test_an_objective_that_onnx_cannot_express_is_refused_in_a_sentence(
+    registries: None, fault: str, tmp_path: Path
+) -> None:
+    from dataclasses import make_dataclass
+
+    config = make_dataclass("FaultyConfig", [("name", str, fault)], bases=(ObjectiveConfig,), frozen=True, kw_only=True)
+
+    @register_objective(config)
+    class Faulty(Objective):
+        def __init__(self, config: ObjectiveConfig, width: int, action_dim: int) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(width, action_dim)
+
+        def loss(self, hidden: torch.Tensor, columns: object) -> torch.Tensor:
+            return self.action(hidden).sum()
+
+        def action(self, hidden: torch.Tensor) -> torch.Tensor:
+            action = torch.tanh(self.head(hidden))
+            if fault == "draws":
+                return (action + 0.1 * torch.randn_like(action)).clamp(-1, 1)
+            return action if float(action.sum()) > 0 else -action
+
+    with pytest.raises(InputError, match=r"acts otherwise|cannot be exported|holds what no exported"):
+        export_onnx(made_agent(registered("mlp").config(width=8, layers=1), objective=config()), tmp_path / "p.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_files_names_and_metadata(tmp_path: Path) -> None:
+    trained = made_agent(registered("lstm").config(width=8, layers=1))
+    export_onnx(trained, tmp_path / "policy.onnx", target_return=1234.0)
+    model = onnx.load(tmp_path / "policy.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    labels = ["return_to_go", "previous_action", "timestep", "memory_0", "memory_1"]
+    assert [value.name for value in model.graph.input] == [
+        *("obs", "reward", "reset", "target_return"),
+        *(f"h_in_{label}" for label in labels),
+    ]
+    assert [value.name for value in model.graph.output] == ["actions", *(f"h_out_{label}" for label in labels)]
+    dims = {value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)}
+    assert dims == {"batch"}
+    policy = Policy.load(tmp_path / "policy.onnx")
+    metadata = policy.metadata
+    assert policy.default_target == metadata["target_return"]["default"] == 1234.0
+    assert metadata["environment_id"] == "Hopper-v5"
+    assert metadata["action"] == {
+        "size": 3,
+        "low": [-1.0] * 3,
+        "high": [1.0] * 3,
+        "names": ["torque of thigh_joint", "torque of leg_joint", "torque of foot_joint"],
+    }
+    assert len(metadata["observation"]["names"]) == 11
+    assert metadata["observation"]["names"][5] == "velocity of rootx"
+    assert metadata["training"]["step"] == 7
+    assert metadata["versions"]["torch"] == torch.__version__
+    text = (tmp_path / "policy.onnx").read_bytes()
+    for trace in (str(Path(__file__).parents[2]).encode(), b"stack_trace", b".py"):
+        assert trace not in text, "the file tells of the machine it was made on"
