@@ -143,8 +143,8 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
     return folder
 
 
-def write_agent(folder: Path, trained: TrainedAgent) -> None:
-    """Write what `load_agent` reads into a folder: weights and description."""
+def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None:
+    """Write what `load_agent` reads into a folder: weights, parameters in half precision if asked, and description."""
     description = {
         "config": to_dict(trained.config),
         "observation_dim": len(trained.agent.observation_mean),
@@ -154,6 +154,8 @@ def write_agent(folder: Path, trained: TrainedAgent) -> None:
         "seconds": round(trained.seconds, 2),
     }
     weights = {name: tensor.contiguous() for name, tensor in trained.agent.state_dict().items()}
+    if half:
+        weights |= {name: weights[name].half() for name, _ in trained.agent.named_parameters()}
     (folder / WEIGHTS).write_bytes(safetensors.torch.save(weights))
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
 

@@ -27,6 +27,7 @@ ROOMS = (
     "checkpoint",
     "training",
     "evaluation",
+    "deploy",
     "comparison",
     "plots bench",
     "cli __main__",

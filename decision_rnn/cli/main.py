@@ -1,4 +1,4 @@
-"""The command line: `decision-rnn data | train | evaluate | compare | report | bench`."""
+"""The command line: `decision-rnn data | train | evaluate | play | compare | report | package | bench`."""
 
 import errno
 import importlib
@@ -12,14 +12,16 @@ USAGE = """usage: decision-rnn COMMAND ...
 
   data ACTION       list, info, make, verify, download or export datasets
   train DATASET     train an agent, evaluate it and print its normalised scores
-  evaluate RUN      evaluate the last checkpoint of a run
+  evaluate AGENT    score an agent: the last checkpoint of a run, pretrained/hopper-medium, org/name on the hub
+  play AGENT        watch an agent in a window, or write an mp4
   compare DATASETS  train variants over datasets and seeds, and print their tables
   report FOLDER     write a comparison as one HTML page
+  package RUN       write an agent with its model card into a folder, and push it to the hub
   bench NAME        measure speed: train, rollout, data, scan or backbones
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
-COMMANDS = ("data", "train", "evaluate", "compare", "report", "bench")
+COMMANDS = ("data", "train", "evaluate", "play", "compare", "report", "package", "bench")
 """Modules of this folder, imported when they are asked for: torch takes seconds that `--help` need not wait for."""
 
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)

@@ -50,7 +50,7 @@ def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, 
 
 
 def watched_environment(environment_id: str, size: int | None = None) -> gymnasium.Env:
-    """The environment as it is watched: in pictures, of `size` by `size` pixels where MuJoCo draws them, or in a window.
+    """The environment as it is watched: in pictures, those of MuJoCo `size` by `size` pixels large, or in a window.
 
     MuJoCo's camera goes along with the body, which Gymnasium 1.4 lets run out of sight. In pictures its lights cast no
     shadows and its floors mirror nothing: drawn in software, these take three quarters of the time.
@@ -62,7 +62,7 @@ def watched_environment(environment_id: str, size: int | None = None) -> gymnasi
         if size is not None:
             settings |= {"width": size, "height": size}
     environment = make_environment(environment_id, **settings)
-    model = getattr(environment.unwrapped, "model", None)
+    model: Any = getattr(environment.unwrapped, "model", None)
     if size is not None and hasattr(model, "light_castshadow") and hasattr(model, "mat_reflectance"):
         model.light_castshadow[:] = 0
         model.mat_reflectance[:] = 0

@@ -233,7 +233,7 @@ def write_result(run: Path, result: Result) -> Path:
     """Write a result into the folder `results` of its run; returns the file, which is whole or absent."""
     path = run / "results" / result.key.file_name
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
