@@ -10,6 +10,7 @@ from decision_rnn.cli.arguments import command_parser, parse_command
 from decision_rnn.data.environments import check_environment
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.play import Moment, play, watched_environment
 from decision_rnn.evaluation.targets import paper_returns
 from decision_rnn.evaluation.video import film
@@ -22,7 +23,7 @@ def run(arguments: Sequence[str]) -> None:
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
     parser.add_argument(
-        "--target_return", type=float | None, help="what to ask for (default: the first that evaluation asks for)"
+        "--target-return", type=float | None, help="what to ask for (default: the first that evaluation asks for)"
     )
     parser.add_argument("--episodes", type=int, default=1, help="how many")
     parser.add_argument("--seed", type=int | None, help="of the first episode (default: that of the evaluation)")
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     if trained.config.agent.return_conditioning:
         asked = command.target_return if command.target_return is not None else paper_returns(settings, spec)[0]
     elif command.target_return is not None:
-        raise InputError(f"{command.agent} clones its data and is asked for no return: leave out --target_return")
+        raise InputError(f"{command.agent} clones its data and is asked for no return: leave out --target-return")
     seed = settings.seed if command.seed is None else command.seed
     print(f"{trained.config.backbone.name} of {spec.name} in {spec.environment_id}", flush=True)
     if command.video is None:
@@ -63,11 +64,12 @@ def has_screen() -> bool:
 
 
 def _in_window(trained: TrainedAgent, asked: float | None, episodes: int, seed: int) -> None:
+    actor = prepare_to_act(trained.agent)
     environment = watched_environment(trained.provenance.spec.environment_id)
     begun = False
     try:
         for number in range(episodes):
-            for moment in play(trained.agent, environment, asked, seed + number):
+            for moment in play(actor, environment, asked, seed + number):
                 begun = True
                 if moment.ended:
                     _tell(trained, asked, seed + number, moment)

@@ -168,6 +168,7 @@ def _fetched(repo_id: str, revision: str | None) -> Path:
 def _import_hub(purpose: str) -> ModuleType:
     try:
         import huggingface_hub
+        import huggingface_hub.errors
     except ImportError:
         raise InputError(f"{purpose} the package huggingface_hub is needed: {INSTALL}") from None
     return huggingface_hub

@@ -85,7 +85,7 @@ def write_package(
         write_result(folder, replace(result, config=replace(result.config, path=None)))
     left_out = [] if results else ["there are no scores in it: `decision-rnn evaluate` the run and package it again"]
     parts = {"onnx": None if shipped else ONNX, "clip": CLIP}
-    if not shipped and (reason := _export(trained, folder / ONNX)) is not None:
+    if not shipped and (reason := _export(trained, folder / ONNX, results)) is not None:
         parts["onnx"] = None
         left_out.append(f"{ONNX} is left out: {reason}")
     if (reason := _film(trained, folder)) is not None:
@@ -106,10 +106,11 @@ def _results(run: Path, trained: TrainedAgent) -> list[Result]:
     return results
 
 
-def _export(trained: TrainedAgent, path: Path) -> str | None:
+def _export(trained: TrainedAgent, path: Path, results: Sequence[Result]) -> str | None:
     """Write the agent's step as ONNX; why that could not be done."""
     try:
-        importlib.import_module("decision_rnn.deploy.onnx").export_onnx(trained, path)  # with packages of its own
+        onnx = importlib.import_module("decision_rnn.deploy.onnx")  # here, since it needs packages of its own
+        onnx.export_onnx(trained, path, results=results)
     except ImportError:
         return "the packages of the extra `onnx` are needed, `pip install 'decision-rnn[onnx]'`"
     except InputError as error:

@@ -21,6 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from decision_rnn.checkpoint import TrainedAgent, load_agent
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.play import Moment, draw, play, watched_environment
 from decision_rnn.evaluation.rendering import render, run_program
 from decision_rnn.files import new_file
@@ -98,6 +99,7 @@ def main(asked: dict[str, Any]) -> None:
 def _film(
     trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
 ) -> list[Moment]:
+    actor = prepare_to_act(trained.agent)
     environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / FRAMES_PER_SECOND))
@@ -105,7 +107,7 @@ def _film(
 
     def pictures() -> Iterator[Image.Image]:
         for seed in seeds:
-            for moment in play(trained.agent, environment, target_return, seed):
+            for moment in play(actor, environment, target_return, seed):
                 over = moment.ended or (seconds is not None and moment.steps >= seconds * speed)
                 if moment.steps % every == 0 or over:
                     yield label(draw(environment), target_return, moment)
