@@ -1,5 +1,6 @@
 """`decision-rnn play`: films and windows of agents, and what they come to."""
 
+import io
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         (["run", "--video", "episode.gif"], "--video is episode.gif: name an .mp4"),
         (["run", "--episodes", "0"], "--episodes is 0: it must be at least 1"),
         (["run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
-        (["run", "--video", "v.mp4", "--target-return", "nan"], "target_return is nan"),
+        (["run", "--video", "v.mp4", "--target-return", "nan"], "target-return is 'nan': it must be a number"),
         (["cloning", "--video", "v.mp4", "--target-return", "5"], "cloning clones its data and is asked for no return"),
         (["nowhere", "--video", "v.mp4"], "nowhere is not a run folder"),
         (["run", "--video", "v.mp4"], "nothing renders here (no EGL); on Linux, libegl1"),
@@ -90,9 +91,7 @@ def test_a_window_that_does_not_open_is_one_sentence(inline_cli: CLI, monkeypatc
 
     monkeypatch.setattr(command, "has_screen", lambda: True)
     monkeypatch.setattr(command, "play", refuse)
-    monkeypatch.setattr(
-        command, "watched_environment", lambda name: type("Nothing", (), {"close": lambda self: None})()
-    )
+    monkeypatch.setattr(command, "watched_environment", lambda name: io.BytesIO())
     done = inline_cli("play", "run")
     assert done.returncode == 2
     assert "no window can be opened here (GLFW: cannot open display): to write a film instead" in done.stderr
