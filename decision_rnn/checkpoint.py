@@ -33,6 +33,9 @@ from decision_rnn.plugins import check_plugins, import_plugins
 KEPT = 2
 """How many of the newest checkpoints stay: should the last one be damaged, the one before it serves."""
 
+WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
+"""The files of an agent."""
+
 INDEX = "observation_index"
 """The agent's buffer of what it sees."""
 LIMIT = "return_limit"
@@ -123,21 +126,11 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
         InputError: If it cannot be written, a full disk for one; what was there before is untouched.
     """
     folder = run / "checkpoints" / str(trained.step)
-    description = {
-        "config": to_dict(trained.config),
-        "observation_dim": len(trained.agent.observation_mean),
-        "action_dim": trained.agent.action_dim,
-        "provenance": asdict(trained.provenance),
-        "step": trained.step,
-        "seconds": round(trained.seconds, 2),
-    }
     buffer = io.BytesIO()
     torch.save(training_state, buffer)
     try:
         with new_directory(folder) as new:
-            weights = {name: tensor.contiguous() for name, tensor in trained.agent.state_dict().items()}
-            (new / "weights.safetensors").write_bytes(safetensors.torch.save(weights))
-            (new / "config.json").write_text(json.dumps(description, indent=2) + "\n")
+            write_agent(new, trained)
             (new / "training_state.pt").write_bytes(buffer.getbuffer())
         link_last(folder)
         for old in _saved(run)[:-KEPT]:
@@ -148,6 +141,23 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
             "and run the same command with --resume"
         ) from None
     return folder
+
+
+def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None:
+    """Write what `load_agent` reads into a folder: weights, parameters in half precision if asked, and description."""
+    description = {
+        "config": to_dict(trained.config),
+        "observation_dim": len(trained.agent.observation_mean),
+        "action_dim": trained.agent.action_dim,
+        "provenance": asdict(trained.provenance),
+        "step": trained.step,
+        "seconds": round(trained.seconds, 2),
+    }
+    weights = {name: tensor.contiguous() for name, tensor in trained.agent.state_dict().items()}
+    if half:
+        weights |= {name: weights[name].half() for name, _ in trained.agent.named_parameters()}
+    (folder / WEIGHTS).write_bytes(safetensors.torch.save(weights))
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
 
 
 def link_last(folder: Path) -> None:
@@ -170,6 +180,14 @@ def last_checkpoint(run: Path) -> Path:
     return saved[-1]
 
 
+def run_of(folder: Path) -> Path | None:
+    """The run whose checkpoint lies in that folder; None for an agent's folder that is in no run."""
+    if folder.parent.name != "checkpoints":  # it may be written as seen from within the run
+        folder = folder.absolute()
+    run = folder.parent.parent
+    return run if folder.parent.name == "checkpoints" and (run / "config.yaml").is_file() else None
+
+
 def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     """The agent of a checkpoint folder, in evaluation mode on the CPU.
 
@@ -184,7 +202,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         InputError: Naming the file that is missing, damaged or does not fit, or the module that it needs.
     """
     import_plugins(plugins)
-    path = folder / "config.json"
+    path = folder / DESCRIPTION
     try:
         description = json.loads(path.read_text())
         check_plugins(description["config"].get("plugins", ()), str(path))
@@ -196,7 +214,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, error) from None
-    path = folder / "weights.safetensors"
+    path = folder / WEIGHTS
     try:
         weights = _renamed(safetensors.torch.load(path.read_bytes()))
         if config.observation.mask != "none" and INDEX not in weights:  # of version 0.1
@@ -235,8 +253,11 @@ def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _damaged(path: Path, error: Exception) -> InputError:
     folder = path.parent
-    others = [other.name for other in _saved(folder.parents[1]) if other != folder]
-    remedy = f"delete {folder} to go on from step {others[-1]}" if others else "train the run again"
+    run = run_of(folder)
+    others = [other.name for other in _saved(run) if other != folder.absolute()] if run is not None else []
+    remedy = "train the run again" if run is not None else "get the agent again from where it came"
+    if others:
+        remedy = f"delete {folder} to go on from step {others[-1]}"
     return InputError(f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): {remedy}")
 
 

@@ -141,14 +141,15 @@ def _explain(parser: ArgumentParser, error: Exception, given: Iterable[tuple[str
     """The sentence for what a parser refused."""
     types = _types(parser)
     for key, value in given:
-        if types.get(key) is None:
+        kind = types.get(key, types.get(key.replace("-", "_")))
+        if kind is None:
             continue
         alone = ArgumentParser(exit_on_error=False)
-        alone.add_argument("--value", type=types[key])
+        alone.add_argument("--value", type=kind)
         try:
             alone.parse_object({"value": value})
         except UNUSABLE:
-            return InputError(f"{source}: {key} is {value!r:.100}: it must be {_kind(types[key])}")
+            return InputError(f"{source}: {key} is {value!r:.100}: it must be {_kind(kind)}")
     return InputError(f"{source}: {' '.join(str(error).split())}; `{parser.prog} --help` lists the keys")
 
 

@@ -34,7 +34,6 @@ ROOMS = (
     "deploy.runtime",
     "deploy",
     "plots bench",
-    "deploy",
     "api",
     "cli __main__",
 )

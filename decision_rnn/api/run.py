@@ -247,10 +247,13 @@ def evaluate(
         configured, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
     with quiet(not progress):
-        score = evaluate_actor if isinstance(subject, Subject) else play_and_score
-        result: Result = score(subject, settings, processes)
-    if (output or folder) is not None:
-        write_result(Path(output or folder), result)
+        if isinstance(subject, Subject):
+            result = evaluate_actor(subject, settings, processes)
+        else:
+            result = play_and_score(subject, settings, processes)
+    written = output or folder
+    if written is not None:
+        write_result(Path(written), result)
     return result
 
 

@@ -1,44 +1,45 @@
-"""`decision-rnn export`: a run's agent as a file that acts without torch."""
+"""`decision-rnn export`: an agent as a file that acts without torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.cli.arguments import command_parser, parse_command
-from decision_rnn.deploy.onnx import STEPS, export_onnx
+from jsonargparse import ArgumentParser
+
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.results import Result, read_result
 from decision_rnn.files import existing_ancestor
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Export the last checkpoint of a run and say how closely it acts as the agent; InputError for what cannot be."""
-    parser = command_parser("decision-rnn export")
-    parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")
-    parser.add_argument("--output", type=Path | None, help="the file (default: policy.onnx in the run's folder)")
-    parser.add_argument(
-        "--target-return", type=float | None, help="asked for where a user names none (default: the dataset's first)"
-    )
-    command = parse_command(parser, arguments)
-    trained = load_agent(last_checkpoint(command.run))
-    path = command.output or command.run / "policy.onnx"
+    """Export an agent and say how closely its file acts as it does; InputError for what cannot be."""
+    command = parse_command(parser(), arguments)
+    from decision_rnn.checkpoint import load_agent, run_of  # here, lest `--help` wait for them
+    from decision_rnn.deploy.hub import find_agent
+    from decision_rnn.deploy.onnx import STEPS, export_onnx
+    from decision_rnn.evaluation.results import results_of
+
+    folder = find_agent(command.agent)
+    trained, run_folder = load_agent(folder), run_of(folder)
+    path = command.output or (run_folder or Path()) / "policy.onnx"
     if path.is_dir() or not existing_ancestor(path.parent).is_dir():
         raise InputError(f"cannot write {path}: name a file, such as --output policy.onnx")
     path.parent.mkdir(parents=True, exist_ok=True)
-    results = _results(command.run, trained.step)
-    difference = export_onnx(trained, path, command.target_return, results)
+    difference = export_onnx(trained, path, command.target_return, results_of(run_folder or folder, trained))
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")
 
 
-def _results(run: Path, step: int) -> list[Result]:
-    """The results of a checkpoint in the run's folder; those that cannot be read are left out."""
-    results = []
-    for path in sorted((run / "results").glob(f"step-{step}-*.json")):
-        try:
-            results.append(read_result(path))
-        except InputError:
-            continue
-    return results
+def parser() -> ArgumentParser:
+    """Of the command."""
+    parser = command_parser("decision-rnn export")
+    parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
+    parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")
+    parser.add_argument(
+        "--output", type=Path | None, help="the file (default: policy.onnx in the run's folder, or here)"
+    )
+    parser.add_argument(
+        "--target-return", type=float | None, help="asked for where a user names none (default: the dataset's first)"
+    )
+    return arrange(parser, ["agent", "output", "target-return"])

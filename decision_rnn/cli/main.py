@@ -1,5 +1,4 @@
-"""The command line: `decision-rnn data | train | evaluate | compare | report | play | export | package | check | bench |
-completion`."""
+"""The command line, `decision-rnn COMMAND ...`: a command is a module of this folder."""
 
 import errno
 import importlib

@@ -15,6 +15,7 @@ def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless no episodes are asked for, evaluate it; InputError for what cannot be used."""
     config, command = parse_run(PROGRAM, arguments, _options, needed=NEEDED)
     from decision_rnn.api.run import train_run
+    from decision_rnn.evaluation.results import result_file
 
     trained = train_run(config, command.output, command.resume)
     if not config.evaluation.episodes:
@@ -22,7 +23,7 @@ def run(arguments: Sequence[str]) -> None:
         return
     result = trained.evaluate()
     print(result)
-    print(f"written to {trained.result_file(result)}")
+    print(f"written to {result_file(trained.folder, result)}")
 
 
 def parser() -> ArgumentParser:

@@ -9,7 +9,7 @@ and the protocol. Results that differ in any of these have files of their own, t
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.agent import AgentConfig
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import normalised_scores
@@ -261,18 +262,32 @@ def find_result(run: Path, key: Key) -> Result | None:
     likely = run / "results" / key.file_name
     # Reading one takes long, for its configuration: the likely one first, and none whose name tells of another key.
     prefix = likely.name.rpartition("-")[0]
-    others = [*sorted(likely.parent.glob("*.json")), *sorted(run.glob("result*.json"))]
-    for path in sorted(others, key=lambda path: path != likely):
-        if FILE_NAME.fullmatch(path.name) and not path.name.startswith(f"{prefix}-"):
-            continue
+    paths = sorted(_result_files(run), key=lambda path: path != likely)
+    near = [path for path in paths if not FILE_NAME.fullmatch(path.name) or path.name.startswith(f"{prefix}-")]
+    return next((result for result in _readable(near) if result.key == key), None)
+
+
+def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
+    """All results of that very agent in a run's folder; what cannot be read is passed over with a line on stderr."""
+    return [
+        result
+        for result in _readable(_result_files(run))
+        if result.key == Key.of(trained.config, trained.provenance.fingerprint, trained.step, result.protocol)
+    ]
+
+
+def _result_files(run: Path) -> list[Path]:
+    return [*sorted((run / "results").glob("*.json")), *sorted(run.glob("result*.json"))]
+
+
+def _readable(paths: Iterable[Path]) -> Iterator[Result]:
+    for path in paths:
         try:
             result = read_result(path)
         except InputError as error:
             warn(f"passed over: {error}")
             continue
-        if result.key == key:
-            return result
-    return None
+        yield result
 
 
 def _damaged(source: str, error: Exception) -> InputError:

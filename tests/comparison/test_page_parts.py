@@ -18,6 +18,7 @@ from decision_rnn.comparison.page.style import DARK, LIGHT, VARIANTS
 from decision_rnn.comparison.page.words import listed, shortened
 from decision_rnn.comparison.record import Target
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary
+from decision_rnn.evaluation import rendering
 from decision_rnn.evaluation.statistics import summarise_seeds
 
 BEST = Target(target_return=3118.0, role="best", in_range=True)
@@ -172,10 +173,10 @@ def test_clips_that_cannot_be_rendered_are_one_sentence_each(
         return type("Done", (), {"stderr": "gladLoadGL error\n", "returncode": -6})
 
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(clips.subprocess, "run", crashes)
+    monkeypatch.setattr(rendering.subprocess, "run", crashes)
     section = clips.clips_section(comparison, tmp_path, 3)
     assert section is not None
-    assert drivers == list(clips.DRIVERS)
+    assert drivers == list(rendering.DRIVERS)
     assert len(section.groups[0].text) == 2
     assert all("nothing renders here (gladLoadGL error)" in reason for reason in section.groups[0].text)
     assert capsys.readouterr().err == "\n".join(section.groups[0].text) + "\n"

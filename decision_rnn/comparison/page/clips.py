@@ -2,9 +2,6 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +14,9 @@ from decision_rnn.comparison.page.parts import Chart, Group, Section
 from decision_rnn.comparison.page.words import asked_for
 from decision_rnn.comparison.record import CellRecord, Comparison, Target
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.rendering import render
 from decision_rnn.messages import warn
 
-DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
-"""What MuJoCo may draw with where there is no display, in the order they are tried."""
 PATIENCE = 180.0
 """Seconds for a clip, loading included."""
 
@@ -85,7 +81,9 @@ def _rendered(
         for cell, target in picked
     ]
     with tempfile.TemporaryDirectory() as place:
-        fault = _render(Path(place), jobs, plugins)
+        asked = {"folder": place, "plugins": list(plugins), "jobs": jobs}
+        files = [Path(place) / f"{i}.json" for i in range(len(jobs))]
+        fault = render("decision_rnn.comparison.page.render", asked, files, PATIENCE * len(jobs))
         charts, reasons = [], []
         for i, (cell, target) in enumerate(picked):
             done = Path(place) / f"{i}.json"
@@ -95,26 +93,6 @@ def _rendered(
             else:
                 charts.append(_chart(cell, target, played, Path(place) / f"{i}.webp"))
     return charts, list(dict.fromkeys(reasons))
-
-
-def _render(place: Path, jobs: Sequence[dict[str, Any]], plugins: Sequence[str]) -> str:
-    """Have the jobs rendered with the first driver that can; what the last one failed with."""
-    fault = ""
-    asked = json.dumps({"folder": str(place), "plugins": list(plugins), "jobs": jobs})
-    for driver in (os.environ["MUJOCO_GL"],) if os.environ.get("MUJOCO_GL") else DRIVERS:
-        environment = {**os.environ, **({"MUJOCO_GL": driver} if driver else {})}
-        command = [sys.executable, "-m", "decision_rnn.comparison.page.render"]
-        try:
-            done = subprocess.run(
-                command, input=asked, env=environment, capture_output=True, text=True, timeout=PATIENCE * len(jobs)
-            )
-            said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        except subprocess.TimeoutExpired:
-            said = f"it took longer than {PATIENCE:.0f} seconds a clip"
-        if all((place / f"{i}.json").is_file() for i in range(len(jobs))):
-            break
-        fault = f"nothing renders here ({said[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"
-    return fault
 
 
 def _chart(cell: CellRecord, target: Target, played: dict[str, Any], path: Path) -> Chart:

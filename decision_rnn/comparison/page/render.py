@@ -1,5 +1,4 @@
-"""Renders clips, as a process of its own: how MuJoCo draws is decided where it is imported, by MUJOCO_GL, and a driver
-that does not work can end the process.
+"""Renders clips, as a process of its own.
 
     python -m decision_rnn.comparison.page.render < jobs.json
 
@@ -9,21 +8,17 @@ that does not work can end the process.
 
 import io
 import json
-import os
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
 from PIL import Image
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.data.environments import make_environment
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
+from decision_rnn.evaluation.play import draw, play, watched_environment
+from decision_rnn.evaluation.rendering import run_program
 from decision_rnn.plugins import import_plugins
 
 SECONDS = 5.0
@@ -35,7 +30,7 @@ LARGEST = 300_000
 """Bytes of a clip."""
 
 
-def play(run: Path, target_return: float | None, window: int | None) -> tuple[list[Image.Image], dict[str, Any]]:
+def clip(run: Path, target_return: float | None, window: int | None) -> tuple[list[Image.Image], dict[str, Any]]:
     """The first seconds of the last checkpoint's first episode, at the environment's own speed.
 
     Args:
@@ -47,28 +42,24 @@ def play(run: Path, target_return: float | None, window: int | None) -> tuple[li
         The frames, and what was played: `milliseconds` a frame, `seconds`, `return`, and whether the episode `ended`.
     """
     trained = load_agent(last_checkpoint(run))
-    spec = trained.provenance.spec
-    settings: dict[str, Any] = {"render_mode": "rgb_array"}
-    if "mujoco" in str(gymnasium.registry[spec.environment_id].entry_point):
-        settings |= {"width": SIZE, "height": SIZE}  # drawn in software, where every pixel costs
-    environment = make_environment(spec.environment_id, **settings)
-    actor = trained.agent if window is None else WindowActor(trained.agent, window)
+    environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
+    agent = prepare_to_act(trained.agent)
+    actor = agent if window is None else WindowActor(agent, window)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / FRAMES_PER_SECOND))
-    observation, _ = environment.reset(seed=trained.config.evaluation.seed)
-    frames, total, steps, reward, ended = [_frame(environment)], 0.0, 0, 0.0, False
-    with torch.inference_mode():
-        state = actor.initial_state(torch.tensor([target_return or 0.0]))
-        while not ended and steps < SECONDS * speed - every:
-            seen = torch.from_numpy(np.asarray(observation, np.float32))[None]
-            action, state = actor.act(seen, torch.tensor([reward], dtype=torch.float32), None, state)
-            observation, earned, terminated, truncated, _ = environment.step(action[0].cpu().numpy())
-            reward = float(earned)
-            total, steps, ended = total + reward, steps + 1, terminated or truncated
-            if steps % every == 0 or ended:
-                frames.append(_frame(environment))
-    played = {"milliseconds": 1000 * every / speed, "seconds": steps / speed, "return": total, "ended": ended}
-    return frames, played
+    frames = []
+    for moment in play(actor, environment, target_return, trained.config.evaluation.seed):
+        if moment.steps % every == 0 or moment.ended:
+            frames.append(draw(environment))
+            frames[-1].thumbnail((SIZE, SIZE))
+        if moment.steps >= SECONDS * speed - every:
+            break
+    return frames, {
+        "milliseconds": 1000 * every / speed,
+        "seconds": moment.steps / speed,
+        "return": moment.earned,
+        "ended": moment.ended,
+    }
 
 
 def write_clip(frames: list[Image.Image], milliseconds: float, path: Path) -> None:
@@ -82,23 +73,13 @@ def write_clip(frames: list[Image.Image], milliseconds: float, path: Path) -> No
     path.write_bytes(buffer.getvalue())
 
 
-def _frame(environment: gymnasium.Env) -> Image.Image:
-    drawn = environment.render()
-    if not isinstance(drawn, np.ndarray):
-        raise InputError("the environment does not render pictures")
-    picture = Image.fromarray(drawn)
-    picture.thumbnail((SIZE, SIZE))
-    return picture
-
-
-def main() -> None:
-    asked = json.load(sys.stdin)
+def main(asked: dict[str, Any]) -> None:
     import_plugins(asked["plugins"])
     torch.set_num_threads(1)
     for i, job in enumerate(asked["jobs"]):
         path = Path(asked["folder"]) / f"{i}.webp"
         try:
-            frames, played = play(Path(job["run"]), job["target_return"], job["window"])
+            frames, played = clip(Path(job["run"]), job["target_return"], job["window"])
             write_clip(frames, played["milliseconds"], path)
             frames[-1].save(path.with_stem(f"{i}-still"), "WEBP", quality=65)
         except InputError as error:
@@ -107,11 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    status = 0
-    try:
-        main()
-    except Exception:
-        traceback.print_exc()
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)  # a driver's own way of ending may abort or complain
+    run_program(main)

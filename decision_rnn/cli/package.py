@@ -1,0 +1,47 @@
+"""`decision-rnn package`: an agent as one folder to hand on, and to the Hugging Face Hub."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.errors import InputError
+from decision_rnn.messages import warn
+from decision_rnn.parsing import COMMAND_LINE, split_names
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Write the folder, push it if asked, and say where it is; InputError for what cannot be used."""
+    command = parse_command(parser(), arguments)
+    from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub  # here, because torch comes with it
+    from decision_rnn.deploy.package import package
+
+    if command.push is not None:
+        check_repo_id(command.push)
+    elif command.private:
+        raise InputError(f"{COMMAND_LINE}: --private is of a repository: name it by --push org/name")
+    folder = Path(command.run)
+    if is_packaged(folder):
+        if command.push is None or command.output is not None:
+            raise InputError(f"{folder} is packaged already: push it by --push org/name, without --output")
+    else:
+        folder, left_out = package(command.run, command.output, command.push, split_names(command.plugins))
+        for sentence in left_out:
+            warn(sentence)
+        print(f"written to {folder}")
+    if command.push is not None:
+        print(f"pushed to {push_to_hub(folder, command.push, command.private)}")
+
+
+def parser() -> ArgumentParser:
+    """Of the command."""
+    parser = command_parser("decision-rnn package")
+    parser.add_argument("run", type=str, help="the run's folder, or that of a checkpoint or of a packaged agent")
+    parser.add_argument(
+        "--output", type=Path | None, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)"
+    )
+    parser.add_argument("--push", type=str | None, metavar="ORG/NAME", help="repository on the Hugging Face Hub")
+    parser.add_argument("--private", action="store_true", help="a repository that is made is seen by its owners alone")
+    return arrange(parser, ["run", "output", "push", "private"])

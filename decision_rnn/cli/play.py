@@ -1,0 +1,95 @@
+"""`decision-rnn play`: an agent in its environment, to be watched."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+
+from decision_rnn.checkpoint import TrainedAgent, load_agent
+from decision_rnn.cli.help import arrange
+from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.data.environments import check_environment
+from decision_rnn.deploy.hub import find_agent
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.play import Moment, play, watched_environment
+from decision_rnn.evaluation.targets import paper_returns
+from decision_rnn.evaluation.video import film
+from decision_rnn.parsing import COMMAND_LINE, check_numbers, split_names
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Play episodes and print what they come to; InputError for what cannot be used."""
+    command = parse_command(parser(), arguments)
+    check_numbers(command)
+    if command.episodes < 1:
+        raise InputError(f"{COMMAND_LINE}: --episodes is {command.episodes}: it must be at least 1")
+    if command.seed is not None and command.seed < 0:
+        raise InputError(f"{COMMAND_LINE}: --seed is {command.seed}: it must be at least 0")
+    if command.video is not None and command.video.suffix != ".mp4":
+        raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
+    if command.video is None and not has_screen():
+        raise InputError("there is no screen to open a window on: write a film instead, --video episode.mp4")
+    folder = find_agent(command.agent)
+    trained = load_agent(folder)
+    spec, settings = trained.provenance.spec, trained.config.evaluation
+    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    asked = None
+    if trained.config.agent.return_conditioning:
+        asked = command.target_return if command.target_return is not None else paper_returns(settings, spec)[0]
+    elif command.target_return is not None:
+        raise InputError(f"{command.agent} clones its data and is asked for no return: leave out --target-return")
+    seed = settings.seed if command.seed is None else command.seed
+    print(f"{trained.config.backbone.name} of {spec.name} in {spec.environment_id}", flush=True)
+    if command.video is None:
+        _in_window(trained, asked, command.episodes, seed)
+    else:
+        plugins = split_names(command.plugins)
+        ends = film(folder, command.video, asked, command.episodes, seed, plugins=plugins)
+        for number, end in enumerate(ends):
+            _tell(trained, asked, seed + number, end)
+        print(f"written to {command.video}")
+
+
+def parser() -> ArgumentParser:
+    """Of the command."""
+    parser = command_parser("decision-rnn play")
+    parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
+    parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
+    parser.add_argument(
+        "--target-return", type=float | None, help="what to ask for (default: the first that evaluation asks for)"
+    )
+    parser.add_argument("--episodes", type=int, default=1, help="how many")
+    parser.add_argument("--seed", type=int | None, help="of the first episode (default: that of the evaluation)")
+    return arrange(parser, ["agent", "video", "target-return", "episodes", "seed"])
+
+
+def has_screen() -> bool:
+    """Whether a window can be opened here."""
+    return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _in_window(trained: TrainedAgent, asked: float | None, episodes: int, seed: int) -> None:
+    actor = prepare_to_act(trained.agent)
+    environment = watched_environment(trained.provenance.spec.environment_id)
+    begun = False
+    try:
+        for number in range(episodes):
+            for moment in play(actor, environment, asked, seed + number):
+                begun = True
+                if moment.ended:
+                    _tell(trained, asked, seed + number, moment)
+    except Exception as error:  # of whatever draws
+        reason = " ".join(str(error).split()) or type(error).__name__
+        what = "the window is gone" if begun else "no window can be opened here"
+        raise InputError(f"{what} ({reason:.200}): to write a film instead say --video episode.mp4") from None
+    finally:
+        environment.close()
+
+
+def _tell(trained: TrainedAgent, asked: float | None, seed: int, end: Moment) -> None:
+    what = "" if asked is None else f"asked {asked:g}, "
+    score = float(trained.provenance.spec.normalised(end.earned))
+    print(f"seed {seed}: {what}return {end.earned:.1f}, normalised score {score:.1f}, {end.steps} steps", flush=True)

@@ -1,0 +1,102 @@
+"""The model card of a packaged agent: README.md in the form of the Hugging Face Hub."""
+
+from typing import Any
+
+import jinja2
+import yaml
+
+from decision_rnn.backbones import count_parameters
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.evaluation.report import describe_range
+from decision_rnn.evaluation.results import Result, TargetResult
+from decision_rnn.evaluation.targets import is_best, paper_returns
+from decision_rnn.machine import describe_versions
+
+
+def write_card(
+    trained: TrainedAgent,
+    result: Result | None,
+    name: str,
+    on_hub: bool,
+    onnx: str | None = None,
+    clip: str | None = None,
+    half: bool = False,
+) -> str:
+    """The card.
+
+    Args:
+        trained: The agent.
+        result: What it scored; None where it has not been evaluated.
+        name: What `find_agent` knows it by.
+        on_hub: Whether that is a repository on the hub.
+        onnx: The file of its exported step; None where there is none.
+        clip: The file of its film; likewise.
+        half: Whether its parameters are stored in half precision.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("decision_rnn.deploy"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    config, provenance = trained.config, trained.provenance
+    title = f"{config.backbone.name} on {provenance.spec.name}"
+    return environment.get_template("card.md").render(
+        front_matter=yaml.safe_dump(_front_matter(trained, result, title), sort_keys=False, allow_unicode=True),
+        title=title,
+        name=name,
+        on_hub=on_hub,
+        onnx=onnx,
+        clip=clip,
+        half=half,
+        agent=trained.agent,
+        target=paper_returns(config.evaluation, provenance.spec)[0] if config.agent.return_conditioning else 0.0,
+        cloning=not config.agent.return_conditioning,
+        backbone=config.backbone.name,
+        layers=config.backbone.layers,
+        width=config.backbone.width,
+        parameters=count_parameters(trained.agent),
+        plugins=config.plugins,
+        training=config.training,
+        seed=config.seed,
+        step=trained.step,
+        seconds=trained.seconds,
+        provenance=provenance,
+        spec=provenance.spec,
+        result=result,
+        asked=lambda target: _asked(target, provenance.return_max),
+        versions=describe_versions(result.versions) if result else "",
+    )
+
+
+def _asked(target: TargetResult, return_max: float | None) -> str:
+    if target.target_return is None:
+        return "cloning"
+    where = describe_range(target.in_range, is_best(target.target_return, return_max))
+    return f"{target.target_return:g}" + (f" ({where})" if where else "")
+
+
+def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> dict[str, Any]:
+    """What the hub reads; `model-index` is left out where there is no score to put into it."""
+    spec, backbone = trained.provenance.spec, trained.config.backbone.name
+    matter: dict[str, Any] = {
+        "library_name": "decision_rnn",
+        "pipeline_tag": "reinforcement-learning",
+        "tags": [spec.environment_id, "reinforcement-learning", "offline-reinforcement-learning", backbone],
+    }
+    if result is not None:
+        matter["model-index"] = [
+            {"name": title, "results": [_index_entry(spec.environment_id, spec.name, t) for t in result.targets]}
+        ]
+    return matter
+
+
+def _index_entry(environment_id: str, dataset: str, target: TargetResult) -> dict[str, Any]:
+    """The scores of one target return, `mean +/- sd` over episodes as agents have them on the hub."""
+    asked = {} if target.target_return is None else {"target_return": target.target_return}
+    values = {
+        "mean_reward": f"{target.return_mean:.2f} +/- {target.return_sd:.2f}",
+        "normalized_score": f"{target.score_mean:.2f} +/- {target.score_sd:.2f}",
+    }
+    return {
+        "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
+        "dataset": {"type": environment_id, "name": environment_id, "args": {"trained_on": dataset, **asked}},
+        "metrics": [{"type": kind, "name": kind, "value": value, "verified": False} for kind, value in values.items()],
+    }

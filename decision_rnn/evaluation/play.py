@@ -1,0 +1,77 @@
+"""One episode at a time, to be watched: in a window, or as pictures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from PIL import Image
+
+from decision_rnn.data.environments import make_environment
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import Actor
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An episode so far: steps taken, the undiscounted return that they earned, and whether it is over."""
+
+    steps: int
+    earned: float
+    ended: bool
+
+
+def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, seed: int) -> Iterator[Moment]:
+    """Play an episode: a moment at its beginning and one after every step.
+
+    The episode is that of a rollout of one episode with this seed, which torch's global generator is seeded with too.
+
+    Args:
+        actor: In evaluation mode, on the CPU.
+        environment: With flat Box spaces.
+        target_return: What the actor is asked for; None in behaviour cloning.
+        seed: The episode begins with the environment's reset(seed).
+    """
+    torch.manual_seed(seed)
+    observation, _ = environment.reset(seed=seed)
+    state = actor.initial_state(torch.tensor([target_return or 0.0]))
+    moment, reward = Moment(0, 0.0, False), 0.0
+    yield moment
+    while not moment.ended:
+        seen = torch.from_numpy(np.asarray(observation, np.float32))[None]
+        with torch.inference_mode():
+            action, state = actor.act(seen, torch.tensor([reward], dtype=torch.float32), None, state)
+        observation, earned, terminated, truncated, _ = environment.step(action[0].numpy())
+        reward = float(earned)
+        moment = Moment(moment.steps + 1, moment.earned + reward, bool(terminated or truncated))
+        yield moment
+
+
+def watched_environment(environment_id: str, size: int | None = None) -> gymnasium.Env:
+    """The environment as it is watched: in pictures, those of MuJoCo `size` by `size` pixels large, or in a window.
+
+    MuJoCo's camera goes along with the body, which Gymnasium 1.4 lets run out of sight. In pictures its lights cast no
+    shadows and its floors mirror nothing: drawn in software, these take three quarters of the time.
+    """
+    settings: dict[str, Any] = {"render_mode": "human" if size is None else "rgb_array"}
+    registered = gymnasium.registry.get(environment_id)
+    if registered is not None and str(registered.entry_point).startswith("gymnasium.envs.mujoco"):
+        settings["camera_name"] = "track"  # where there is none of that name, this is the default
+        if size is not None:
+            settings |= {"width": size, "height": size}
+    environment = make_environment(environment_id, **settings)
+    model: Any = getattr(environment.unwrapped, "model", None)
+    if size is not None and hasattr(model, "light_castshadow") and hasattr(model, "mat_reflectance"):
+        model.light_castshadow[:] = 0
+        model.mat_reflectance[:] = 0
+    return environment
+
+
+def draw(environment: gymnasium.Env) -> Image.Image:
+    """A picture of the environment as it is now; InputError where it draws none."""
+    drawn = environment.render()
+    if not isinstance(drawn, np.ndarray):
+        raise InputError("the environment does not render pictures")
+    return Image.fromarray(drawn)

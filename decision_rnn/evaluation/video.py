@@ -1,0 +1,147 @@
+"""Films an agent in its environment, as a process of its own.
+
+    python -m decision_rnn.evaluation.video < asked.json
+
+`asked.json` holds `{"agent", "video", "report", "target_return", "episodes", "seed", "seconds", "plugins"}`: the folder
+of an agent, where to leave its film and what it played, and the most seconds of an episode, null for all of it.
+"""
+
+import itertools
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from decision_rnn.checkpoint import TrainedAgent, load_agent
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.play import Moment, draw, play, watched_environment
+from decision_rnn.evaluation.rendering import render, run_program
+from decision_rnn.files import new_file
+from decision_rnn.plugins import import_plugins
+
+FRAMES_PER_SECOND = 30
+"""At most; an episode is shown at the environment's own speed."""
+SIZE = 400
+"""Pixels of a side."""
+PATIENCE = 600.0
+"""Seconds for an episode, loading included."""
+
+
+def film(
+    agent: Path,
+    video: Path,
+    target_return: float | None,
+    episodes: int,
+    seed: int,
+    seconds: float | None = None,
+    plugins: Sequence[str] = (),
+) -> list[Moment]:
+    """Write an mp4 (H.264) of episodes one after the other, what was asked and what was earned written on it.
+
+    Args:
+        agent: A folder that `load_agent` takes.
+        video: The file, replaced once it is whole.
+        target_return: What the agent is asked for; None in behaviour cloning.
+        episodes: How many.
+        seed: Episode i begins with the environment's reset(seed + i).
+        seconds: The most of an episode that is played; None for all of it.
+        plugins: Modules that the agent or its environment needs.
+
+    Returns:
+        What each episode came to.
+
+    Raises:
+        InputError: If nothing can be rendered here, or the agent cannot be used.
+    """
+    with tempfile.TemporaryDirectory() as place, new_file(video) as new:
+        report = Path(place) / "report.json"
+        asked = {
+            "agent": str(agent.absolute()),
+            "video": str(new.absolute()),
+            "report": str(report),
+            "target_return": target_return,
+            "episodes": episodes,
+            "seed": seed,
+            "seconds": seconds,
+            "plugins": list(plugins),
+        }
+        fault = render("decision_rnn.evaluation.video", asked, [report], PATIENCE * episodes)
+        if fault is not None:
+            raise InputError(fault)
+        played = json.loads(report.read_text())
+        if "error" in played:
+            raise InputError(played["error"])
+        return [Moment(**moment) for moment in played["episodes"]]
+
+
+def main(asked: dict[str, Any]) -> None:
+    report = Path(asked["report"])
+    try:
+        import_plugins(asked["plugins"])
+        torch.set_num_threads(1)
+        trained = load_agent(Path(asked["agent"]))
+        seeds = range(asked["seed"], asked["seed"] + asked["episodes"])
+        ends = _film(trained, Path(asked["video"]), asked["target_return"], seeds, asked["seconds"])
+        said: dict[str, Any] = {"episodes": [asdict(moment) for moment in ends]}
+    except InputError as error:
+        said = {"error": str(error)}
+    report.write_text(json.dumps(said))
+
+
+def _film(
+    trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
+) -> list[Moment]:
+    actor = prepare_to_act(trained.agent)
+    environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
+    speed = float(environment.metadata.get("render_fps") or 30)
+    every = max(1, round(speed / FRAMES_PER_SECOND))
+    ends = []
+
+    def pictures() -> Iterator[Image.Image]:
+        for seed in seeds:
+            for moment in play(actor, environment, target_return, seed):
+                over = moment.ended or (seconds is not None and moment.steps >= seconds * speed)
+                if moment.steps % every == 0 or over:
+                    yield label(draw(environment), target_return, moment)
+                if over:
+                    break
+            ends.append(moment)
+
+    write_video(pictures(), Fraction(speed / every).limit_denominator(1000), path)
+    return ends
+
+
+def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:
+    """The picture with what was asked, what was earned and what is left to earn along its upper edge."""
+    words = [f"earned {moment.earned:.0f}", f"step {moment.steps}"]
+    if target_return is not None:
+        words = [f"asked {target_return:g}", words[0], f"to go {target_return - moment.earned:.0f}", words[1]]
+    pen = ImageDraw.Draw(picture)
+    font = ImageFont.load_default(size=max(8, picture.width // 26))
+    pen.text((6, 4), "   ".join(words), font=font, fill="white", stroke_width=1, stroke_fill="black")
+    return picture
+
+
+def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> None:
+    """Write pictures of one size as an mp4 that browsers play, `rate` of them a second."""
+    first = next(pictures)
+    width, height = first.width // 2 * 2, first.height // 2 * 2  # the format takes even numbers alone
+    with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
+        stream = container.add_stream("libx264", rate=rate, options={"crf": "28"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for picture in itertools.chain([first], pictures):
+            frame = av.VideoFrame.from_image(picture.convert("RGB").crop((0, 0, width, height)))
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+if __name__ == "__main__":
+    run_program(main)

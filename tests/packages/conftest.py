@@ -1,0 +1,54 @@
+"""What the tests of packaging share: a run, a hub, and nothing of the user's own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from hub_server import HubServer
+
+from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
+from decision_rnn.config import EvaluationConfig, to_dict
+from decision_rnn.deploy import package as packaging
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.results import write_result
+
+Pendulum = Callable[..., TrainedAgent]
+
+
+@pytest.fixture
+def run(tmp_path: Path, pendulum: Pendulum) -> Path:
+    """A run's folder of two checkpoints, the second one evaluated."""
+    folder = tmp_path / "run"
+    trained = pendulum()
+    folder.mkdir()
+    (folder / "config.yaml").write_text(yaml.safe_dump(to_dict(trained.config)))
+    for step in (5, 10):
+        saved = TrainedAgent(trained.agent, trained.config, trained.provenance, step, 1.25)
+        save_checkpoint(folder, saved, {"secret": [1, 2, 3]})
+    write_result(folder, evaluate(saved, EvaluationConfig(episodes=2), processes=1))
+    return folder
+
+
+@pytest.fixture
+def without_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages have neither an ONNX nor a film, which take long and are not what is tested."""
+    monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
+    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A Hugging Face Hub on this machine, with an empty cache of it."""
+    constants: ModuleType = pytest.importorskip("huggingface_hub.constants")
+    with HubServer() as server:
+        for name, value in {
+            "ENDPOINT": server.address,
+            "HUGGINGFACE_CO_URL_TEMPLATE": server.address + "/{repo_id}/resolve/{revision}/{filename}",
+            "HF_HUB_CACHE": str(tmp_path / "hub-cache"),
+            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_DISABLE_IMPLICIT_TOKEN": True,
+        }.items():
+            monkeypatch.setattr(constants, name, value)
+        yield server

@@ -1,0 +1,204 @@
+"""Agents by name: what is taken first, what is fetched, and one sentence where there is none."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_server import COMMIT, HubServer
+
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.deploy import hub as hub_module
+from decision_rnn.deploy.hub import find_agent, pretrained_agents, push_to_hub
+from decision_rnn.deploy.package import package
+from decision_rnn.errors import InputError
+
+huggingface_hub = pytest.importorskip("huggingface_hub")
+
+pytestmark = pytest.mark.usefixtures("without_extras")
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "working"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def packaged(run: Path, tmp_path: Path) -> Path:
+    return package(run, tmp_path / "packaged")[0]
+
+
+def test_a_run_a_checkpoint_and_a_package_are_found(run: Path, packaged: Path) -> None:
+    assert find_agent(run) == last_checkpoint(run) == run / "checkpoints" / "10"
+    assert find_agent(str(run / "checkpoints" / "5")) == run / "checkpoints" / "5"
+    assert load_agent(find_agent(run / "checkpoints" / "last")).step == 10
+    assert load_agent(find_agent(packaged)).step == 10
+
+
+def test_every_shipped_agent_is_found_and_loads() -> None:
+    assert "hopper-medium" in pretrained_agents()
+    for name in pretrained_agents():
+        assert load_agent(find_agent(f"pretrained/{name}")).provenance.spec.environment_id
+    assert find_agent("pretrained/hopper-medium/") == find_agent("pretrained/hopper-medium")
+    with pytest.raises(InputError, match=r"pretrained/hoper-medium .* did you mean hopper-medium\? "):
+        find_agent("pretrained/hoper-medium")
+
+
+def test_a_folder_goes_before_what_is_shipped_and_before_the_hub(
+    run: Path, packaged: Path, working_folder: Path, hub: HubServer
+) -> None:
+    for name in ("pretrained/hopper-medium", "org/name"):
+        shutil.copytree(packaged, working_folder / name)
+        assert find_agent(name) == Path(name)
+    hub.repositories["org/name"] = packaged
+    assert find_agent("org/name@main") != Path("org/name")
+    shutil.rmtree("org/name")
+    assert find_agent("org/name").is_absolute()
+
+
+def test_a_repository_is_fetched_and_only_an_agents_files(packaged: Path, hub: HubServer) -> None:
+    (packaged / "hostile.py").write_text("raise SystemExit")
+    (packaged / "training_state.pt").write_bytes(b"pickle")
+    hub.repositories["org/name"] = packaged
+    folder = find_agent("org/name@v1")
+    assert (folder / "weights.safetensors").read_bytes() == (packaged / "weights.safetensors").read_bytes()
+    assert load_agent(folder).step == 10
+    assert sorted(file.split("/")[0] for file in hub.fetched) == [
+        *("README.md", "config.json", "results", "weights.safetensors"),
+    ]
+    hub.fetched.clear()
+    assert find_agent("org/name@v1") == find_agent(f"org/name@{COMMIT}") == folder
+    assert hub.fetched == []  # it is in the cache
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("org/other", "org/other: there is no such repository, or it is private"),
+        ("org/name@v2", "org/name@v2: the repository has no such revision"),
+        ("org/-name", "org/-name: that is no id of a repository"),
+        ("nowhere", "nowhere is not a run folder, nor another agent's: .*pretrained/NAME of hopper-medium"),
+        ("a/b/c", "a/b/c is not a run folder"),
+        ("/nowhere/at/all", "is not a run folder"),
+        ("file", "file is a file: name the folder"),
+        ("org/empty", "org/empty is not a run folder .* say org/empty@main"),
+    ],
+)
+def test_what_is_no_agent_is_one_sentence(
+    name: str, words: str, packaged: Path, working_folder: Path, hub: HubServer
+) -> None:
+    hub.repositories["org/name"] = packaged
+    (working_folder / "file").touch()
+    (working_folder / "org" / "empty").mkdir(parents=True)
+    with pytest.raises(InputError, match=words) as caught:
+        find_agent(name)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"config.json": "{}", "model.safetensors": ""}, "it has no weights.safetensors"),
+        ({"README.md": "hello"}, "it has no config.json"),
+        ({"config.json": '{"model_type": "bert"}', "weights.safetensors": ""}, "its config.json describes something"),
+        ({"config.json": "[]", "weights.safetensors": ""}, "its config.json describes something"),
+        ({"config.json": "{", "weights.safetensors": ""}, "its config.json describes something"),
+    ],
+)
+def test_a_repository_of_somebody_elses_is_refused(
+    files: dict[str, str], words: str, tmp_path: Path, hub: HubServer
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for name, content in files.items():
+        (theirs / name).write_text(content)
+    hub.repositories["org/theirs"] = theirs
+    with pytest.raises(InputError, match=f"org/theirs on the Hugging Face Hub is no agent of decision_rnn: {words}"):
+        find_agent("org/theirs")
+
+
+def test_without_a_network_what_was_fetched_is_found_and_what_was_not_is_one_sentence(
+    packaged: Path, hub: HubServer
+) -> None:
+    hub.repositories["org/name"] = packaged
+    folder = find_agent("org/name")
+    hub.shutdown()
+    hub.server_close()
+    assert find_agent("org/name") == folder
+    with pytest.raises(InputError, match=r"org/other: it cannot be reached, .*: is there a network\?") as caught:
+        find_agent("org/other")
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(InputError, match=r"org/other: it cannot be reached, .*: is there a network\?"):
+        push_to_hub(packaged, "org/other")
+
+
+def test_without_the_extra_the_sentence_names_it(packaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r"there is no folder org/name, .*pip install 'decision-rnn\[hub\]'"):
+        find_agent("org/name")
+    with pytest.raises(InputError, match=r"to push to org/name .*pip install 'decision-rnn\[hub\]'"):
+        push_to_hub(packaged, "org/name")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What the library is asked to do in a push, which it does not do."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        huggingface_hub, "create_repo", lambda repo_id, **options: calls.append(("create", {**options, "id": repo_id}))
+    )
+
+    def upload(**options: Any) -> str:
+        calls.append(("upload", options))
+        return f"https://huggingface.co/{options['repo_id']}/tree/main/"
+
+    monkeypatch.setattr(huggingface_hub, "upload_folder", upload)
+    return calls
+
+
+def test_push_uploads_an_agents_files_alone(packaged: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    (packaged / "training_state.pt").write_bytes(b"pickle")
+    assert push_to_hub(packaged, "org/name", private=True) == "https://huggingface.co/org/name/tree/main/"
+    (made, repository), (sent, upload) = calls
+    assert (made, sent) == ("create", "upload")
+    assert repository == {"id": "org/name", "private": True, "exist_ok": True}
+    chosen = huggingface_hub.utils.filter_repo_objects(
+        [path.relative_to(packaged).as_posix() for path in packaged.rglob("*") if path.is_file()],
+        allow_patterns=upload["allow_patterns"],
+    )
+    names = sorted(str(file).split("/")[0] for file in chosen)
+    assert names == ["README.md", "config.json", "results", "weights.safetensors"]
+
+
+def test_push_refuses_what_is_not_packaged(run: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    with pytest.raises(InputError, match="is no packaged agent"):
+        push_to_hub(last_checkpoint(run), "org/name")
+    for name in ("name", "org/name@v1", "a/b/c", ""):
+        with pytest.raises(InputError, match="is no repository"):
+            push_to_hub(run, name)
+    assert calls == []
+
+
+def test_push_without_a_login_says_how_to(packaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise huggingface_hub.errors.LocalTokenNotFoundError("no token\nanywhere")
+
+    monkeypatch.setattr(huggingface_hub, "create_repo", refuse)
+    with pytest.raises(InputError, match=r"takes no org/name: you are not logged in, .*`hf auth login`"):
+        push_to_hub(packaged, "org/name")
+
+
+def test_a_package_from_the_hub_that_was_damaged_does_not_ask_for_training(packaged: Path, hub: HubServer) -> None:
+    (packaged / "weights.safetensors").write_bytes(b"short")
+    hub.repositories["org/name"] = packaged
+    with pytest.raises(InputError, match=r"weights\.safetensors is missing or damaged.*get the agent again"):
+        load_agent(find_agent("org/name"))
+
+
+def test_what_a_package_holds_is_what_the_hub_is_given(packaged: Path) -> None:
+    assert json.loads((packaged / hub_module.DESCRIPTION).read_text())["step"] == 10

@@ -1,0 +1,220 @@
+"""A packaged agent: what is in it, what is not, and its card."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.environments import make_environment
+from decision_rnn.deploy import package as packaging
+from decision_rnn.deploy.card import write_card
+from decision_rnn.deploy.package import package
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.play import play
+from decision_rnn.evaluation.results import read_result
+
+
+def front_matter(card: str) -> dict:
+    _, matter, _ = card.split("---\n", 2)
+    return yaml.safe_load(matter)
+
+
+@pytest.mark.usefixtures("without_extras")
+def test_package_holds_agent_results_and_card_and_no_training_state(run: Path, tmp_path: Path) -> None:
+    folder, left_out = package(run, tmp_path / "packaged")
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    (result,) = (run / "results").iterdir()
+    assert files == ["README.md", "config.json", f"results/{result.name}", "weights.safetensors"]
+    assert left_out == [f"{file} is left out: it is not tested here" for file in ("policy.onnx", "replay.mp4")]
+    before = last_checkpoint(run)
+    assert (folder / "weights.safetensors").read_bytes() == (before / "weights.safetensors").read_bytes()
+    assert load_agent(folder).provenance == load_agent(before).provenance
+    assert read_result(folder / "results" / result.name) == read_result(result)
+    with pytest.raises(InputError, match="packaged is there already"):
+        package(run, folder)
+
+
+@pytest.mark.usefixtures("without_extras")
+def test_no_path_of_the_machine_is_in_a_package(run: Path, tmp_path: Path) -> None:
+    """A run on a file of its own, whose configuration and results name the file."""
+    file = str(tmp_path / "data" / "hopper.hdf5")
+    checkpoint = last_checkpoint(run) / "config.json"
+    description = json.loads(checkpoint.read_text())
+    description["config"]["path"] = file
+    checkpoint.write_text(json.dumps(description))
+    (result,) = (run / "results").iterdir()
+    data = json.loads(result.read_text())
+    data["config"]["path"] = file
+    result.write_text(json.dumps(data))
+    folder, _ = package(run, tmp_path / "packaged")
+    assert len(list((folder / "results").iterdir())) == 1
+    for path in folder.rglob("*"):
+        assert not path.is_file() or str(tmp_path).encode() not in path.read_bytes(), path
+    assert load_agent(folder).config.path is None
+
+
+@pytest.mark.usefixtures("without_extras")
+def test_results_of_another_checkpoint_are_not_packaged(run: Path, tmp_path: Path) -> None:
+    folder, left_out = package(run / "checkpoints" / "5", tmp_path / "packaged")
+    assert not (folder / "results").exists()
+    assert left_out[0].startswith("there are no scores in it")
+    card = (folder / "README.md").read_text()
+    assert "without having been evaluated" in card
+    assert "model-index" not in front_matter(card)
+
+
+def test_card_is_what_the_hub_reads(run: Path) -> None:
+    trained = load_agent(last_checkpoint(run))
+    (path,) = (run / "results").iterdir()
+    result = read_result(path)
+    card = write_card(trained, result, "org/name", on_hub=True, onnx="policy.onnx", clip="replay.mp4")
+    matter = front_matter(card)
+    assert matter["library_name"] == "decision_rnn"
+    assert {"Pendulum-v1", "reinforcement-learning", "offline-reinforcement-learning"} <= set(matter["tags"])
+    returns = np.array([target.returns for target in result.targets])
+    (entry,) = matter["model-index"]
+    assert len(entry["results"]) == len(result.targets) == 3
+    for row, played in zip(entry["results"], returns, strict=True):
+        assert row["dataset"]["name"] == "Pendulum-v1"
+        assert row["dataset"]["args"]["trained_on"] == "own/pendulum"
+        rewards, scores = (metric["value"].split(" +/- ") for metric in row["metrics"])
+        np.testing.assert_allclose([float(x) for x in rewards], [played.mean(), played.std()], atol=0.01)
+        normalised = 100 * (played + 1600) / 1450  # of the references -1600 and -150
+        np.testing.assert_allclose([float(x) for x in scores], [normalised.mean(), normalised.std()], atol=0.01)
+    for words in (
+        'load_agent("org/name")',
+        "decision-rnn play org/name --video replay.mp4",
+        "policy.onnx",
+        "some note",
+        "2 episodes per target return",
+        "torch 2.",
+        "f" * 64,
+    ):
+        assert words in card
+    library = pytest.importorskip("huggingface_hub")
+    data = library.ModelCard(card).data
+    assert [line.metric_type for line in data.eval_results][:2] == ["mean_reward", "normalized_score"]
+
+
+def test_card_of_cloning_asks_for_nothing(pendulum: Callable[..., TrainedAgent]) -> None:
+    trained = pendulum(cloning=True)
+    result = evaluate(trained, EvaluationConfig(episodes=1), processes=1)
+    card = write_card(trained, result, "agent", on_hub=False)
+    (row,) = front_matter(card)["model-index"][0]["results"]
+    assert "target_return" not in row["dataset"]["args"]
+    assert "A behaviour-cloning agent" in card
+    assert "| cloning |" in card
+    assert "hub" not in card
+
+
+def test_the_lines_of_python_in_a_card_act(run: Path, tmp_path: Path) -> None:
+    write_agent(tmp_path, load_agent(last_checkpoint(run)))
+    card = write_card(load_agent(tmp_path), None, str(tmp_path), on_hub=False)
+    code = card.partition("```python\n")[2].partition("```")[0]
+    code = code.replace("from decision_rnn import load_agent", "from decision_rnn.checkpoint import load_agent")
+    code = code.replace("load_agent(", "load_agent(Path(").replace('").agent', '")).agent')
+    names = {"observation": torch.zeros(1, 3), "reward": torch.zeros(1), "Path": Path}
+    exec(code, names)
+    assert names["action"].shape == (1, 1)
+
+
+def test_onnx_is_in_a_package_where_it_can_be_exported(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export(trained: TrainedAgent, path: Path, **options: object) -> None:
+        assert options["results"]
+        path.write_bytes(str(trained.step).encode())
+
+    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
+    monkeypatch.setattr("decision_rnn.deploy.package.export_onnx", export)
+    folder, left_out = package(run, tmp_path / "packaged")
+    assert (folder / "policy.onnx").read_bytes() == b"10"
+    assert "`policy.onnx` is one step" in (folder / "README.md").read_text()
+    assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4"]
+
+    def refuse(trained: TrainedAgent, path: Path, **options: object) -> None:
+        raise InputError("an export needs the package onnx")
+
+    monkeypatch.setattr("decision_rnn.deploy.package.export_onnx", refuse)
+    folder, left_out = package(run, tmp_path / "other")
+    assert left_out[0] == "policy.onnx is left out: an export needs the package onnx"
+    assert "policy.onnx" not in (folder / "README.md").read_text()
+
+
+def test_half_precision_is_of_parameters_alone_and_acts_as_rounded(run: Path, tmp_path: Path) -> None:
+    trained = load_agent(last_checkpoint(run))
+    write_agent(tmp_path, trained, half=True)
+    stored = load_file(tmp_path / "weights.safetensors")
+    parameters = dict(trained.agent.named_parameters())
+    assert all((tensor.dtype == torch.float16) == (name in parameters) for name, tensor in stored.items())
+    loaded = load_agent(tmp_path).agent.state_dict()
+    for name, tensor in trained.agent.state_dict().items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor.half().float() if name in parameters else tensor)
+
+
+def test_commands_package_and_score_without_writing_beside(
+    inline_cli: Callable, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
+    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
+    done = inline_cli("package", "run")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "packages" / "own-pendulum-mingru-seed0"
+    assert done.stdout == f"written to {folder.relative_to(tmp_path)}\n"
+    shutil.rmtree(run)
+    before = sorted(folder.rglob("*"))
+    done = inline_cli("evaluate", str(folder), "--episodes", "1", "--processes", "1")
+    assert done.returncode == 0, done.stderr
+    assert "not written: " in done.stdout
+    assert sorted(folder.rglob("*")) == before
+    done = inline_cli("evaluate", str(folder), "--episodes", "1", "--processes", "1", "--output", "scores")
+    (path,) = (tmp_path / "scores" / "results").iterdir()
+    assert f"written to {path.relative_to(tmp_path)}" in done.stdout
+    for arguments, words in (
+        (["package", str(folder)], "is packaged already: push it by --push"),
+        (["package", "run", "--private"], "--private is of a repository"),
+        (["package", "run", "--push", "name"], "'name' is no repository"),
+        (["package", "nowhere"], "nowhere is not a run folder"),
+    ):
+        done = inline_cli(*arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
+
+
+def test_a_checkpoint_is_evaluated_into_its_run(inline_cli: Callable, run: Path) -> None:
+    done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
+    assert done.returncode == 0, done.stderr
+    assert len(list((run / "results").glob("step-5-carry-1-episodes-*.json"))) == 1
+
+
+def test_play_of_one_episode_is_an_environment_stepped_by_hand(run: Path) -> None:
+    """And what evaluation scores for one episode."""
+    trained = load_agent(last_checkpoint(run))
+    agent = prepare_to_act(trained.agent)
+    *_, end = play(agent, make_environment("Pendulum-v1"), -200.0, seed=7)
+    environment = make_environment("Pendulum-v1")
+    observation, _ = environment.reset(seed=7)
+    state, total, reward, steps = agent.initial_state(torch.tensor([-200.0])), 0.0, 0.0, 0
+    with torch.no_grad():
+        while steps < 200:
+            given = torch.tensor(observation, dtype=torch.float32)[None], torch.tensor([reward])
+            action, state = agent.act(given[0], given[1].float(), None, state)
+            observation, reward, *_ = environment.step(action[0].numpy())
+            reward = float(reward)
+            total, steps = total + reward, steps + 1
+    assert (end.steps, end.ended) == (200, True)
+    assert end.earned == total
+    settings = EvaluationConfig(episodes=1, seed=7, target_returns=(-200.0,))
+    (target,) = evaluate(trained, settings, processes=1).targets
+    assert target.return_mean == pytest.approx(end.earned, abs=1e-3)
