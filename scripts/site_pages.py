@@ -26,6 +26,8 @@ PUBLISHED = ("results/*/*.md", "results/*/*.png", "results/*/*.html", "results/*
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HELP_COLUMNS = "100"
+WIDE = 1000
+"""Pixels: pictures of several panels side by side, which a phone shows too small to read."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -46,6 +48,23 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     uri = page.file.src_uri
     source = places.get(uri) or (uri if uri.startswith("results/") else f"docs/{uri}")
     return rewrite_links(markdown, source, files.get_file_from_path)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let every picture be opened by itself, and wide ones scroll where a screen is narrow."""
+
+    def linked(match: re.Match[str]) -> str:
+        path = Path(config.docs_dir, os.path.normpath(PurePosixPath(page.file.dest_uri).parent / match["source"]))
+        file = files.get_file_from_path(path.relative_to(config.docs_dir).as_posix())
+        wide = file is not None and file.abs_src_path is not None and width_of(Path(file.abs_src_path)) >= WIDE
+        return f'<a class="picture{" wide" * wide}" href="{match["source"]}">{match[0]}</a>'
+
+    return re.sub(r'<img [^>]*?src="(?P<source>[^":]+)"[^>]*>', linked, html)
+
+
+def width_of(picture: Path) -> int:
+    """The width of a PNG file in pixels, which its header holds."""
+    return int.from_bytes(picture.read_bytes()[16:20], "big")
 
 
 def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str:
