@@ -168,7 +168,7 @@ def configuration_page() -> str:
         "",
         "## The run",
         "",
-        *key_table(RunConfig, "", leave_out={"backbone", "observation", "agent", "objective", "training", "evaluation"}),
+        *key_list(RunConfig, "", leave_out={"backbone", "observation", "agent", "objective", "training", "evaluation"}),
     ]
     for title, section, kind in (
         ("Observation", "observation", ObservationConfig),
@@ -176,11 +176,11 @@ def configuration_page() -> str:
         ("Training", "training", TrainingConfig),
         ("Evaluation", "evaluation", EvaluationConfig),
     ):
-        lines += ["", f"## {title}", "", *key_table(kind, f"{section}.")]
+        lines += ["", f"## {title}", "", *key_list(kind, f"{section}.")]
     lines += ["", "## Objective", "", "`--objective NAME` picks one.", ""]
     for name in registered_objectives():
         kind = registered_objective(name).config
-        lines += [f"### {name}", "", (kind.__doc__ or "").split("\n\n")[0], "", *key_table(kind, "objective.")]
+        lines += [f"### {name}", "", (kind.__doc__ or "").split("\n\n")[0], "", *key_list(kind, "objective.")]
     lines += [
         "",
         "## Backbone",
@@ -188,7 +188,7 @@ def configuration_page() -> str:
         "`--backbone NAME` picks one. These keys are common to all; `--backbone.match_parameters 600k` takes the place",
         "of a width.",
         "",
-        *key_table(BackboneConfig, "backbone.", leave_out={"name"}),
+        *key_list(BackboneConfig, "backbone.", leave_out={"name"}),
     ]
     common = {field.name for field in fields(BackboneConfig)}
     for name in registered_names():
@@ -196,25 +196,24 @@ def configuration_page() -> str:
         if not kind.__module__.startswith("decision_rnn."):
             continue
         lines += ["", f"### {name}", "", (kind.__doc__ or "").split("\n\n")[0]]
-        table = key_table(kind, "backbone.", leave_out=common)
-        lines += ["", *table] if table else []
+        lines += ["", *key_list(kind, "backbone.", leave_out=common)]
     return "\n".join(lines) + "\n"
 
 
-def key_table(kind: type, prefix: str, leave_out: set[str] | None = None) -> list[str]:
-    """A table of a dataclass's keys: name, default, and the meaning that its docstring gives; empty without keys."""
+def key_list(kind: type, prefix: str, leave_out: set[str] | None = None) -> list[str]:
+    """A dataclass's keys as a definition list: name, default, and the meaning that its docstring gives."""
     from dataclasses import MISSING, fields
 
     meanings = attributes_of(kind)
-    rows = []
+    lines: list[str] = []
     for field in fields(kind):
         if field.name in (leave_out or ()):
             continue
-        default = field.default
-        shown = "required" if default is MISSING else "left out" if default in (None, ()) else f"`{written(default)}`"
-        meaning = " ".join(meanings[field.name].split()).replace("|", "\\|")
-        rows.append(f"| `{prefix}{field.name}` | {shown} | {meaning} |")
-    return ["| key | default | |", "| --- | --- | --- |", *rows] if rows else []
+        shown = "required" if field.default is MISSING else "left out"
+        if field.default is not MISSING and field.default not in (None, ()):
+            shown = f"`{written(field.default)}`"
+        lines += [f"`{prefix}{field.name}`", f":   {' '.join(meanings[field.name].split())} Default: {shown}.", ""]
+    return lines
 
 
 def written(value: Any) -> str:

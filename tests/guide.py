@@ -36,7 +36,11 @@ def code_blocks(page: Path) -> list[CodeBlock]:
     text = page.read_text()
     return [
         CodeBlock(
-            found["language"], found["title"], found["text"], text.count("\n", 0, found.start("text")) + 1, found["needs"]
+            found["language"],
+            found["title"],
+            found["text"],
+            text.count("\n", 0, found.start("text")) + 1,
+            found["needs"],
         )
         for found in FENCE.finditer(text)
     ]

@@ -32,12 +32,14 @@ SIZES = {
         "--seeds": 1,
     },
     "report": {"--clips": 0},
+    "play": {"--episodes": 1},
     "evaluate": {"--episodes": 1},
     "bench": {"--rounds": 1, "--steps": 3, "--lengths": 5},
 }
 """Options of a command that are at most so large here, and are given where the page leaves them out."""
 SMALLER = {
-    "steps=2000": "steps=3, config={'backbone': {'width': 8}}",
+    'backbone="lru", steps=2000': 'backbone={"name": "lru", "width": 8}, steps=3',
+    "steps=2000, output": "steps=3, training={'log_every': 1}, output",
     "run.evaluate([3600, 1800])": "run.evaluate([3600, 1800], episodes=1)",
     "600k": "3k",
 }
@@ -45,7 +47,8 @@ SMALLER = {
 NEEDS = {
     "api": "train" in decision_rnn.__all__,
     "testing": importlib.util.find_spec("decision_rnn.testing") is not None,
-    "deploy": importlib.util.find_spec("decision_rnn.deploy") is not None,
+    "package": importlib.util.find_spec("decision_rnn.cli.package") is not None,
+    "deploy": importlib.util.find_spec("decision_rnn.cli.export") is not None,
 }
 """Parts of the package that blocks need, and whether they are there."""
 PROCESSES = ("compare", "report", "bench")
