@@ -114,8 +114,8 @@ def command_line_page() -> str:
     lines = [
         "# Command-line reference",
         "",
-        "What `--help` prints, made with this site. Every key of a run is also in [Configuration](configuration.md), by",
-        "section and with its default.",
+        "What `--help` prints, made with this site. Every key of a run is also in",
+        "[Configuration](configuration.md), by section and with its default.",
     ]
     for words in commands():
         level = "##" if len(words) < 2 else "###"
@@ -162,9 +162,9 @@ def configuration_page() -> str:
     lines = [
         "# Configuration",
         "",
-        "A run is decided by one tree of keys. On the command line a key is an option, `--training.steps 4000`; in a file",
-        "for `--config` it is YAML. A run's folder holds `config.yaml` with all of them. This page is made from the",
-        "dataclasses in `decision_rnn/config.py`, `agent/` and `backbones/`.",
+        "A run is decided by one tree of keys. On the command line a key is an option, `--training.steps 4000`; in a",
+        "file for `--config` it is YAML. A run's folder holds `config.yaml` with all of them. This page is made from",
+        "the dataclasses in `decision_rnn/config.py`, `agent/` and `backbones/`.",
         "",
         "## The run",
         "",

@@ -34,16 +34,11 @@ class CodeBlock:
 def code_blocks(page: Path) -> list[CodeBlock]:
     """The blocks of a page in their order."""
     text = page.read_text()
-    return [
-        CodeBlock(
-            found["language"],
-            found["title"],
-            found["text"],
-            text.count("\n", 0, found.start("text")) + 1,
-            found["needs"],
-        )
-        for found in FENCE.finditer(text)
-    ]
+    blocks = []
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start("text")) + 1
+        blocks.append(CodeBlock(found["language"], found["title"], found["text"], line, found["needs"]))
+    return blocks
 
 
 def example(file: str) -> str:

@@ -80,7 +80,7 @@ def refused(
 def test_environment_registered_by_a_plugin_is_trained_and_evaluated_in(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
-    """The tutorial's recipe: actions rescaled, and their environment wrapped in RescaleAction under an id of its own."""
+    """The tutorial's recipe: actions rescaled, their environment wrapped in RescaleAction under an id of its own."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL]
     refused(train, "RescaledPendulum-v0", "--plugins", "--evaluation.episodes 0")
     assert not (tmp_path / "run").exists()  # found before training

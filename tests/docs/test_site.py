@@ -68,7 +68,7 @@ def test_readme_is_a_first_page_with_a_picture_near_the_top() -> None:
 
 
 def test_commands_in_the_pages_are_commands_with_the_options_they_have() -> None:
-    """What is only shown must not go stale either; options of backbones and objectives are those of one or the other."""
+    """What is only shown must not go stale either; options of a backbone or an objective are any one's."""
     helps = {words: site_pages.help_of(words) for words in site_pages.commands()}
     parts = site_pages.configuration_page()
     for page in WRITTEN:

@@ -67,6 +67,29 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:
+    """What a reader of a page at this width would stumble over."""
+    if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+        yield "scrolls sideways", wide
+    pictures = page.evaluate(
+        "[...document.querySelectorAll('article img')].map(image =>"
+        " [image.src, image.naturalWidth, image.getBoundingClientRect().width, image.alt])"
+    )
+    for source, natural, shown, words in pictures:
+        if not (natural and words and shown >= 0.8 * min(width, 0.45 * natural)):
+            yield "a picture that is missing, has no words or is too small", source, natural, shown
+    cells = page.evaluate(
+        "[...document.querySelectorAll('article td, article th')].map(cell =>"
+        " [cell.textContent, cell.getBoundingClientRect().width])"
+    )
+    for text, shown in cells:
+        if len(text) > 60 and shown < 110:
+            yield "long words in a narrow column", text, shown
+    for fault in axe.Axe().run(page).response["violations"]:
+        if fault["impact"] in ("serious", "critical"):
+            yield fault["id"], len(fault["nodes"]), fault["nodes"][0]["html"][:200]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("device", WIDTHS)
 def test_every_page_fits_asks_no_network_and_is_accessible(
@@ -78,38 +101,16 @@ def test_every_page_fits_asks_no_network_and_is_accessible(
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
     context.set_default_timeout(120_000)
     faults: list[tuple[object, ...]] = []
+    context.on("request", lambda request: request.url.startswith(address) or faults.append(("asks", request.url)))
+    context.on("console", lambda message: faults.append((message.page.url, message.text)))
     for name in pages:
         page = context.new_page()
-        page.on("request", lambda request: request.url.startswith(address) or faults.append(("asks", request.url)))
-        page.on("console", lambda message, name=name: faults.append((name, message.text)))
-        page.goto(address + name, wait_until="networkidle")
+        page.goto(address + name, wait_until="load")
+        page.wait_for_timeout(500)  # the theme fades its tabs in
         if "PAGE_SCREENSHOTS" in os.environ:
             file = f"{name.replace('/', '-') or 'home-'}{device}-{theme}.png"
             page.screenshot(path=Path(os.environ["PAGE_SCREENSHOTS"]) / file, full_page=True)
-        if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
-            faults.append((name, "scrolls sideways", wide))
-        faults += [
-            (name, "picture missing, without words or too small", *seen)
-            for seen in page.evaluate(
-                "[...document.querySelectorAll('article img')].map(image =>"
-                " [image.src, image.naturalWidth, image.getBoundingClientRect().width, image.alt])"
-            )
-            if not (seen[1] and seen[3] and seen[2] >= 0.8 * min(width, 0.45 * seen[1]))
-        ]
-        faults += [
-            (name, "long cell in a narrow column", *seen)
-            for seen in page.evaluate(
-                "[...document.querySelectorAll('article td, article th')].map(cell =>"
-                " [cell.textContent, cell.getBoundingClientRect().width]).filter(([text, width]) =>"
-                " text.length > 60 && width < 110)"
-            )
-        ]
-        violations = axe.Axe().run(page).response["violations"]
-        faults += [
-            (name, fault["id"], len(fault["nodes"]), fault["nodes"][0]["html"][:200])
-            for fault in violations
-            if fault["impact"] in ("serious", "critical")
-        ]
+        faults += [(name, *fault) for fault in faults_of(page, width)]
         page.close()
     context.close()
     assert faults == []

@@ -1,7 +1,7 @@
 """The tutorials: every Python block and every command in them is run, in order, on tiny data.
 
-The fast tests run what needs no process of its own; `pytest -m slow` runs comparisons and reports too. What runs smaller
-here than on the page is listed in SIZES and SMALLER.
+The fast tests run what needs no process of its own; `pytest -m slow` runs comparisons and reports too. What runs
+smaller here than on the page is listed in SIZES and SMALLER.
 """
 
 import importlib.util
