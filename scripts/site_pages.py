@@ -6,7 +6,6 @@ those that work in the repository; here they are turned into the site's.
 """
 
 import contextlib
-import importlib
 import io
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest import mock
 
+import docstring_parser
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -25,7 +25,7 @@ MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 PUBLISHED = ("results/*/*.md", "results/*/*.png", "results/*/*.html", "results/*/*.json", "configs/**/*.yaml")
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-HELP_COLUMNS = "100"
+HELP_COLUMNS = "80"
 WIDE = 1000
 """Pixels: pictures of several panels side by side, which a phone shows too small to read."""
 
@@ -209,10 +209,10 @@ def key_list(kind: type, prefix: str, leave_out: set[str] | None = None) -> list
     for field in fields(kind):
         if field.name in (leave_out or ()):
             continue
-        shown = "required" if field.default is MISSING else "left out"
+        shown = "Required." if field.default is MISSING else "Default: left out."
         if field.default is not MISSING and field.default not in (None, ()):
-            shown = f"`{written(field.default)}`"
-        lines += [f"`{prefix}{field.name}`", f":   {' '.join(meanings[field.name].split())} Default: {shown}.", ""]
+            shown = f"Default: `{written(field.default)}`."
+        lines += [f"`{prefix}{field.name}`", f":   {' '.join(meanings[field.name].split())} {shown}", ""]
     return lines
 
 
@@ -223,7 +223,6 @@ def written(value: Any) -> str:
 
 def attributes_of(kind: type) -> dict[str, str]:
     """What the Attributes sections of a class and of those it inherits from say of each attribute."""
-    docstring_parser = importlib.import_module("docstring_parser")
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         parsed = docstring_parser.parse(base.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)

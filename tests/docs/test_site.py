@@ -41,9 +41,9 @@ def test_configuration_reference_has_every_key_with_its_meaning() -> None:
     page = site_pages.configuration_page()
     for kind, prefix in ((TrainingConfig, "training."), (EvaluationConfig, "evaluation."), (AgentConfig, "agent.")):
         for field in fields(kind):
-            assert re.search(rf"^`{prefix}{field.name}`\n:   \w.+ Default: .+\.$", page, re.MULTILINE), field.name
+            assert re.search(rf"^`{prefix}{field.name}`\n:   \S.+ Default: .+\.$", page, re.MULTILINE), field.name
     assert "\n`training.steps`\n:   Optimiser steps. Default: `2000`.\n" in page
-    assert re.search(r"^`dataset`\n:   .* Default: required\.$", page, re.MULTILINE)
+    assert re.search(r"^`dataset`\n:   .* Required\.$", page, re.MULTILINE)
     assert re.search(r"^`agent.return_conditioning`\n:   .* Default: `true`\.$", page, re.MULTILINE)
     for name in OURS:
         assert f"### {name}\n" in page

@@ -119,6 +119,7 @@ def sized(words: list[str]) -> list[str]:
 def test_tutorial_runs_as_it_stands_on_the_page(
     page: Path, folder: Path, inline_cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("decision_rnn.evaluation.evaluate.default_processes", lambda: 1)
     missing = run_page(page, folder, inline_cli, leave_out=PROCESSES)
     if missing:
         pytest.skip(f"what needs {', '.join(sorted(missing))} was left out")
