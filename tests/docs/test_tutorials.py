@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from guide import TUTORIALS, CodeBlock, code_blocks
+from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
 import decision_rnn
 from decision_rnn.agent import objectives
 from decision_rnn.backbones import contract
+from decision_rnn.cli.main import COMMANDS
 from decision_rnn.data.sources import SOURCES
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -127,8 +129,32 @@ def test_tutorial_runs_as_it_stands_on_the_page(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_tutorial_runs_whole_with_its_commands_in_processes(page: Path, folder: Path, small_cli: Command) -> None:
-    missing = run_page(page, folder, lambda *words: small_cli(*words), leave_out=())
+def test_tutorial_runs_whole_with_its_commands_in_processes(
+    page: Path, folder: Path, small_cli: Command, inline_cli: Command
+) -> None:
+    """`inline_cli` is for the Python blocks, which then see the small data too."""
+    missing = run_page(page, folder, small_cli)
+    if missing:
+        pytest.skip(f"what needs {', '.join(sorted(missing))} was left out")
+
+
+@pytest.mark.slow
+def test_readme_runs(folder: Path, small_cli: Command, inline_cli: Command) -> None:
+    missing = set()
+    for block in code_blocks(ROOT / "README.md"):
+        if block.language == "bash":
+            lines = [line for line in block.text.splitlines() if line.startswith("decision-rnn ")]
+            assert len(lines) == 5
+            for words in (shlex.split(line, comments=True)[1:] for line in lines):
+                if words[0] in COMMANDS:
+                    done = small_cli(*sized(words))
+                    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+                else:
+                    missing.add(words[0])
+        elif NEEDS["api"]:
+            exec(smaller(block), {"observation": np.zeros(11), "reward": 0.0})
+        else:
+            missing.add("api")
     if missing:
         pytest.skip(f"what needs {', '.join(sorted(missing))} was left out")
 
