@@ -76,7 +76,7 @@ def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:
         " [image.src, image.naturalWidth, image.getBoundingClientRect().width, image.alt])"
     )
     for source, natural, shown, words in pictures:
-        if not (natural and words and shown >= 0.8 * min(width, 0.45 * natural)):
+        if not (natural and words and shown >= 0.8 * min(width, 0.4 * natural)):
             yield "a picture that is missing, has no words or is too small", source, natural, shown
     cells = page.evaluate(
         "[...document.querySelectorAll('article td, article th')].map(cell =>"
