@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from decision_rnn.data.stream import StepStream as StepStream
     from decision_rnn.errors import InputError as InputError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 limit_spinning()  # before torch is loaded, by the modules below for one
 

@@ -104,7 +104,7 @@ def test_an_agent_is_trained_and_evaluated_without_velocities(
 def test_a_masked_agent_of_a_checkpoint_acts_on_whole_observations(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the README's lines of Python; the same for a checkpoint of version 0.1, which held no index."""
+    """As in the lines of Python in docs/runs.md; the same for a checkpoint of version 0.1, which held no index."""
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     run = tmp_path / "run"

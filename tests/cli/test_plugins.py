@@ -13,17 +13,7 @@ from guide import example
 
 from decision_rnn.cli.main import main
 
-ENVIRONMENT = """
-import gymnasium
-from gymnasium.wrappers import RescaleAction
-
-
-def make(**options):
-    return RescaleAction(gymnasium.make("Pendulum-v1", **options), -1.0, 1.0)
-
-
-gymnasium.register("RescaledPendulum-v0", make)
-"""
+ENVIRONMENT = example("pendulum.py")
 COLLECT = """
 import numpy as np
 import pendulum
@@ -57,7 +47,7 @@ def environment(small_environment: dict[str, str], tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def command(environment: dict[str, str], tmp_path: Path) -> Command:
-    """Runs `python -m decision_rnn` in a folder with two plugins: pendulum.py and CONTRIBUTING.md's layers.py."""
+    """Runs `python -m decision_rnn` in a folder with two plugins: pendulum.py and layers.py, of the tutorials."""
     (tmp_path / "pendulum.py").write_text(ENVIRONMENT)
     (tmp_path / "layers.py").write_text(example("layers.py"))
 
@@ -90,7 +80,7 @@ def refused(
 def test_environment_registered_by_a_plugin_is_trained_and_evaluated_in(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
-    """README's recipe: actions rescaled, and their environment wrapped in RescaleAction under an id of its own."""
+    """The tutorial's recipe: actions rescaled, their environment wrapped in RescaleAction under an id of its own."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL]
     refused(train, "RescaledPendulum-v0", "--plugins", "--evaluation.episodes 0")
     assert not (tmp_path / "run").exists()  # found before training
@@ -129,7 +119,7 @@ def test_plugins_reach_the_workers_of_a_comparison(command: Command, refused: Re
 def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
-    """The example of CONTRIBUTING.md, word for word."""
+    """The tutorial's example, word for word."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
     refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins layers --backbone average")
     refused([*train, "--backbone", "average"], "average", "--plugins")

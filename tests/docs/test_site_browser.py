@@ -1,0 +1,126 @@
+"""The site in a real browser: built, served from this machine, and each page seen as a phone and a desktop show it.
+
+    pip install -e ".[docs]" playwright axe-playwright-python
+    playwright install chromium, or the system's: apt-get install chromium
+    pytest -n 0 -m slow tests/docs/test_site_browser.py
+
+Skipped without these. PAGE_SCREENSHOTS=folder keeps pictures of the whole pages there, to be looked at.
+"""
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guide import ROOT
+
+pytest.importorskip("mkdocs", reason='needs pip install -e ".[docs]"')
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs pip install axe-playwright-python")
+
+pytestmark = pytest.mark.slow
+
+WIDTHS = {"phone": 360, "desktop": 1280}
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a line for each."""
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as CI builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as drivers:
+        try:
+            browser = drivers.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root, in a container
+        except playwright.Error as error:
+            pytest.skip(f"no browser: {error}")
+        yield browser
+        browser.close()
+
+
+def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:
+    """What a reader of a page at this width would stumble over."""
+    if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+        yield "scrolls sideways", wide
+    pictures = page.evaluate(
+        "[...document.querySelectorAll('article img')].map(image =>"
+        " [image.src, image.naturalWidth, image.getBoundingClientRect().width, image.alt])"
+    )
+    for source, natural, shown, words in pictures:
+        if not (natural and words and shown >= 0.8 * min(width, 0.4 * natural)):
+            yield "a picture that is missing, has no words or is too small", source, natural, shown
+    cells = page.evaluate(
+        "[...document.querySelectorAll('article td, article th')].map(cell =>"
+        " [cell.textContent, cell.getBoundingClientRect().width])"
+    )
+    for text, shown in cells:
+        if len(text) > 60 and shown < 110:
+            yield "long words in a narrow column", text, shown
+    for fault in axe.Axe().run(page).response["violations"]:
+        if fault["impact"] in ("serious", "critical"):
+            yield fault["id"], len(fault["nodes"]), fault["nodes"][0]["html"][:200]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("device", WIDTHS)
+def test_every_page_fits_asks_no_network_and_is_accessible(
+    browser: Any, site: Path, address: str, device: str, theme: str
+) -> None:
+    width = WIDTHS[device]
+    pages = sorted(path.relative_to(site).as_posix().removesuffix("index.html") for path in site.rglob("index.html"))
+    assert {"", "datasets/", "tutorials/deploy/", "reference/cli/", "results/bench/"} <= set(pages)
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
+    context.set_default_timeout(120_000)
+    faults: list[tuple[object, ...]] = []
+    context.on("request", lambda request: request.url.startswith(address) or faults.append(("asks", request.url)))
+    context.on("console", lambda message: faults.append((message.page.url, message.text)))
+    for name in pages:
+        page = context.new_page()
+        page.goto(address + name, wait_until="load")
+        page.wait_for_timeout(500)  # the theme fades its tabs in
+        if "PAGE_SCREENSHOTS" in os.environ:
+            file = f"{name.replace('/', '-') or 'home-'}{device}-{theme}.png"
+            page.screenshot(path=Path(os.environ["PAGE_SCREENSHOTS"]) / file, full_page=True)
+        faults += [(name, *fault) for fault in faults_of(page, width)]
+        page.close()
+    context.close()
+    assert faults == []
+
+
+def test_search_finds_a_page(browser: Any, address: str) -> None:
+    page = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 800})
+    page.set_default_timeout(60_000)
+    page.goto(address, wait_until="networkidle")
+    page.click("input.md-search__input")
+    page.keyboard.type("obedience")
+    page.wait_for_selector("a.md-search-result__link[href*='protocol']")
+    page.close()

@@ -1,0 +1,154 @@
+"""The tutorials: every Python block and every command in them is run, in order, on tiny data.
+
+The fast tests run what needs no process of its own; `pytest -m slow` runs comparisons and reports too. What runs
+smaller here than on the page is listed in SIZES and SMALLER.
+"""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
+
+from decision_rnn.agent import objectives
+from decision_rnn.backbones import contract
+from decision_rnn.data.sources import SOURCES
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+SIZES = {
+    "train": {"--training.steps": 3, "--backbone.width": 8, "--evaluation.episodes": 1},
+    "compare": {
+        "--training.steps": 3,
+        "--backbone.layers": 1,
+        "--evaluation.episodes": 1,
+        "--checkpoint_episodes": 1,
+        "--seeds": 1,
+    },
+    "report": {"--clips": 0},
+    "play": {"--episodes": 1},
+    "evaluate": {"--episodes": 1},
+    "bench": {"--rounds": 1, "--steps": 3, "--lengths": 5},
+}
+"""Options of a command that are at most so large here, and are given where the page leaves them out."""
+SMALLER = {
+    'backbone="lru", steps=2000': 'backbone={"name": "lru", "width": 8}, steps=3',
+    "steps=2000, output": "steps=3, training={'log_every': 1}, output",
+    "run.evaluate([3600, 1800])": "run.evaluate([3600, 1800], episodes=1)",
+    "600k": "3k",
+}
+"""What stands in a page, and what is run in its place."""
+PROCESSES = ("compare", "report", "bench", "check", "package", "play")
+"""Commands that start processes, need what those made, or take long: left to the slow tests."""
+
+RENDERS_NOT = "nothing renders here"
+"""What a command says where a film cannot be made."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder one works in; what a page registers and imports is forgotten afterwards."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    sources = set(SOURCES)
+    yield tmp_path
+    for prefix in set(SOURCES) - sources:
+        del SOURCES[prefix]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def run_page(page: Path, folder: Path, command: Command, leave_out: tuple[str, ...] = ()) -> bool:
+    """Run a page's blocks; whether a film was left out because nothing renders here."""
+    namespace: dict[str, Any] = {"__name__": "tutorial"}
+    left_out = False
+    for block in code_blocks(page):
+        if block.title is not None:
+            (folder / block.title).write_text(block.text)
+        elif block.language == "python":
+            exec(compile(smaller(block), f"{page}:{block.line}", "exec"), namespace)
+        elif block.language == "bash":
+            for line in smaller(block).splitlines():
+                name, *words = shlex.split(line, comments=True)
+                assert name == "decision-rnn", f"{page}:{block.line}: a bash block is run, and holds {name}"
+                if words[0] in leave_out:
+                    continue
+                done = command(*sized(words))
+                if RENDERS_NOT in done.stderr:
+                    left_out = True
+                else:
+                    assert done.returncode == 0, f"{page}:{block.line}: {line}\n{done.stdout}{done.stderr}"
+        else:
+            assert block.language in ("console", "text", "yaml"), f"{page}:{block.line}: {block.language} is not run"
+    return left_out
+
+
+def smaller(block: CodeBlock) -> str:
+    """A block's text with SMALLER in it, on the same lines."""
+    text = block.text
+    for there, here in SMALLER.items():
+        text = text.replace(there, here)
+    return "\n" * (block.line - 1) + text if block.language == "python" else text
+
+
+def sized(words: list[str]) -> list[str]:
+    """The words of a command with options no larger than SIZES."""
+    words = list(words)
+    for option, largest in SIZES.get(words[0], {}).items():
+        if option in words:
+            place = words.index(option) + 1
+            words[place] = str(min(int(words[place]), largest))
+        elif not (option == "--backbone.width" and "--backbone.match_parameters" in words):
+            words += [option, str(largest)]
+    return words
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorial_runs_as_it_stands_on_the_page(
+    page: Path, folder: Path, inline_cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decision_rnn.evaluation.evaluate.default_processes", lambda: 1)
+    run_page(page, folder, inline_cli, leave_out=PROCESSES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorial_runs_whole_with_its_commands_in_processes(
+    page: Path, folder: Path, small_cli: Command, inline_cli: Command
+) -> None:
+    """`inline_cli` is for the Python blocks, which then see the small data too."""
+    if run_page(page, folder, small_cli):
+        pytest.skip("films were left out")
+
+
+@pytest.mark.slow
+def test_readme_runs(folder: Path, small_cli: Command, inline_cli: Command) -> None:
+    left_out = False
+    for block in code_blocks(ROOT / "README.md"):
+        if block.language == "bash":
+            lines = [line for line in block.text.splitlines() if line.startswith("decision-rnn ")]
+            assert len(lines) == 5
+            for words in (shlex.split(line, comments=True)[1:] for line in lines):
+                done = small_cli(*sized(words))
+                if RENDERS_NOT in done.stderr:
+                    left_out = True
+                else:
+                    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+        else:
+            exec(smaller(block), {"observation": np.zeros(11), "reward": 0.0})
+    if left_out:
+        pytest.skip("films were left out")
+
+
+def test_all_that_is_smaller_here_stands_in_a_tutorial() -> None:
+    text = "".join(page.read_text() for page in TUTORIALS)
+    assert [there for there in SMALLER if there not in text] == []
