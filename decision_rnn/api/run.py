@@ -48,8 +48,8 @@ class Run:
         >>> again = decision_rnn.Run(run.folder)
         >>> again
         Run('swing-up', mingru on own/swing, step 20)
-        >>> again.config.training.batch_size
-        64
+        >>> again.config.training.context
+        20
         >>> again.metrics["step"]
         array([10, 20])
     """

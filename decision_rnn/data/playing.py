@@ -75,7 +75,7 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
         reward: Any = 0.0
         terminated = truncated = False
         while not (terminated or truncated):
-            action = _checked(act(observation, reward, first), environment.action_space.shape)
+            action = _checked(act(observation, reward, first), environment)
             observation, reward, terminated, truncated, _ = environment.step(action)
             course.add(action, reward, observation)
             first = False
@@ -98,7 +98,7 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
     courses = [_Course([np.array(observation)]) for observation in observations]
     rewards, done = np.zeros(count), np.zeros(count, bool)
     while shares:
-        actions = _checked(act(observations, rewards, done), environments.action_space.shape)
+        actions = _checked(act(observations, rewards, done), environments)
         resetting = done if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
         observations, rewards, terminated, truncated, info = environments.step(actions)
         done = np.logical_or(terminated, truncated)
@@ -118,8 +118,9 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
             courses[row] = _Course([np.array(observations[row])])
 
 
-def _checked(action: Any, shape: tuple[int, ...] | None) -> np.ndarray:
-    action = np.asarray(action)
+def _checked(action: Any, environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> np.ndarray:
+    action, shape = np.asarray(action), environment.action_space.shape
     if action.shape != shape:
-        raise InputError(f"the policy gave an action of shape {action.shape} where the environment needs {shape}")
+        name = environment.spec.id if environment.spec is not None else "the environment"
+        raise InputError(f"the policy gave an action of shape {action.shape} where {name} needs {shape}")
     return action

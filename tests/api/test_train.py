@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,15 @@ def test_what_cannot_be_used_is_an_input_error(call: Any, told: str, run: Run, i
     assert not list(inside.iterdir())
 
 
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """As at a terminal: a shell's background job, which the tests may be, ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupted_run_says_how_to_go_on_and_does(run: Run, inside: Path) -> None:
     def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
         if step == 15:

@@ -33,11 +33,12 @@ def test_export_writes_a_policy_that_evaluate_scores(inline_cli: Cli, run_folder
     assert done.returncode == 0, done.stderr
     assert "largest difference from the agent's actions over 300 steps" in done.stdout
     policy = run_folder / "policy.onnx"
-    of_policy = inline_cli("evaluate", str(policy), "--episodes", "2", "--processes", "1")
+    output = run_folder.parent / "of the policy"
+    of_policy = inline_cli("evaluate", str(policy), "--episodes", "2", "--processes", "1", "--output", str(output))
     assert of_policy.returncode == 0, of_policy.stderr
     tables = [done.stdout.partition("written to")[0] for done in (of_run, of_policy)]
     assert tables[0] == tables[1]
-    (ours,), (its,) = (list((run_folder / name).glob("*.json")) for name in ("results", "policy-results"))
+    (ours,), (its,) = (list((folder / "results").glob("*.json")) for folder in (run_folder, output))
     assert ours.name == its.name
 
     from decision_rnn.deploy import Policy
@@ -58,7 +59,7 @@ def test_what_export_cannot_do_is_said_before_it_is_tried(
     for arguments, word in [
         (["export", "nowhere"], "not a run folder"),
         (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
-        (["export", str(run_folder), "--target-return", "nan"], "target_return"),
+        (["export", str(run_folder), "--target-return", "nan"], "target-return"),
         (["export", str(run_folder), "--format", "pickle"], "format"),
         (["evaluate", str(run_folder / "absent.onnx"), "--episodes", "1"], "cannot read"),
     ]:

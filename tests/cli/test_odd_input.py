@@ -133,7 +133,6 @@ def test_null_in_a_file_is_a_value_like_any_other(tmp_path: Path) -> None:
         ["bench", "train", "--rounds", "x"],
         ["bench", "data", "x"],
         ["", ""],
-        ["--version"],
     ],
 )
 def test_every_command_refuses_odd_words_in_one_sentence(

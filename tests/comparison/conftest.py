@@ -16,7 +16,7 @@ from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config_parser import new_config
 
 Compare = Callable[..., Comparison]
 
@@ -78,10 +78,10 @@ def small() -> Callable[..., RunConfig]:
     ) -> RunConfig:
         sections = {
             "backbone": {"name": "mingru", "width": width, "layers": 1},
-            "agent": {"return_limit": 1.0, **(agent or {})},  # as a command line's
+            "agent": agent or {},
             "training": {"steps": 4, "checkpoint_every": 2, "context": 4, **(training or {})},
             "evaluation": {"episodes": 1, **(evaluation or {})},
         }
-        return from_dict({"dataset": "own/mine", **sections, **keys}, "test")
+        return new_config({"dataset": "own/mine", **sections, **keys}, "test")
 
     return make
