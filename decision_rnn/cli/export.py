@@ -42,4 +42,4 @@ def parser() -> ArgumentParser:
     parser.add_argument(
         "--target-return", type=float | None, help="asked for where a user names none (default: the dataset's first)"
     )
-    return arrange(parser, ["agent", "output", "target-return"])
+    return arrange(parser, ["agent", "output", "target_return"])

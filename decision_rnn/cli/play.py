@@ -4,20 +4,18 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 
-from decision_rnn.checkpoint import TrainedAgent, load_agent
 from decision_rnn.cli.help import arrange
 from decision_rnn.cli.words import command_parser, parse_command
-from decision_rnn.data.environments import check_environment
-from decision_rnn.deploy.hub import find_agent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import prepare_to_act
-from decision_rnn.evaluation.play import Moment, play, watched_environment
-from decision_rnn.evaluation.targets import paper_returns
-from decision_rnn.evaluation.video import film
 from decision_rnn.parsing import COMMAND_LINE, check_numbers, split_names
+
+if TYPE_CHECKING:
+    from decision_rnn.checkpoint import TrainedAgent
+    from decision_rnn.evaluation.play import Moment
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -32,6 +30,12 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
     if command.video is None and not has_screen():
         raise InputError("there is no screen to open a window on: write a film instead, --video episode.mp4")
+    from decision_rnn.checkpoint import load_agent  # here, lest `--help` wait for them
+    from decision_rnn.data.environments import check_environment
+    from decision_rnn.deploy.hub import find_agent
+    from decision_rnn.evaluation.targets import paper_returns
+    from decision_rnn.evaluation.video import film
+
     folder = find_agent(command.agent)
     trained = load_agent(folder)
     spec, settings = trained.provenance.spec, trained.config.evaluation
@@ -63,7 +67,7 @@ def parser() -> ArgumentParser:
     )
     parser.add_argument("--episodes", type=int, default=1, help="how many")
     parser.add_argument("--seed", type=int | None, help="of the first episode (default: that of the evaluation)")
-    return arrange(parser, ["agent", "video", "target-return", "episodes", "seed"])
+    return arrange(parser, ["agent", "video", "target_return", "episodes", "seed"])
 
 
 def has_screen() -> bool:
@@ -71,7 +75,10 @@ def has_screen() -> bool:
     return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def _in_window(trained: TrainedAgent, asked: float | None, episodes: int, seed: int) -> None:
+def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed: int) -> None:
+    from decision_rnn.evaluation.actor import prepare_to_act
+    from decision_rnn.evaluation.play import play, watched_environment
+
     actor = prepare_to_act(trained.agent)
     environment = watched_environment(trained.provenance.spec.environment_id)
     begun = False
@@ -89,7 +96,7 @@ def _in_window(trained: TrainedAgent, asked: float | None, episodes: int, seed: 
         environment.close()
 
 
-def _tell(trained: TrainedAgent, asked: float | None, seed: int, end: Moment) -> None:
+def _tell(trained: "TrainedAgent", asked: float | None, seed: int, end: "Moment") -> None:
     what = "" if asked is None else f"asked {asked:g}, "
     score = float(trained.provenance.spec.normalised(end.earned))
     print(f"seed {seed}: {what}return {end.earned:.1f}, normalised score {score:.1f}, {end.steps} steps", flush=True)
