@@ -72,6 +72,9 @@ def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
 )
 def test_actions_of_onnx_are_the_agents(name: str, options: dict, agent: AgentConfig, tmp_path: Path) -> None:
     trained = made_agent(registered(name).config(**options), agent)
+    if options.get("activation") == "relu":  # whose state grows without bound otherwise
+        for key, parameter in trained.agent.named_parameters():
+            parameter.data *= 0.5 if "weight_hh" in key else 1
     assert_acts_alike(trained, exported(tmp_path, trained))
 
 
