@@ -22,7 +22,12 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and of these packages."""
-    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+    # What is installed for editing keeps the version that it was installed at.
+    ours = {"decision-rnn": sys.modules["decision_rnn"].__version__}
+    return {
+        "python": platform.python_version(),
+        **{package: ours.get(package) or version(package) for package in packages},
+    }
 
 
 def cpu_model() -> str:
