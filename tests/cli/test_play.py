@@ -70,7 +70,7 @@ def test_play_prints_return_and_score_of_every_episode(
         asked.update(agent=agent, path=path, target=target, episodes=episodes, seed=seed)
         return [Moment(200, -875.0, True), Moment(200, -150.0, True)]
 
-    monkeypatch.setattr(command, "film", film)
+    monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
     done = inline_cli("play", "run", "--video", "a.mp4", "--episodes", "2", "--seed", "4", "--target-return", "-300")
     assert done.returncode == 0, done.stderr
     expected = {"agent": Path("run/checkpoints/10"), "path": Path("a.mp4"), "target": -300, "episodes": 2, "seed": 4}
@@ -90,8 +90,8 @@ def test_a_window_that_does_not_open_is_one_sentence(inline_cli: CLI, monkeypatc
         raise RuntimeError("GLFW:\ncannot open display")
 
     monkeypatch.setattr(command, "has_screen", lambda: True)
-    monkeypatch.setattr(command, "play", refuse)
-    monkeypatch.setattr(command, "watched_environment", lambda name: io.BytesIO())
+    monkeypatch.setattr("decision_rnn.evaluation.play.play", refuse)
+    monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: io.BytesIO())
     done = inline_cli("play", "run")
     assert done.returncode == 2
     assert "no window can be opened here (GLFW: cannot open display): to write a film instead" in done.stderr
