@@ -51,8 +51,9 @@ RENDERS_NOT = "nothing renders here"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: dict[str, str]) -> Iterator[Path]:
     """The folder one works in; what a page registers and imports is forgotten afterwards."""
+    monkeypatch.setitem(small_environment, "DECISION_RNN_DATA", str(tmp_path / "data"))  # of processes of their own
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
