@@ -14,6 +14,7 @@ REPORTING = (
     "bench_backbones",
     "interval_coverage",
     "large_store",
+    "return_limits",
     "selective_copying",
     "standins",
 )

@@ -21,6 +21,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
+from decision_rnn.evaluation.return_limit import with_return_limit
 from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.training.loop import Callback
@@ -188,6 +189,7 @@ def evaluate(
     state: Literal["carry", "window"] | None = None,
     window: int | None = None,
     seed: int | None = None,
+    return_limit: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
     progress: bool = True,
@@ -208,6 +210,8 @@ def evaluate(
             action, the Decision Transformer's protocol.
         window: Steps in that window.
         seed: Episode i of every target begins with the environment's reset(seed + i).
+        return_limit: Another limit of the return-to-go than the run's `agent.return_limit`: the quantile of what its
+            data hold at each timestep, 0 for none. Above 0 it needs the data.
         output: A folder to write the result into in place of the run's.
         processes: How many play at a time; one for every core if left out.
         progress: Whether to show a bar.
@@ -242,11 +246,15 @@ def evaluate(
     if isinstance(subject, Subject):
         if state == "window":
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
+        if return_limit is not None:
+            raise InputError("an exported policy keeps its return limit: evaluate its run for another")
         configured = replace(configured, state="carry")  # all that a policy can do, however its agent was evaluated
     settings = evaluation_settings(
         configured, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
     with quiet(not progress):
+        if isinstance(subject, TrainedAgent) and return_limit is not None:
+            subject = with_return_limit(subject, return_limit)
         if isinstance(subject, Subject):
             result = evaluate_actor(subject, settings, processes)
         else:

@@ -16,7 +16,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import check_numbers
 
-NEEDED = ("run", "target_returns", "episodes", "state", "window", "processes")
+NEEDED = ("run", "target_returns", "episodes", "state", "window", "return_limit", "processes")
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -39,7 +39,8 @@ def run(arguments: Sequence[str]) -> None:
     if not settings["episodes"]:
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
     output = command.output or run_folder
-    result = evaluate(subject, command.target_returns, output=output, processes=command.processes, **settings)
+    extra = {"return_limit": command.return_limit, "processes": command.processes}
+    result = evaluate(subject, command.target_returns, output=output, **extra, **settings)
     print(result)
     if output is None:
         print(f"not written: {command.run} is no run, so name a folder by --output")
@@ -54,6 +55,8 @@ def parser() -> ArgumentParser:
         "run", type=str, help="a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     )
     parser.add_class_arguments(EvaluationConfig)
+    help_limit = "another than the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
+    parser.add_argument("--return_limit", type=float | None, help=help_limit)
     parser.add_argument("--output", type=Path | None, help="folder to write the result into (default: that of the run)")
     help_processes = "that play at a time, to the same result (default: one for every core)"
     parser.add_argument("--processes", type=int | None, help=help_processes)

@@ -48,9 +48,10 @@ def test_export_writes_a_policy_that_evaluate_scores(inline_cli: Cli, run_folder
     returns = json.loads(ours.read_text())["targets"][0]["return_mean"]
     assert metadata["scores"][0]["targets"][0]["return_mean"] == returns
 
-    refused = inline_cli("evaluate", str(policy), "--episodes", "2", "--state", "window")
-    assert refused.returncode == 2
-    assert "carried state" in refused.stderr
+    for option, told in ((("--state", "window"), "carried state"), (("--return_limit", "0.5"), "return limit")):
+        refused = inline_cli("evaluate", str(policy), "--episodes", "2", *option)
+        assert refused.returncode == 2
+        assert told in refused.stderr
 
 
 def test_what_export_cannot_do_is_said_before_it_is_tried(

@@ -1,0 +1,48 @@
+"""A trained agent under another limit of the return-to-go: what `agent.return_limit` asks for acts when it acts."""
+
+import copy
+from dataclasses import replace
+
+import torch
+
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.store.best import best_episodes
+from decision_rnn.errors import InputError
+
+
+def with_return_limit(trained: TrainedAgent, quantile: float) -> TrainedAgent:
+    """The agent that the same run with another `agent.return_limit` would have trained: the same weights.
+
+    Args:
+        trained: The agent.
+        quantile: At each timestep it sees at most this quantile of the returns-to-go of its data's episodes that last
+            so long: from 0, which is no limit and needs no data, to 1, the largest.
+
+    Returns:
+        A copy, on the same device.
+
+    Raises:
+        InputError: If the quantile is none, the agent is asked for nothing, or the data that it was trained on cannot
+            be opened here, or are no longer the same.
+    """
+    config = replace(trained.config, agent=replace(trained.config.agent, return_limit=quantile))
+    if not config.agent.return_conditioning:
+        raise InputError(
+            f"a return limit of {quantile:g} has nothing to act on: this run of {config.dataset} has "
+            "agent.return_conditioning false, so it is told no return"
+        )
+    agent = copy.deepcopy(trained.agent)
+    agent.config, agent.return_limit = config.agent, None
+    if quantile > 0:
+        dataset = open_dataset(config.dataset, config.path, config.partial)
+        store = dataset.open()
+        if store.fingerprint != trained.provenance.fingerprint:
+            raise InputError(
+                f"the agent was trained on other contents of {dataset.name} (fingerprint "
+                f"{trained.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): another return limit needs "
+                "those"
+            )
+        limit = best_episodes(dataset.name, store, config.best_fraction).returns_to_go_quantile(quantile)
+        agent.return_limit = torch.from_numpy(limit).to(agent.return_scale)
+    return replace(trained, agent=agent, config=config)

@@ -1,0 +1,99 @@
+"""Makes results/return-limits/: what agents score under other limits of the return-to-go than they were trained with.
+
+    decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
+    python scripts/return_limits.py runs/kinds-of-data    # a quarter of an hour on two cores
+
+The limit acts when the agent acts, so each agent is evaluated under all of them: asked for the paper's return, which no
+data reach on most sets.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+from results_folder import RESULTS, Made, write_report
+
+from decision_rnn.api import evaluate, load_agent
+from decision_rnn.files import write_atomically
+from decision_rnn.messages import bar
+
+LIMITS = (0.0, 1.0, 0.98, 0.95, 0.9, 0.8, 0.6)
+"""No limit, the largest return-to-go of the data, and quantiles below it."""
+
+Scores = dict[str, dict[float, list[float]]]
+"""By dataset and limit, a score for each seed."""
+
+
+def named(limit: float) -> str:
+    return {0.0: "none", 1.0: "the largest"}.get(limit, f"{limit:g}")
+
+
+def row(scores: dict[float, list[float]]) -> str:
+    return " | ".join(f"{np.mean(seeds):.1f} ± {np.std(seeds, ddof=1):.1f}" for seeds in scores.values())
+
+
+def picture(scores: Scores, path: Path) -> None:
+    """A line for each dataset, a dot for each seed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, by_limit) in enumerate(scores.items()):
+        places = np.arange(len(by_limit)) + 0.06 * (number - len(scores) / 2)
+        (line,) = axes.plot(places, [np.mean(seeds) for seeds in by_limit.values()], label=name)
+        for place, seeds in zip(places, by_limit.values(), strict=True):
+            axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
+    axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
+    axes.set(xlabel="agent.return_limit, a quantile at each timestep", ylabel="score, asked for the paper's return")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("comparison", type=Path, help="the folder of a comparison, whose agents are evaluated")
+    parser.add_argument("--variant", default="mingru", help="which of its variants (default: mingru)")
+    parser.add_argument("--episodes", type=int, default=50, help="for each agent and limit (default: 50)")
+    parser.add_argument("--output", type=Path, default=RESULTS / "return-limits")
+    options = parser.parse_args()
+    runs = sorted(options.comparison.glob(f"*/{options.variant}-seed*"))
+    if not runs:
+        parser.error(f"{options.comparison} holds no runs of {options.variant}: name the folder of a comparison")
+    made = Made.here()
+
+    scores: Scores = {}
+    targets: dict[str, float] = {}
+    for run in bar(runs, desc="evaluating", unit="agent"):
+        trained = load_agent(run)
+        spec = trained.provenance.spec
+        targets[spec.name] = spec.target_returns[0]
+        by_limit = scores.setdefault(spec.name, {limit: [] for limit in LIMITS})
+        for limit, seeds in by_limit.items():
+            result = evaluate(
+                trained, targets[spec.name], episodes=options.episodes, return_limit=limit, progress=False
+            )
+            seeds.append(round(result.targets[0].score_mean, 2))
+    options.output.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
+    picture(scores, options.output / "scores.png")
+    header = " | ".join(named(limit) for limit in LIMITS)
+    rows = [
+        f"| {name} | {targets[name]:g} | {len(by_limit[LIMITS[0]])} | {row(by_limit)} |"
+        for name, by_limit in scores.items()
+    ]
+    write_report(
+        options.output / "README.md",
+        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant}, asked for the paper's "
+        "return, under limits of the return-to-go that it sees when it acts: none, the largest that the data hold at "
+        "that timestep, or a quantile of it. The weights are the same in a row, trained by the defaults. Mean ± "
+        f"standard deviation over seeds, {options.episodes} episodes each; scores.json holds every seed's.\n\n"
+        f"| data | asked | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
+        "![scores against limits](scores.png)",
+        made,
+    )
+
+
+if __name__ == "__main__":
+    main()

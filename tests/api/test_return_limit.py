@@ -1,0 +1,71 @@
+"""Evaluating an agent under another return limit than its run's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from swing import SMALL
+
+import decision_rnn
+from decision_rnn import InputError, Run, TrainedAgent, open_dataset
+from decision_rnn.evaluation.results import Result
+from decision_rnn.evaluation.return_limit import with_return_limit
+
+
+@pytest.mark.parametrize("best_fraction", [1.0, 0.5])
+def test_another_return_limit_gives_what_a_run_trained_with_it_gives(
+    inside: Path, folder: Path, best_fraction: float
+) -> None:
+    def trained(limit: float, output: str) -> Run:
+        return decision_rnn.train(
+            "own/swing",
+            SMALL,
+            steps=2,
+            output=output,
+            progress=False,
+            best_fraction=best_fraction,
+            agent={"return_limit": limit},
+        )
+
+    def scored(run: Run, limit: float | None) -> Result:
+        return run.evaluate(90.0, episodes=2, processes=1, progress=False, return_limit=limit)
+
+    run = trained(0.25, "run")
+    for limit in (0.75, 0.0):
+        other = trained(limit, f"other-{limit}")
+        changed, expected = scored(run, limit), scored(other, None)
+        assert (changed.targets, changed.key) == (expected.targets, expected.key)
+        assert changed.remarks == expected.remarks
+        assert changed.targets != scored(run, None).targets
+    assert len(list((run.folder / "results").iterdir())) == 3
+
+
+def test_a_return_limit_is_a_quantile_of_the_returns_to_go_and_the_agent_stays_as_it_was(run: Run) -> None:
+    before = run.agent.agent.return_limit
+    changed = with_return_limit(run.agent, 0.5)
+    rewards = [episode.rewards for episode in open_dataset("own/swing").open().read_episodes()]
+    to_go = [np.cumsum(r[::-1].astype(np.float64))[::-1] for r in rewards]
+    expected = [np.median([one[t] for one in to_go if t < len(one)]) for t in range(max(map(len, to_go)))]
+    np.testing.assert_allclose(changed.agent.return_limit, expected, rtol=1e-5, atol=1e-5)
+    assert changed.config.agent.return_limit == changed.agent.config.return_limit == 0.5
+    assert run.agent.agent.return_limit is before
+    assert run.config.agent.return_limit == 0.95
+
+
+def test_no_return_limit_needs_no_data(pendulum: Callable[..., TrainedAgent]) -> None:
+    trained = pendulum(return_limit=0.5)
+    assert with_return_limit(trained, 0.0).agent.return_limit is None
+    with pytest.raises(InputError, match="own/pendulum"):
+        with_return_limit(trained, 0.9)
+
+
+def test_a_return_limit_that_cannot_be_used_is_an_input_error(run: Run, pendulum: Callable[..., TrainedAgent]) -> None:
+    with pytest.raises(InputError, match="from 0"):
+        with_return_limit(run.agent, 1.5)
+    with pytest.raises(InputError, match="return_conditioning false"):
+        with_return_limit(pendulum(cloning=True), 0.0)
+    other = replace(run.agent, provenance=replace(run.agent.provenance, fingerprint="0" * 64))
+    with pytest.raises(InputError, match="other contents of own/swing"):
+        with_return_limit(other, 0.9)
