@@ -16,7 +16,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import check_numbers
 
-NEEDED = ("run", "target_returns", "episodes", "state", "window", "return_limit", "processes")
+NEEDED = ("run", "target_returns", "episodes", "state", "window", "processes")
 
 
 def run(arguments: Sequence[str]) -> None:
