@@ -242,15 +242,13 @@ def evaluate(
         subject, folder = load_subject(agent, plugins)
     if not isinstance(subject, TrainedAgent | Subject):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    configured = subject.config.evaluation
     if isinstance(subject, Subject):
         if state == "window":
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
         if return_limit is not None:
             raise InputError("an exported policy keeps its return limit: evaluate its run for another")
-        configured = replace(configured, state="carry")  # all that a policy can do, however its agent was evaluated
     settings = evaluation_settings(
-        configured, targets=targets, episodes=episodes, state=state, window=window, seed=seed
+        subject.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
     with quiet(not progress):
         if isinstance(subject, TrainedAgent) and return_limit is not None:

@@ -25,14 +25,12 @@ def run(arguments: Sequence[str]) -> None:
     first = parse_command(words, arguments)
     if first.processes is not None and first.processes < 1:
         raise InputError(f"command line: --processes is {first.processes}: it must be at least 1")
-    from decision_rnn.api.agents import is_policy, load_subject  # here, lest `--help` wait for them
+    from decision_rnn.api.agents import load_subject  # here, lest `--help` wait for them
     from decision_rnn.api.run import evaluate
     from decision_rnn.evaluation.results import result_file
 
     subject, run_folder = load_subject(first.run)
     words.set_defaults({f.name: getattr(subject.config.evaluation, f.name) for f in fields(EvaluationConfig)})
-    if is_policy(first.run):
-        words.set_defaults({"state": "carry"})  # all that a policy can do, however its agent was evaluated
     command = parse_command(words, arguments)
     check_numbers(command)
     settings = {f.name: command[f.name] for f in fields(EvaluationConfig) if f.name != "target_returns"}

@@ -1,5 +1,6 @@
 """An exported policy where torch is at hand: an Actor, scored by the same rollouts as the agent it was made of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -54,4 +55,6 @@ def load_subject(path: Path) -> Subject:
         raise InputError(
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None
+    # All that a policy can do, however its agent was evaluated.
+    config = replace(config, evaluation=replace(config.evaluation, state="carry"))
     return Subject(PolicyActor(policy), config, provenance, *numbers)
