@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decision_rnn.evaluation.obedience import obedience
-from decision_rnn.evaluation.statistics import SeedScores, summarise_seeds
+from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores, deviation_over_seeds, summarise_seeds
 from decision_rnn.evaluation.tuning import tuning_curve
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class TargetSummary:
         target: What was asked for.
         scores: Normalised scores over the seeds.
         per_seed: Every seed's score, in the order of the seeds.
+        deviation: How far apart they are; None for one seed, or one episode each.
         return_mean: Over seeds and episodes.
         return_sd: Over a seed's episodes, the mean of the seeds' variances: how far apart the seeds are is the scores'.
         return_median: Over seeds and episodes.
@@ -39,6 +40,7 @@ class TargetSummary:
     target: Target
     scores: SeedScores
     per_seed: tuple[float, ...]
+    deviation: SeedDeviation | None
     return_mean: float
     return_sd: float
     return_median: float
@@ -135,7 +137,7 @@ def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
 
 def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> VariantSummary:
     per_target = list(zip(*(dataset.with_results(cell) for cell in cells), strict=True))
-    targets = tuple(_target(pairs[0][0], [achieved for _, achieved in pairs]) for pairs in per_target)
+    targets = tuple(_target(dataset.data, pairs[0][0], [achieved for _, achieved in pairs]) for pairs in per_target)
     return VariantSummary(
         variant=cells[0].variant,
         dataset=dataset.data.name,
@@ -152,7 +154,7 @@ def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> Variant
     )
 
 
-def _target(target: Target, achieved: Sequence[TargetResult]) -> TargetSummary:
+def _target(data: DataSummary, target: Target, achieved: Sequence[TargetResult]) -> TargetSummary:
     scores = [result.score_mean for result in achieved]
     returns = np.concatenate([result.returns for result in achieved])
     low, middle, high = (float(value) for value in np.quantile(returns, [0.1, 0.5, 0.9]))
@@ -160,6 +162,7 @@ def _target(target: Target, achieved: Sequence[TargetResult]) -> TargetSummary:
         target=target,
         scores=summarise_seeds(scores),
         per_seed=tuple(scores),
+        deviation=deviation_over_seeds([data.normalised(np.array(result.returns)) for result in achieved]),
         return_mean=statistics.fmean(result.return_mean for result in achieved),
         return_sd=float(np.sqrt(np.mean([result.return_sd**2 for result in achieved]))),
         return_median=middle,

@@ -9,8 +9,9 @@ from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummar
 from decision_rnn.comparison.verdicts import aggregate, differences
 from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE
-from decision_rnn.evaluation.report import describe_range, format_scores
+from decision_rnn.evaluation.report import describe_range, format_deviation, format_scores
 from decision_rnn.evaluation.statistics import (
+    DEVIATION_NOTE,
     DIFFERENCE_NOTE,
     FEWEST_FOR_INTERVAL,
     INTERVAL_NOTE,
@@ -19,9 +20,10 @@ from decision_rnn.evaluation.statistics import (
 from decision_rnn.machine import describe_hardware, describe_versions
 
 if TYPE_CHECKING:
-    from decision_rnn.comparison.record import ComparedDataset, Comparison
+    from decision_rnn.comparison.record import ComparedDataset, Comparison, Target
 
 OBEDIENCE = "obedience, off by"
+DEVIATION = "standard deviation over seeds"
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -62,6 +64,8 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
     scores = _without_empty(scores)
     scores.append(["(the data's mean)", *(f"{data.score_mean:.1f}" * (head != OBEDIENCE) for head in scores[0][1:])])
     parts = [f"## {data.name}", _markdown(scores)]
+    if len(deviations := _deviations(names, summaries, asked, heads)) > 1:
+        parts.append(_markdown(deviations))
     if any(summary.curves for summary in summaries):
         parts.append(_markdown(_checkpoints(names, summaries)))
     if any(summary.tuning for summary in summaries):
@@ -90,6 +94,19 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
         for remark, of in remarks.items()
     ]
     return [*parts, "\n".join(f"- {line}" for line in lines)] if lines else parts
+
+
+def _deviations(
+    names: dict[str, str], summaries: Sequence[VariantSummary], asked: Sequence[Target], heads: Sequence[str]
+) -> list[list[str]]:
+    """How far apart the seeds of each variant are, where they are enough for an interval."""
+    rows = [[DEVIATION, *heads, "cloning"]]
+    for summary in summaries:
+        if len(summary.seeds) >= FEWEST_FOR_INTERVAL:
+            found = {(t.target.role, t.target.target_return): t for t in summary.targets}
+            of = [*(found.get((t.role, t.target_return)) for t in asked), summary.of_role("cloning")]
+            rows.append([names[summary.variant], *(format_deviation(None if t is None else t.deviation) for t in of)])
+    return _without_empty(rows) if len(rows) > 1 else rows
 
 
 def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
@@ -218,7 +235,7 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
             "the same episodes, and so too high."
         )
     if any(len(summary.seeds) >= FEWEST_FOR_INTERVAL for summary in summaries):
-        sentences.append(f"Differences: {DIFFERENCE_NOTE}.")
+        sentences.append(f"Over seeds: {DEVIATION_NOTE}. Differences: {DIFFERENCE_NOTE}.")
     if any(summary.tuning for summary in summaries):
         sentences.append(
             "A target chosen by playing: a bandit spends so many episodes on what was asked for here, and what it "

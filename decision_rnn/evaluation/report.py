@@ -9,7 +9,7 @@ from decision_rnn.evaluation.targets import is_best
 
 if TYPE_CHECKING:
     from decision_rnn.evaluation.results import Result, TargetResult
-    from decision_rnn.evaluation.statistics import SeedScores
+    from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores
 
 
 def describe_range(in_range: bool | None, best: bool = False) -> str:
@@ -26,6 +26,11 @@ def format_scores(scores: SeedScores, unit: str = "") -> str:
     if scores.spread == "95% interval":
         return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
     return text if scores.spread is None else f"{text} ({scores.low:.1f} to {scores.high:.1f})"
+
+
+def format_deviation(deviation: SeedDeviation | None) -> str:
+    """How far apart the seeds' scores are, and in brackets the agents' true ones: `4.0 (3.2)`; empty for None."""
+    return "" if deviation is None else f"{deviation.of_scores:.1f} ({deviation.of_agents:.1f})"
 
 
 def format_result(result: Result) -> str:

@@ -36,6 +36,12 @@ DIFFERENCE_NOTE = (
 )
 """What `compare_variants` gives, to be printed beside it."""
 
+DEVIATION_NOTE = (
+    "standard deviation of the seeds' scores, and in brackets of the agents' true ones: without what the luck of so "
+    "few episodes makes of it, by a two-way analysis of variance of seeds and episodes"
+)
+"""What `deviation_over_seeds` gives, to be printed beside it."""
+
 Verdict = Literal["better", "worse", "no difference shown"]
 
 
@@ -57,6 +63,20 @@ class SeedScores:
     low: float | None
     high: float | None
     spread: Literal["range", "95% interval"] | None
+
+
+@dataclass(frozen=True)
+class SeedDeviation:
+    """How far apart the seeds of a task are, in standard deviations of normalised scores.
+
+    Attributes:
+        of_scores: Of the seeds' scores, each a mean over some episodes.
+        of_agents: Of what they would be over infinitely many episodes, as estimated; 0 where the luck of the episodes
+            accounts for all of it.
+    """
+
+    of_scores: float
+    of_agents: float
 
 
 @dataclass(frozen=True)
@@ -137,6 +157,29 @@ def summarise_seeds(scores: Scores) -> SeedScores:
         return SeedScores(mean, "mean", float(values.min()), float(values.max()), "range")
     half = float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
     return SeedScores(mean, "mean", mean - half, mean + half, "95% interval")
+
+
+def deviation_over_seeds(per_episode: Sequence[Scores]) -> SeedDeviation | None:
+    """How far apart the seeds are, and how much of that is left without the luck of their episodes.
+
+    A two-way analysis of variance without replication: episode i of every seed begins alike, so what is common to the
+    seeds in an episode sets no two of them apart. The mean square of what is left, over the number of episodes, is what
+    luck adds to the variance of the seeds' means.
+
+    Args:
+        per_episode: For each seed the scores of its episodes, (episodes,), as many for all.
+
+    Returns:
+        None for one seed, or one episode each.
+    """
+    scores = np.asarray(per_episode, np.float64)
+    if min(scores.shape) < 2:
+        return None
+    of_seeds = scores.mean(axis=1)
+    left = scores - of_seeds[:, None] - scores.mean(axis=0) + scores.mean()
+    luck = (left**2).sum() / ((scores.shape[0] - 1) * (scores.shape[1] - 1)) / scores.shape[1]
+    variance = of_seeds.var(ddof=1)
+    return SeedDeviation(float(np.sqrt(variance)), float(np.sqrt(max(variance - luck, 0.0))))
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> float:

@@ -149,6 +149,16 @@ def test_five_seeds_have_an_interval_and_a_verdict() -> None:
     assert all("no difference shown" in entry for entry in same[1:])
 
 
+def test_the_deviation_over_seeds_stands_beside_that_of_the_agents() -> None:
+    """A seed's episodes differ by 2 points in each, all alike: no luck sets the seeds apart. Then by luck alone."""
+    alike = of_scores([50.0, 51.0, 52.0, 53.0, 60.0])
+    lucky = [cell("lru", seed, (90.0 * (seed % 2), 90.0 * ((seed + 1) % 2))) for seed in range(5)]
+    text = format_comparison(comparison([*alike, *lucky, *of_scores([1.0, 2.0, 3.0, 4.0], "few")]))
+    assert rows(text, "standard deviation over seeds") == [["mingru", *["4.0 (4.0)"] * 3], ["lru", *["0.0 (0.0)"] * 3]]
+    assert "without what the luck of so few episodes makes of it" in text
+    assert "standard deviation over seeds" not in format_comparison(comparison(of_scores([80.2, 90.4])))
+
+
 def test_obedience_and_extrapolation_are_never_one_column() -> None:
     remark = "3600 is beyond the data's best 3000: its score measures extrapolation"
     text = format_comparison(comparison(of_scores([50.0], remarks=(remark,))))

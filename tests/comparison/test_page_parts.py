@@ -38,6 +38,7 @@ def said(**scores: list[float]) -> str:
                     target=CLONING if label.startswith("cloning") else BEST,
                     scores=summarise_seeds(of),
                     per_seed=tuple(of),
+                    deviation=None,
                     return_mean=0,
                     return_sd=0,
                     return_median=0,

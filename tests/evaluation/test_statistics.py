@@ -1,5 +1,8 @@
 """Scores and intervals of one dataset's seeds, against values worked out by hand and scipy's."""
 
+import itertools
+import statistics
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +12,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.statistics import (
     compare_seeds,
     compare_variants,
+    deviation_over_seeds,
     improvement_interval,
     probability_of_improvement,
     summarise_seeds,
@@ -62,6 +66,38 @@ def test_scores_that_are_none_or_not_finite_are_refused(scores: list[float]) -> 
         summarise_seeds(scores)
     with pytest.raises(InputError):
         compare_seeds([1.0, 2.0], scores)
+
+
+def test_the_deviation_of_agents_is_that_of_seeds_less_the_luck_of_episodes() -> None:
+    """What luck adds, worked out another way: half the variance over episodes of the difference of two seeds."""
+    generator = np.random.default_rng(0)
+    scores = generator.normal(0, 4, (6, 1)) + generator.normal(0, 9, (1, 30)) + generator.normal(0, 5, (6, 30))
+    found = deviation_over_seeds(list(scores))
+    assert found is not None
+    luck = np.mean([np.var(a - b, ddof=1) / 2 for a, b in itertools.combinations(scores, 2)]) / 30
+    assert found.of_scores == pytest.approx(statistics.stdev(scores.mean(axis=1).tolist()))
+    assert found.of_agents**2 == pytest.approx(found.of_scores**2 - luck)
+
+
+def test_the_deviation_of_agents_is_the_true_one_on_average_and_that_of_scores_is_too_large() -> None:
+    generator = np.random.default_rng(1)
+    found = []
+    for _ in range(400):
+        scores = generator.normal(70, 3, (10, 1)) + generator.normal(0, 5, 50) + generator.normal(0, 16, (10, 50))
+        deviation = deviation_over_seeds(list(scores))
+        assert deviation is not None
+        found.append((deviation.of_scores**2, deviation.of_agents**2))
+    of_scores, of_agents = np.mean(found, axis=0)
+    assert of_scores == pytest.approx(9 + 256 / 50, rel=0.1)
+    assert of_agents == pytest.approx(9, rel=0.1)
+
+
+def test_the_deviation_of_equal_agents_is_nothing_but_luck() -> None:
+    lucky = deviation_over_seeds([[0.0, 3.0], [3.0, 0.0]])
+    assert lucky is not None
+    assert (lucky.of_scores, lucky.of_agents) == (0.0, 0.0)
+    assert deviation_over_seeds([[1.0, 2.0]]) is None
+    assert deviation_over_seeds([[1.0], [2.0]]) is None
 
 
 def test_the_probability_of_improvement_is_mann_whitneys_u() -> None:

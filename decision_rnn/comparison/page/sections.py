@@ -15,6 +15,7 @@ from decision_rnn.comparison.page.svg import Canvas
 from decision_rnn.comparison.page.words import describe_scores, main_targets, score_of
 from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison
 from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.evaluation.statistics import DEVIATION_NOTE
 
 Point = tuple[float, float]
 MOST_POINTS = 200
@@ -69,7 +70,8 @@ class Sections:
             f"question, in a column of its own. {describe_scores(shown)} "
             "The obedience error is how far the median return is from what is asked, over the targets inside the "
             "data's range: lower is better. The best checkpoint is chosen by the very episodes that score it, and so "
-            "is too high: it stands there because papers report it.",
+            "is too high: it stands there because papers report it. "
+            f"Over seeds the table of every target gives the {DEVIATION_NOTE}.",
             "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds "
             "(a plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls.",
         )

@@ -15,7 +15,7 @@ from decision_rnn.comparison.page.words import (
 )
 from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
-from decision_rnn.evaluation.report import format_scores
+from decision_rnn.evaluation.report import format_deviation, format_scores
 
 Summaries = Sequence[VariantSummary]
 Traits = Mapping[str, str]
@@ -86,6 +86,7 @@ def target_table(found: Summaries) -> Table:
             summary.variant,
             asked_for(of.target),
             seeds_cell(of.scores, of.per_seed),
+            format_deviation(of.deviation),
             f"{of.return_mean:.0f} ± {of.return_sd:.0f}",
             f"{of.return_median:.0f}",
             f"{of.return_p10:.0f} to {of.return_p90:.0f}",
@@ -93,7 +94,7 @@ def target_table(found: Summaries) -> Table:
         for summary in found
         for of in summary.targets
     ]
-    head = ("variant", "asked", "score", "return, mean ± sd", "median", "10% to 90%")
+    head = ("variant", "asked", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%")
     return Table.of("Every target", head, rows)
 
 
