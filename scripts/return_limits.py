@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from results_folder import RESULTS, Made, write_report
 
-from decision_rnn.api import evaluate, load_agent
+from decision_rnn import evaluate, load_agent
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import bar
 
