@@ -4,17 +4,20 @@ How files, checkpoints and command lines become one is config_parser.py's.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from decision_rnn.agent import AgentConfig, ObjectiveConfig, SquaredErrorConfig
-from decision_rnn.backbones import BackboneConfig
+from decision_rnn.backbones import BackboneConfig, registered
 from decision_rnn.errors import InputError
 
 WARMUP_STEPS = 500
 """Of the learning rate in a run of 1,000 steps or more, where none are asked for."""
 LARGEST_WEIGHTING = 100.0
 """Its exponential is far from the largest float64."""
+CARRY = 50
+"""Slices read on end by a layer that forgets slowly, where nobody says how many: a thousand steps of the default
+context, as long as an episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +42,9 @@ class TrainingConfig:
         context: Environment steps per slice.
         carry: How many consecutive slices a row of the batch reads, on average, before it begins anew at a random
             place. The state goes on from one to the next, the gradient does not (truncated backpropagation through
-            time). 1: every slice begins anew. Layers that forget slowly (s4d, retention, aaren) need more, 50 say, to
-            act well with a state carried over an episode.
+            time). 1: every slice begins anew. If left out, that of the backbone: 50 for layers that forget slowly
+            (lru, s4d, retention, aaren), which need it to act well with a state carried over an episode; 1 for all
+            others.
         learning_rate: AdamW's peak rate.
         recurrent_rate: Rate of a recurrence's own parameters over `learning_rate`; if left out, that of the backbone:
             lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
@@ -62,7 +66,7 @@ class TrainingConfig:
     steps: int = 2_000
     batch_size: int = 128
     context: int = 20
-    carry: int = 1
+    carry: int | None = None
     learning_rate: float = 1e-3
     recurrent_rate: float | None = None
     weight_decay: float = 1e-4
@@ -163,9 +167,12 @@ class RunConfig:
             raise InputError(f"seed is {self.seed}: it must be at least 0")
         if not 0 < self.best_fraction <= 1:  # nor is a NaN
             raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
+        if self.training.carry is None:
+            slowly = getattr(registered(self.backbone.name).mixer, "forgets_slowly", False)
+            object.__setattr__(self, "training", replace(self.training, carry=CARRY if slowly else 1))
 
 
-BEFORE_OPTIONS = {"agent": {"return_limit": 0.0}, "training": {"averaging": 0.0}}
+BEFORE_OPTIONS = {"agent": {"return_limit": 0.0}, "training": {"averaging": 0.0, "carry": 1}}
 """What runs did before there was an option that is on by default now: a saved configuration without it means this."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name

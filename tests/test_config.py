@@ -57,6 +57,15 @@ def test_the_rate_of_a_recurrence_is_the_mixers_unless_given() -> None:
         parse("hopper-medium", "--training.recurrent_rate", "-1")
 
 
+def test_layers_that_forget_slowly_carry_their_state_in_training_unless_told_otherwise() -> None:
+    carried = {name: parse("hopper-medium", "--backbone", name).training.carry for name in registered_names()}
+    assert {name for name, carry in carried.items() if carry == 50} == {"lru", "s4d", "retention", "aaren"}
+    assert set(carried.values()) == {1, 50}
+    assert parse("hopper-medium", "--backbone", "lru", "--training.carry", "1").training.carry == 1
+    assert parse("hopper-medium", "--training.carry", "7").training.carry == 7
+    assert from_dict({"dataset": "hopper-medium", "backbone": "lru"}, "saved before").training.carry == 1
+
+
 def test_a_saved_state_size_of_lru_stays_as_it_was() -> None:
     """Configurations from when it was 128 at every width hold the number."""
     saved = to_dict(parse("hopper-medium", "--backbone", "lru", "--backbone.width", "32"))

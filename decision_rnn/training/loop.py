@@ -70,7 +70,7 @@ def prepare(
         settings.batch_size,
         config.seed,
         trainer.device,
-        carry=settings.carry,
+        carry=settings.carry or 1,
         clip_actions=config.actions == "clip",
         return_weighting=settings.return_weighting,
     )

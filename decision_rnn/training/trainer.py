@@ -40,7 +40,7 @@ class Trainer(Generic[Model]):
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
         self.averaging = settings.averaging
         self.average = copy.deepcopy(self.model) if settings.averaging else None
-        self.carry = settings.carry > 1
+        self.carry = (settings.carry or 1) > 1
         self.carried: State | None = None
         # Without a bound the norm is measured all the same, for the log.
         self.largest_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
