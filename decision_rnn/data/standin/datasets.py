@@ -75,12 +75,12 @@ DATASETS = {
         _standin(
             "hopper-medium-expert",
             D4RLStatistics(3213, 2090, 1040, 316, 3759, 622),
-            Made("7f2417936bfca75eb475a5e89a5a8fe88263a34aebc586172ceeff27e0322ec7", 2003.3, 626.6),
+            Made("82bc05b8ea8df07b3e146afa8dd273be5d19f049c3d2ea50e2a8729104bd4964", 2146.1, 638.5),
         ),
         _standin(
             "hopper-expert",
             D4RLStatistics(1027, 3512, 326, None, 3759, 973),
-            Made("2491a03dcb8a13945bc97a4430938e8f81dbc355a1eaa3360fee41506c6620b3", 2966.0, 923.0),
+            Made("6e65d5e0d65df6f40b1a2cc16813c091b4163e2eef17950e9eaec3d0227be043", 3459.2, 976.8),
         ),
         _standin(
             "halfcheetah-random",

@@ -68,7 +68,7 @@ RECIPES = {
         (("hopper-seed1-0130k", 0.80), ("hopper-seed1-0140k", 0.05), ("hopper-seed0-0120k", 0.15)),
         1_000_000,
     ),
-    "standin/hopper-expert": Recipe("Hopper-v5", (("hopper-seed0-0150k", 1.0),), 1_000_000, noise=0.25),
+    "standin/hopper-expert": Recipe("Hopper-v5", (("hopper-seed0-0150k-ars0-0090", 1.0),), 1_000_000, noise=0.9),
     "standin/halfcheetah-random": Recipe("HalfCheetah-v5", ((UNIFORM, 1.0),), 1_000_000),
     "standin/halfcheetah-medium-replay": Recipe(
         "HalfCheetah-v5",
