@@ -63,15 +63,16 @@ class Sections:
                 ),
             )
 
-        shown = [of.scores for of in chain.from_iterable(s.targets for s in chain(*self.found.values()))]
+        targets = list(chain.from_iterable(s.targets for s in chain(*self.found.values())))
+        shown, several = [of.scores for of in targets], any(of.deviation for of in targets)
         text = (
             "Normalised scores of the last checkpoint: 0 is a random policy, 100 an expert. A return inside the data's "
             "range measures how well an agent obeys; one beyond it measures how it extrapolates, which is another "
             f"question, in a column of its own. {describe_scores(shown)} "
             "The obedience error is how far the median return is from what is asked, over the targets inside the "
             "data's range: lower is better. The best checkpoint is chosen by the very episodes that score it, and so "
-            "is too high: it stands there because papers report it. "
-            f"Over seeds the table of every target gives the {DEVIATION_NOTE}.",
+            "is too high: it stands there because papers report it."
+            + (f" Over seeds the table of every target gives the {DEVIATION_NOTE}." if several else ""),
             "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds "
             "(a plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls.",
         )
