@@ -35,18 +35,15 @@ class Search:
     def __init__(self, actor: Path, environment: str, noise: float) -> None:
         self.policy, self.environment, self.steps = Policy(actor, noise), environment, 0
         self.weight, self.bias = self.policy.weights["mean.weight"], self.policy.weights["mean.bias"]
-        read = [self._read(observation) for i in range(5) for observation in self.play(FIRST + i).observations[:-1]]
+        read = [
+            self.policy.features(observation)
+            for i in range(5)
+            for observation in self.play(FIRST + i).observations[:-1]
+        ]
         self.centre = np.mean(read, axis=0)
         _, values, vectors = np.linalg.svd(np.array(read) - self.centre, full_matrices=False)
         self.components = vectors[:COMPONENTS] * np.sqrt(len(read)) / values[:COMPONENTS, None]
         self.place = np.zeros((len(self.bias), COMPONENTS + 1))
-
-    def _read(self, observation: np.ndarray) -> np.ndarray:
-        """What the layer of the mean reads."""
-        w, hidden = self.policy.weights, observation.astype(np.float32)
-        for layer in ("hidden.0", "hidden.1"):
-            hidden = np.maximum(w[f"{layer}.weight"] @ hidden + w[f"{layer}.bias"], 0)
-        return hidden
 
     def put(self, place: np.ndarray) -> None:
         """Move the layer to a place, (action components, COMPONENTS + 1), the last column the bias."""

@@ -24,11 +24,15 @@ class Policy:
         self.weights = load_file(path)
         self.noise = noise  # the standard deviation of its noise over the actor's own
 
-    def distribution(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation (A,) float32 of the Gaussian before tanh, for an observation (O,)."""
+    def features(self, observation: np.ndarray) -> np.ndarray:
+        """What the last layer reads of an observation (O,): (256,) float32."""
         w = self.weights
         hidden = np.maximum(w["hidden.0.weight"] @ observation.astype(np.float32) + w["hidden.0.bias"], 0)
-        hidden = np.maximum(w["hidden.1.weight"] @ hidden + w["hidden.1.bias"], 0)
+        return np.maximum(w["hidden.1.weight"] @ hidden + w["hidden.1.bias"], 0)
+
+    def distribution(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation (A,) float32 of the Gaussian before tanh, for an observation (O,)."""
+        w, hidden = self.weights, self.features(observation)
         mean = w["mean.weight"] @ hidden + w["mean.bias"]
         log_std = w["log_std.weight"] @ hidden + w["log_std.bias"]
         return mean, np.exp(np.clip(log_std, -20, 2))
