@@ -107,6 +107,20 @@ class Provenance:
             ) from None
         return cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"])
 
+    def check_contents(self, store: EpisodeStore, subject: Path | str, remedy: str) -> None:
+        """InputError if the store holds other contents than those trained on.
+
+        Args:
+            store: The dataset as it is now.
+            subject: What was trained on it, for the message.
+            remedy: What to do then, for the message.
+        """
+        if store.fingerprint != self.fingerprint:
+            raise InputError(
+                f"{subject} was trained on other contents of {self.spec.name} (fingerprint {self.fingerprint[:12]}, "
+                f"now {store.fingerprint[:12]}): {remedy}"
+            )
+
 
 @dataclass(frozen=True)
 class TrainedAgent:

@@ -37,12 +37,7 @@ def with_return_limit(trained: TrainedAgent, quantile: float) -> TrainedAgent:
     if quantile > 0:
         dataset = open_dataset(config.dataset, config.path, config.partial)
         store = dataset.open()
-        if store.fingerprint != trained.provenance.fingerprint:
-            raise InputError(
-                f"the agent was trained on other contents of {dataset.name} (fingerprint "
-                f"{trained.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): another return limit needs "
-                "those"
-            )
+        trained.provenance.check_contents(store, "the agent", "another return limit needs the data as they were")
         limit = best_episodes(dataset.name, store, config.best_fraction).returns_to_go_quantile(quantile)
         agent.return_limit = torch.from_numpy(limit).to(agent.return_scale)
     return replace(trained, agent=agent, config=config)

@@ -241,11 +241,7 @@ def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, stor
         return 0.0  # killed before it was whole
     folder = last_checkpoint(run)
     saved = load_agent(folder)
-    if saved.provenance.fingerprint != store.fingerprint:
-        raise InputError(
-            f"{run} was trained on other contents of {saved.provenance.spec.name} (fingerprint "
-            f"{saved.provenance.fingerprint[:12]}, now {store.fingerprint[:12]}): train it anew elsewhere"
-        )
+    saved.provenance.check_contents(store, run, "train it anew elsewhere")
     trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(folder)
     trainer.load_state_dict(state)

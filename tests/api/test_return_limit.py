@@ -65,8 +65,9 @@ def test_no_return_limit_needs_no_data(pendulum: Callable[..., TrainedAgent]) ->
 
 
 def test_a_return_limit_that_cannot_be_used_is_an_input_error(run: Run, pendulum: Callable[..., TrainedAgent]) -> None:
-    with pytest.raises(InputError, match="from 0"):
-        with_return_limit(run.agent, 1.5)
+    for limit in (1.5, np.float64(-1), float("nan"), "all", True, [0.5]):
+        with pytest.raises(InputError, match=r"return_limit is .* from 0"):
+            decision_rnn.evaluate(run, 90.0, episodes=1, processes=1, progress=False, return_limit=limit)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="return_conditioning false"):
         with_return_limit(pendulum(cloning=True), 0.0)
     other = replace(run.agent, provenance=replace(run.agent.provenance, fingerprint="0" * 64))
