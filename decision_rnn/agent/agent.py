@@ -27,9 +27,13 @@ class AgentConfig:
     """How the agent reads its history.
 
     Attributes:
-        tokens: `step`: one token per environment step, the sum of the three embeddings; `interleaved`: the
-            Decision Transformer's three tokens per step (in its order R, s, a).
+        tokens: `step`: one token per environment step, the sum of the embeddings of what is seen; `interleaved`: the
+            Decision Transformer's, each a token of its own (in its order R, s, a).
         return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
+        previous_action: Whether the agent sees the action that it took last. Where observations tell all, as in
+            MuJoCo's locomotion tasks, it is a shortcut: consecutive actions are alike, so that to repeat the last one
+            predicts the data well and controls badly (Wen et al., "Fighting Copycat Agents in Behavioral Cloning from
+            Observation Histories" (2020)).
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
         return_limit: Quantile, at each timestep, of the returns-to-go of the data's episodes that last so long, above
@@ -41,6 +45,7 @@ class AgentConfig:
 
     tokens: Literal["step", "interleaved"] = "step"
     return_conditioning: bool = True
+    previous_action: bool = True
     timestep_embedding: bool = False
     return_limit: float = 0.95
     return_noise: float = 0.0
@@ -105,7 +110,7 @@ class DecisionAgent(nn.Module):
         self.register_buffer("return_limit", None if return_limit is None else return_limit.float())
         self.embed_return = nn.Linear(1, width) if config.return_conditioning else None
         self.embed_observation = nn.Linear(len(observation_mean), width)
-        self.embed_action = nn.Linear(action_dim, width)
+        self.embed_action = nn.Linear(action_dim, width) if config.previous_action else None
         self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
@@ -117,6 +122,11 @@ class DecisionAgent(nn.Module):
                 f"the objective {objective.name} asks for the columns {', '.join(unknown)}, which batches lack: choose "
                 f"from {', '.join(Batch._fields)}"
             )
+
+    @property
+    def _first_token(self) -> int:
+        """The place in a step's tokens of an episode's first: the previous action's belongs to the episode before."""
+        return int(self.config.tokens == "interleaved" and self.embed_action is not None)
 
     @property
     def observation_dim(self) -> int:
@@ -200,7 +210,7 @@ class DecisionAgent(nn.Module):
         tokens = self._embed(return_to_go.unsqueeze(-1), observation, previous_action, timestep)
         hidden = tokens[0]
         for i, token in enumerate(tokens):
-            if i == 1:
+            if 0 < i == self._first_token:
                 memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row for all: it exports
             hidden, memory = self.backbone.step(self.embedding_norm(token), memory)
         action = self.objective.action(hidden)
@@ -219,9 +229,8 @@ class DecisionAgent(nn.Module):
         tokens = self._embed(return_to_go, observation, previous_action, timestep)
         if len(tokens) == 1:
             return self.backbone(self.embedding_norm(tokens[0]), state, reset)
-        # The episode begins after the previous action's token: that token belongs to the episode before.
-        begins = torch.zeros_like(reset)
-        resets = torch.stack([reset if i == 1 else begins for i in range(len(tokens))], dim=2)
+        no = torch.zeros_like(reset)
+        resets = torch.stack([reset if i == self._first_token else no for i in range(len(tokens))], dim=2)
         interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
         hidden, state = self.backbone(interleaved, state, resets.flatten(1, 2))
         return hidden[:, len(tokens) - 1 :: len(tokens)], state
@@ -229,10 +238,10 @@ class DecisionAgent(nn.Module):
     def _embed(
         self, return_to_go: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
     ) -> list[Tensor]:
-        """The tokens of each step, each (..., width): one, or previous action, return-to-go, observation."""
+        """The tokens of each step, each (..., width): one, or those of previous action, return-to-go, observation."""
         if self.observation_index is not None:
             observation = observation.index_select(-1, self.observation_index)
-        parts = [(self.embed_action, previous_action)]
+        parts = [] if self.embed_action is None else [(self.embed_action, previous_action)]
         if self.embed_return is not None:
             if self.return_limit is not None and not self.training:
                 limit = self.return_limit[timestep.clamp_max(len(self.return_limit) - 1)]

@@ -1,5 +1,7 @@
 """The agent: what it predicts in parallel is what it does step by step, and it reads what it should."""
 
+from typing import Literal
+
 import pytest
 import torch
 
@@ -15,6 +17,9 @@ LAYOUTS = [
     AgentConfig(return_conditioning=False),
     AgentConfig(tokens="interleaved", return_conditioning=False),
     AgentConfig(timestep_embedding=True),
+    AgentConfig(previous_action=False),
+    AgentConfig(tokens="interleaved", previous_action=False),
+    AgentConfig(tokens="interleaved", previous_action=False, return_conditioning=False),
 ]
 
 
@@ -145,6 +150,16 @@ def test_without_return_conditioning_the_return_changes_nothing() -> None:
     conditioned, cloning = make_agent(), make_agent(AgentConfig(return_conditioning=False))
     assert not torch.allclose(conditioned.predict(**inputs)[0], conditioned.predict(**richer)[0])
     assert torch.equal(cloning.predict(**inputs)[0], cloning.predict(**richer)[0])
+
+
+@pytest.mark.parametrize("tokens", ["step", "interleaved"])
+def test_without_the_previous_action_it_changes_nothing(tokens: Literal["step", "interleaved"]) -> None:
+    inputs = make_slice(2, 6)
+    other = {**inputs, "previous_action": -inputs["previous_action"]}
+    seeing, blind = (make_agent(AgentConfig(tokens=tokens, previous_action=sees)) for sees in (True, False))
+    assert not torch.allclose(seeing.predict(**inputs)[0], seeing.predict(**other)[0])
+    assert torch.equal(blind.predict(**inputs)[0], blind.predict(**other)[0])
+    assert not any("action" in name for name in blind.state_dict())
 
 
 def test_observations_are_normalised_by_the_buffers_and_a_constant_dimension_stays_tame() -> None:
