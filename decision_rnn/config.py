@@ -172,7 +172,7 @@ class RunConfig:
             object.__setattr__(self, "training", replace(self.training, carry=CARRY if slowly else 1))
 
 
-BEFORE_OPTIONS = {"agent": {"return_limit": 0.0}, "training": {"averaging": 0.0, "carry": 1}}
+BEFORE_OPTIONS = {"agent": {"return_limit": 0.0, "previous_action": True}, "training": {"averaging": 0.0, "carry": 1}}
 """What runs did before there was an option that is on by default now: a saved configuration without it means this."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name

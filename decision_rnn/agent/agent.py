@@ -1,4 +1,4 @@
-"""The return-conditioned agent: (return-to-go, observation, previous action) -> action.
+"""The return-conditioned agent: (return-to-go, observation and, if asked, the previous action) -> action.
 
 After Chen et al., "Decision Transformer" (2021), with any sequence backbone. It is trained on slices of many
 episodes in parallel over time (`forward`) and acts one step at a time in constant memory (`act`). What it is trained
@@ -32,8 +32,8 @@ class AgentConfig:
         return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
         previous_action: Whether the agent sees the action that it took last. Where observations tell all, as in
             MuJoCo's locomotion tasks, it is a shortcut: consecutive actions are alike, so that to repeat the last one
-            predicts the data well and controls badly (Wen et al., "Fighting Copycat Agents in Behavioral Cloning from
-            Observation Histories" (2020)).
+            predicts the data and controls badly (Wen et al., "Fighting Copycat Agents in Behavioral Cloning from
+            Observation Histories" (2020)). The Decision Transformer sees it.
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
         return_limit: Quantile, at each timestep, of the returns-to-go of the data's episodes that last so long, above
@@ -45,7 +45,7 @@ class AgentConfig:
 
     tokens: Literal["step", "interleaved"] = "step"
     return_conditioning: bool = True
-    previous_action: bool = True
+    previous_action: bool = False
     timestep_embedding: bool = False
     return_limit: float = 0.95
     return_noise: float = 0.0
@@ -60,7 +60,7 @@ class AgentConfig:
 
 
 class DecisionAgent(nn.Module):
-    """Predicts actions in [-1, 1] from returns-to-go, observations and previous actions.
+    """Predicts actions in [-1, 1] from returns-to-go and observations, and previous actions where `config` says so.
 
     Observations are given to it whole. Which of their entries it sees, the normalisation statistics, the return scale
     and the limit of the return-to-go are buffers: they travel with the weights.

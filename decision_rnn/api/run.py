@@ -252,7 +252,7 @@ def evaluate(
     )
     with quiet(not progress):
         if isinstance(subject, TrainedAgent) and return_limit is not None:
-            subject = with_return_limit(subject, _quantile(return_limit))
+            subject = with_return_limit(subject, return_limit)
         if isinstance(subject, Subject):
             result = evaluate_actor(subject, settings, processes)
         else:
@@ -278,14 +278,6 @@ def evaluation_settings(
         except (TypeError, ValueError):
             raise InputError(f"the target returns are {targets!r:.100}: they must be numbers, such as [3600]") from None
     return replace(configured, **given)
-
-
-def _quantile(value: Any) -> float:
-    """A return limit as a plain number; InputError for what is none. Its range is the configuration's to check."""
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"return_limit is {value!r:.100}: it must be a number from 0, which is no limit, to 1")
-    return value
 
 
 def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -> None:

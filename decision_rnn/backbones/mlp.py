@@ -7,8 +7,8 @@ parameters is what its memory is worth on a dataset: in Markov environments that
 What is Essential for Offline RL via Supervised Learning?" (2021), whose policies are conditioned MLPs of two hidden
 layers).
 
-A step's token holds the return-to-go, the observation and the previous action, so that action is the one thing of the
-past that is seen. With `agent.tokens interleaved` each is a token of its own, of which only the last is seen: the
+A step's token holds the return-to-go and the observation, and with `agent.previous_action` the one thing of the past
+that it can see. With `agent.tokens interleaved` each is a token of its own, of which only the last is seen: the
 observation, and neither return nor previous action.
 """
 

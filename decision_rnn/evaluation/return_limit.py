@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from numbers import Real
 
 import torch
 
@@ -26,6 +27,9 @@ def with_return_limit(trained: TrainedAgent, quantile: float) -> TrainedAgent:
         InputError: If the quantile is none, the agent is asked for nothing, or the data that it was trained on cannot
             be opened here, or are no longer the same.
     """
+    if isinstance(quantile, bool) or not isinstance(quantile, Real):
+        raise InputError(f"return_limit is {quantile!r:.100}: it must be a number from 0, which is no limit, to 1")
+    quantile = float(quantile)
     config = replace(trained.config, agent=replace(trained.config.agent, return_limit=quantile))
     if not config.agent.return_conditioning:
         raise InputError(

@@ -13,13 +13,13 @@ from decision_rnn.training.optimizer import optimizer_groups
 OBSERVATIONS, ACTIONS = 5, 2
 LAYOUTS = [
     AgentConfig(),
-    AgentConfig(tokens="interleaved"),
+    AgentConfig(previous_action=True),
     AgentConfig(return_conditioning=False),
-    AgentConfig(tokens="interleaved", return_conditioning=False),
     AgentConfig(timestep_embedding=True),
-    AgentConfig(previous_action=False),
-    AgentConfig(tokens="interleaved", previous_action=False),
-    AgentConfig(tokens="interleaved", previous_action=False, return_conditioning=False),
+    AgentConfig(tokens="interleaved"),
+    AgentConfig(tokens="interleaved", previous_action=True),
+    AgentConfig(tokens="interleaved", return_conditioning=False),
+    AgentConfig(tokens="interleaved", previous_action=True, return_conditioning=False),
 ]
 
 
@@ -132,7 +132,7 @@ def test_return_noise_moves_a_whole_slice_in_training_alone() -> None:
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 def test_a_prediction_reads_its_own_step_and_the_past_only(tokens: str) -> None:
-    agent = make_agent(AgentConfig(tokens=tokens))
+    agent = make_agent(AgentConfig(tokens=tokens, previous_action=True))
     inputs = make_slice(2, 8)
     for key in ("return_to_go", "observation", "previous_action"):
         inputs[key].requires_grad_()

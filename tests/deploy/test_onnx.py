@@ -21,18 +21,19 @@ from decision_rnn.errors import InputError
 BATCH, STEPS = 4, 1000
 BOUND = 1e-5
 
+THREE_TOKENS = AgentConfig(tokens="interleaved", previous_action=True)
 EVERY = [
-    (name, {"width": 16, "layers": 2, **SMALL.get(name, [{}])[0]}, AgentConfig(tokens=tokens))
+    (name, {"width": 16, "layers": 2, **SMALL.get(name, [{}])[0]}, agent)
     for name in registered_names()
-    for tokens in ("step", "interleaved")
+    for agent in (AgentConfig(), THREE_TOKENS)
 ]
 OTHERS = [
     (name, {"width": 16, "layers": 2, **options}, agent)
     for name, options, agent in [
         *((name, option, AgentConfig()) for name, small in SMALL.items() for option in small[1:]),
-        *((name, OTHER_STACK, AgentConfig(tokens="interleaved")) for name in ("mingru", "transformer")),
+        *((name, OTHER_STACK, THREE_TOKENS) for name in ("mingru", "transformer")),
         ("lru", {}, AgentConfig(return_conditioning=False)),
-        ("gru", {}, AgentConfig(timestep_embedding=True, return_limit=0.0)),
+        ("gru", {}, AgentConfig(timestep_embedding=True, previous_action=True, return_limit=0.0)),
         ("mingru", {"width": 128, "layers": 3}, AgentConfig()),
     ]
 ]
