@@ -5,6 +5,7 @@ from typing import Any
 import jinja2
 import yaml
 
+from decision_rnn.agent import AgentConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.evaluation.report import describe_range
@@ -49,6 +50,7 @@ def write_card(
         agent=trained.agent,
         target=paper_returns(config.evaluation, provenance.spec)[0] if config.agent.return_conditioning else 0.0,
         cloning=not config.agent.return_conditioning,
+        reads=_reads(config.agent),
         backbone=config.backbone.name,
         layers=config.backbone.layers,
         width=config.backbone.width,
@@ -64,6 +66,16 @@ def write_card(
         asked=lambda target: _asked(target, provenance.return_max),
         versions=describe_versions(result.versions) if result else "",
     )
+
+
+def _reads(config: AgentConfig) -> str:
+    """What the history holds that the agent reads: "returns-to-go and observations", say."""
+    read = {
+        "returns-to-go": config.return_conditioning,
+        "observations": True,
+        "actions": config.previous_action,
+    }
+    return " and ".join(", ".join(name for name, seen in read.items() if seen).rsplit(", ", 1))
 
 
 def _asked(target: TargetResult, return_max: float | None) -> str:

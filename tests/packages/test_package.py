@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from decision_rnn.agent import AgentConfig
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.environments import make_environment
@@ -115,6 +117,21 @@ def test_card_of_cloning_asks_for_nothing(pendulum: Callable[..., TrainedAgent])
     assert "A behaviour-cloning agent" in card
     assert "| cloning |" in card
     assert "hub" not in card
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (AgentConfig(), "a history of\nreturns-to-go and observations with"),
+        (AgentConfig(previous_action=True), "a history of\nreturns-to-go, observations and actions with"),
+        (AgentConfig(return_conditioning=False), "a history of\nobservations with"),
+        (AgentConfig(return_conditioning=False, previous_action=True), "a history of\nobservations and actions with"),
+    ],
+)
+def test_card_says_what_the_agent_reads(pendulum: Callable[..., TrainedAgent], seen: AgentConfig, words: str) -> None:
+    trained = pendulum()
+    trained = replace(trained, config=replace(trained.config, agent=seen))
+    assert words in write_card(trained, None, "agent", on_hub=False)
 
 
 def test_the_lines_of_python_in_a_card_act(run: Path, tmp_path: Path) -> None:
