@@ -37,7 +37,7 @@ class AgentConfig:
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
         return_limit: Quantile, at each timestep, of the returns-to-go of the data's episodes that last so long, above
-            which the agent sees none when it acts: to ask for more is to ask for what the best twentieth of them had
+            which the agent sees none when it acts: to ask for more is to ask for what the best tenth of them had
             left, which the network has seen often enough not to extrapolate. 1 is the largest, 0 no limit.
         return_noise: Standard deviation of noise on the returns-to-go of a slice in training, the same at all of its
             steps, in units of the return scale.
@@ -47,7 +47,7 @@ class AgentConfig:
     return_conditioning: bool = True
     previous_action: bool = False
     timestep_embedding: bool = False
-    return_limit: float = 0.95
+    return_limit: float = 0.9
     return_noise: float = 0.0
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ def test_a_return_limit_is_a_quantile_of_the_returns_to_go_and_the_agent_stays_a
     np.testing.assert_allclose(changed.agent.return_limit, expected, rtol=1e-5, atol=1e-5)
     assert changed.config.agent.return_limit == changed.agent.config.return_limit == 0.5
     assert run.agent.agent.return_limit is before
-    assert run.config.agent.return_limit == 0.95
+    assert run.config.agent.return_limit == 0.9
 
 
 def test_no_return_limit_needs_no_data(pendulum: Callable[..., TrainedAgent]) -> None:
