@@ -30,10 +30,10 @@ class AgentConfig:
         tokens: `step`: one token per environment step, the sum of the embeddings of what is seen; `interleaved`: the
             Decision Transformer's, each a token of its own (in its order R, s, a).
         return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
-        previous_action: Whether the agent sees the action that it took last. Where observations tell all, as in
-            MuJoCo's locomotion tasks, it is a shortcut: consecutive actions are alike, so that to repeat the last one
-            predicts the data and controls badly (Wen et al., "Fighting Copycat Agents in Behavioral Cloning from
-            Observation Histories" (2020)). The Decision Transformer sees it.
+        previous_action: Whether the agent sees the action that it took last, as the Decision Transformer does. Where
+            observations tell all, as in MuJoCo's locomotion tasks, it can mislead: consecutive actions are alike, and
+            to repeat the last one controls badly (Wen et al., "Fighting Copycat Agents in Behavioral Cloning from
+            Observation Histories" (2020)).
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
         return_limit: Quantile, at each timestep, of the returns-to-go of the data's episodes that last so long, above
@@ -210,7 +210,7 @@ class DecisionAgent(nn.Module):
         tokens = self._embed(return_to_go.unsqueeze(-1), observation, previous_action, timestep)
         hidden = tokens[0]
         for i, token in enumerate(tokens):
-            if 0 < i == self._first_token:
+            if 0 < i == self._first_token:  # before token 0 the memory of an episode's first step is the initial one
                 memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row for all: it exports
             hidden, memory = self.backbone.step(self.embedding_norm(token), memory)
         action = self.objective.action(hidden)
@@ -229,8 +229,8 @@ class DecisionAgent(nn.Module):
         tokens = self._embed(return_to_go, observation, previous_action, timestep)
         if len(tokens) == 1:
             return self.backbone(self.embedding_norm(tokens[0]), state, reset)
-        no = torch.zeros_like(reset)
-        resets = torch.stack([reset if i == self._first_token else no for i in range(len(tokens))], dim=2)
+        nowhere = torch.zeros_like(reset)
+        resets = torch.stack([reset if i == self._first_token else nowhere for i in range(len(tokens))], dim=2)
         interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
         hidden, state = self.backbone(interleaved, state, resets.flatten(1, 2))
         return hidden[:, len(tokens) - 1 :: len(tokens)], state
