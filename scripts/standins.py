@@ -186,9 +186,9 @@ def report(
             "# The stand-ins beside D4RL's sets",
             "In brackets what the real set holds, as commonly quoted (not recomputed here), and how far off ours is; "
             "for the expert sets what follows from medium and medium-expert. Cloning and the Decision Transformer as "
-            "published (configs/comparisons/standins.yaml) are scores of the last checkpoint, the latter's when it is "
-            "asked for the first return that its paper asks for on the task; in brackets CORL's on the real set, "
-            "trained for longer.",
+            "published are our scores of the last checkpoint, where the comparison named below has them, the latter's "
+            "when it is asked for the first return that its paper asks for on the task; in brackets CORL's on the real "
+            "set, trained for longer.",
             "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
             "![returns](returns.png)",
             "## Observations",

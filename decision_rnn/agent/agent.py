@@ -27,8 +27,9 @@ class AgentConfig:
     """How the agent reads its history.
 
     Attributes:
-        tokens: `step`: one token per environment step, the sum of the embeddings of what is seen; `interleaved`: the
-            Decision Transformer's, each a token of its own (in its order R, s, a).
+        tokens: `step`: one token per environment step, the sum of the embeddings of what is seen; `interleaved`: each
+            a token of its own, in the order previous action (where it is seen), return-to-go, observation. With
+            `previous_action` these are the Decision Transformer's three.
         return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
         previous_action: Whether the agent sees the action that it took last, as the Decision Transformer does. Where
             observations tell all, as in MuJoCo's locomotion tasks, it can mislead: consecutive actions are alike, and

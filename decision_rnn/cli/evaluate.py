@@ -17,6 +17,8 @@ from decision_rnn.errors import InputError
 from decision_rnn.parsing import check_numbers
 
 NEEDED = ("run", "target_returns", "episodes", "state", "window", "processes")
+OF_THE_RUN = {"episodes": "Episodes per target return.", "state": "", "window": "", "seed": ""}
+"""Options whose defaults are the run's, and their help where EvaluationConfig's is not true of them."""
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -53,6 +55,9 @@ def parser() -> ArgumentParser:
         "run", type=str, help="a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     )
     parser.add_class_arguments(EvaluationConfig)
+    for action in parser._actions:
+        if action.dest in OF_THE_RUN:  # `run` reads the run before it knows their defaults
+            action.help = f"{OF_THE_RUN[action.dest] or action.help} (default: the run's)"
     help_limit = "another than the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
     parser.add_argument("--return_limit", type=float | None, help=help_limit)
     parser.add_argument("--output", type=Path | None, help="folder to write the result into (default: that of the run)")
