@@ -8,7 +8,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.spec import DatasetSpec
 
 FEW_SHARE = 0.01
-"""Of the episodes. Below it a training batch of 128 slices holds, on average, hardly one of an episode that reaches it."""
+"""Of the episodes. Below it a training batch of 128 slices holds about one, or none, of an episode that reaches it."""
 FEW_EPISODES = 10
 """What FEW_SHARE is of the smallest of the usual sets of a million steps, 1,000 episodes: in a smaller set, too, fewer
 are too few to tell how such a return is earned from how those few happened to go,"""
