@@ -1,0 +1,74 @@
+"""Makes asked-achieved.png in a folder of results/: the return that a comparison's agents reach over the one asked for.
+
+decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
+cp runs/kinds-of-data/comparison.json results/kinds-of-data
+python scripts/asked_achieved.py results/kinds-of-data
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from decision_rnn.comparison.record import ComparedDataset, Comparison, read_comparison
+
+INK, PALE, CLONING = "#1f4e8c", "#9db8d9", "#c26a1b"
+
+
+def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> dict[float, list[float]]:
+    """By return asked for, ascending, the median return of every seed's episodes."""
+    medians: dict[float, list[float]] = {}
+    for cell in comparison.cells:
+        if (cell.variant, cell.dataset) == (variant, dataset.data.name):
+            for asked, achieved in {achieved.target_return: achieved for achieved in cell.targets}.items():
+                if asked is not None:
+                    medians.setdefault(asked, []).append(float(np.median(achieved.returns)))
+    return dict(sorted(medians.items()))
+
+
+def cloned(comparison: Comparison, dataset: ComparedDataset) -> list[float]:
+    """The median return of every seed of cloning; empty where it is not part of the comparison."""
+    return [
+        float(np.median(cell.targets[0].returns))
+        for cell in comparison.cells
+        if (cell.variant, cell.dataset) == ("cloning", dataset.data.name)
+    ]
+
+
+def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: str) -> None:
+    """One dataset: a line for the mean over seeds, a dot for each seed, the diagonal, the data's range, cloning."""
+    data, medians = dataset.data, curves(comparison, dataset, variant)
+    top = 1.05 * max(max(medians), data.return_max)
+    axes.axvspan(data.return_min, data.return_max, color="0.94", linewidth=0)
+    axes.plot([0, top], [0, top], color="0.55", linestyle="--", linewidth=1)
+    for asked, seeds in medians.items():
+        axes.plot([asked] * len(seeds), seeds, ".", color=PALE, markersize=5)
+    axes.plot(list(medians), [np.mean(seeds) for seeds in medians.values()], "o-", color=INK, markersize=4)
+    if seeds := cloned(comparison, dataset):
+        axes.axhline(float(np.mean(seeds)), color=CLONING, linestyle=":", linewidth=1.5)
+        axes.annotate("cloning", (0.02 * top, np.mean(seeds)), color=CLONING, fontsize=8, va="bottom")
+    axes.set(xlim=(0, top), ylim=(0, top), aspect="equal")
+    axes.set_title(data.name.removeprefix("standin/"), fontsize=10)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="a folder that holds comparison.json; the picture goes there too")
+    parser.add_argument("--variant", default="mingru", help="which of its variants (default: mingru)")
+    options = parser.parse_args()
+    comparison = read_comparison(options.results)
+    figure = Figure(figsize=(2.9 * len(comparison.datasets), 3.3), layout="constrained")
+    panels = figure.subplots(1, len(comparison.datasets), squeeze=False)[0]
+    for axes, dataset in zip(panels, comparison.datasets, strict=True):
+        draw(axes, comparison, dataset, options.variant)
+    panels[0].set_ylabel("median return achieved", fontsize=9)
+    figure.supxlabel("return asked for (grey: returns that the data hold)", fontsize=9)
+    figure.savefig(options.results / "asked-achieved.png", dpi=130)
+
+
+if __name__ == "__main__":
+    main()

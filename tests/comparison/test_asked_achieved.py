@@ -1,0 +1,42 @@
+"""The picture of asked against achieved beside a comparison's results: its numbers are the episodes' medians."""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import asked_achieved
+import pytest
+from made_comparison import made_comparison
+
+
+def test_curves_are_the_medians_of_every_seed_by_what_was_asked() -> None:
+    comparison = made_comparison(labels=["mingru", "lru"], seeds=3)
+    (dataset,) = comparison.datasets
+    found = asked_achieved.curves(comparison, dataset, "lru")
+    of_seeds = [
+        {target["target_return"]: statistics.median(target["returns"]) for target in cell["targets"]}
+        for cell in comparison.to_dict()["cells"]
+        if cell["variant"] == "lru"
+    ]
+    assert len(of_seeds) == 3
+    for asked, medians in found.items():
+        assert medians == pytest.approx([of_seed[asked] for of_seed in of_seeds])
+    assert list(found) == sorted({target.target_return for target in dataset.targets})
+
+
+def test_picture_has_a_panel_for_each_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = made_comparison(labels=["mingru"], seeds=2, datasets=("standin/hopper-medium", "standin/hopper-mixed"))
+    (tmp_path / "comparison.json").write_text(json.dumps(comparison.to_dict()))
+    drawn: list[str] = []
+    draw = asked_achieved.draw
+
+    def watched(axes, comparison, dataset, variant):  # type: ignore[no-untyped-def]
+        draw(axes, comparison, dataset, variant)
+        drawn.append(axes.get_title())
+
+    monkeypatch.setattr(asked_achieved, "draw", watched)
+    monkeypatch.setattr(sys, "argv", ["asked_achieved.py", str(tmp_path)])
+    asked_achieved.main()
+    assert drawn == ["hopper-medium", "hopper-mixed"]
+    assert (tmp_path / "asked-achieved.png").read_bytes().startswith(b"\x89PNG")
