@@ -134,10 +134,10 @@ def _train(
     spec = dataset.spec  # once more: it tells what the store holds
     seen = best_episodes(dataset.name, store, config.best_fraction)
     _check_best(config, store, seen)
-    if not resume:
-        begin_run_folder(config, run)
     provenance = Provenance.of(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
+    if not resume:
+        begin_run_folder(config, run)  # after all that may be refused: a folder that holds a run takes no other
     seconds = _resume(trainer, stream, run, store) if resume else 0.0
     log = MetricsLog(run, trainer.steps, seconds)
     tell(_describe(agent, config, store, seen))

@@ -4,12 +4,13 @@ import json
 import math
 import shutil
 import time
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from decision_rnn.agent import ObjectiveConfig, objectives
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
@@ -229,6 +230,31 @@ def test_actions_that_the_agent_cannot_take_are_refused(
         train(configure(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     train(configure("--actions", "clip"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--observation.mask", "velocity"], r"observation\.mask is velocity"),
+        (["--training.device", "cuda"], r"training\.device is cuda"),
+        (["--training.context", "5000"], "fewer than context 5000"),
+        (["--objective", "greedy"], "the columns advantage, which batches lack"),
+    ],
+)
+def test_a_run_refused_once_the_data_are_open_leaves_no_folder_to_block_the_corrected_command(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], sentence: str
+) -> None:
+    greedy = type("Greedy", (objectives.SquaredError,), {"columns": ("action", "advantage")})
+    config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
+    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    objectives.register_objective(config)(greedy)
+    unknown = EpisodeStore.write(tmp_path / "data", store.read_episodes(), environment_id="Swing-v0", source={})
+    monkeypatch.setattr(Dataset, "open", lambda dataset: unknown)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=sentence):
+        train(configure(*options), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train(configure(), tmp_path / "run")
 
 
 def test_what_is_done_at_checkpoints_changes_no_digit_of_the_training(tmp_path: Path) -> None:
