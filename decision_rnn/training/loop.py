@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
@@ -165,14 +166,12 @@ def _train(
             losses.append(loss)
             shown.update()
             last = trainer.steps == settings.steps
-            if last or trainer.steps % settings.log_every == 0:
-                mean = torch.stack(losses).mean().item()
+            logs = last or trainer.steps % settings.log_every == 0
+            saves = last or trainer.steps % settings.checkpoint_every == 0
+            if logs or saves:
+                mean = _finite_mean(losses, trainer, run)
+            if logs:
                 losses.clear()
-                if not math.isfinite(mean):
-                    raise InputError(
-                        f"the loss is {mean} at step {trainer.steps} of {run}: lower training.learning_rate or train "
-                        "with training.precision fp32"
-                    )
                 rate = float(trainer.schedule.get_last_lr()[0])
                 metrics = log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
                 shown.set_postfix(loss=f"{mean:.4f}")
@@ -180,12 +179,26 @@ def _train(
                     on_steps(trainer.steps)
                 if callback is not None:
                     stopped = show_agent(partial(callback, trainer.steps, metrics)) is False
-            if last or stopped or trainer.steps % settings.checkpoint_every == 0:
+            if saves or stopped:
                 current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
                 save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
                 if on_checkpoint is not None:
                     show_agent(on_checkpoint)
     return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
+
+
+def _finite_mean(losses: list[Tensor], trainer: Trainer[DecisionAgent], run: Path) -> float:
+    """The losses' mean; InputError unless it and the weights are finite, lest they take a good checkpoint's place."""
+    mean = torch.stack(losses).mean().item()
+    weights = torch.stack([parameter.isfinite().all() for parameter in trainer.result.parameters()]).all()
+    if math.isfinite(mean) and weights:
+        return mean
+    found = "the weights are not finite" if math.isfinite(mean) else f"the loss is {mean}"
+    kept = f"; the checkpoint of step {last_checkpoint(run).name} is intact" if has_checkpoint(run) else ""
+    raise InputError(
+        f"{found} at step {trainer.steps} of {run}: lower training.learning_rate or train with training.precision "
+        f"fp32{kept}"
+    )
 
 
 @contextmanager

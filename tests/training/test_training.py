@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decision_rnn.agent import ObjectiveConfig, objectives
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.dataset import Dataset
@@ -212,6 +212,32 @@ def test_other_data_under_the_same_name_is_refused(tmp_path: Path, store: Episod
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss is .* at step"):
         train(configure("--training.learning_rate", "1e30", "--training.warmup_steps", "0"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("broken", ["loss", "gradient"])
+def test_a_run_that_diverges_between_two_lines_of_metrics_keeps_its_finite_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """The loss of step 7 is no number, or only the gradient of step 8, and with it the weights."""
+    step = Trainer.step
+
+    def diverge(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        if broken == "loss" and trainer.steps == 6:
+            batch.observation.fill_(math.nan)
+        if broken == "gradient" and trainer.steps == 7:
+            trainer.parameters[0].register_hook(lambda gradient: gradient * math.nan)
+        return step(trainer, batch)
+
+    monkeypatch.setattr(Trainer, "step", diverge)
+    run, rare = tmp_path / "run", ["--training.log_every", "10", "--training.checkpoint_every", "2"]
+    what = {"loss": "the loss is nan", "gradient": "the weights are not finite"}[broken]
+    with pytest.raises(InputError, match=rf"{what} at step 8 of .*; the checkpoint of step 6 is intact$"):
+        train(configure(*rare), run)
+    kept = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert kept == ["4", "6", "last"]
+    for name in kept:
+        for parameter in load_agent(run / "checkpoints" / name).agent.parameters():
+            assert parameter.isfinite().all()
 
 
 def test_no_cuda_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
