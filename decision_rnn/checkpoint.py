@@ -2,7 +2,8 @@
 
     <run>/checkpoints/<step>/weights.safetensors    the agent, normalisation statistics included
                              config.json            how it was made: enough to rebuild it and to evaluate it
-                             training_state.pt      optimiser, random generators, position in the stream
+                             training_state.pt      optimiser, random generators, position in the stream,
+                                                   the losses that are not logged yet
     <run>/checkpoints/last -> <step>
 
 Every folder is written under a temporary name, fsynced and renamed, so that it is whole or absent.

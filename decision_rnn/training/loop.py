@@ -139,14 +139,13 @@ def _train(
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
         begin_run_folder(config, run)  # after all that may be refused: a folder that holds a run takes no other
-    seconds = _resume(trainer, stream, run, store) if resume else 0.0
+    seconds, losses = _resume(trainer, stream, run, store) if resume else (0.0, [])
     log = MetricsLog(run, trainer.steps, seconds)
     tell(_describe(agent, config, store, seen))
     if on_data is not None:
         on_data(provenance, seen)
     settings = config.training
     shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
-    losses = []
 
     def show_agent(look: Callable[[TrainedAgent], object]) -> object:
         """What `look` returns, given a copy of the agent."""
@@ -181,7 +180,8 @@ def _train(
                     stopped = show_agent(partial(callback, trainer.steps, metrics)) is False
             if saves or stopped:
                 current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
-                save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict()})
+                state = {"stream": stream.state_dict(), "losses": torch.stack(losses) if losses else torch.empty(0)}
+                save_checkpoint(run, current, {**trainer.state_dict(), **state})
                 if on_checkpoint is not None:
                     show_agent(on_checkpoint)
     return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
@@ -248,10 +248,13 @@ def _check_warmup(settings: TrainingConfig) -> None:
         )
 
 
-def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore) -> float:
-    """Bring them to the run's last checkpoint; returns the seconds of training it took to get there."""
+def _resume(
+    trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
+) -> tuple[float, list[Tensor]]:
+    """Bring them to the run's last checkpoint; returns the seconds of training it took to get there, and the losses
+    since the last line of metrics, where the checkpoint holds them."""
     if not has_checkpoint(run):
-        return 0.0  # killed before it was whole
+        return 0.0, []  # killed before it was whole
     folder = last_checkpoint(run)
     saved = load_agent(folder)
     saved.provenance.check_contents(store, run, "train it anew elsewhere")
@@ -260,4 +263,4 @@ def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, stor
     trainer.load_state_dict(state)
     stream.load_state_dict(state["stream"])
     link_last(folder)  # killed before it was linked, or the newest one was damaged and has been deleted
-    return saved.seconds
+    return saved.seconds, list(state.get("losses", torch.empty(0)).to(trainer.device))

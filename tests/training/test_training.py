@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from decision_rnn.agent import ObjectiveConfig, objectives
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent
+from decision_rnn.api.run import Run
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.dataset import Dataset
@@ -149,6 +150,25 @@ def test_a_resumed_run_ends_at_the_same_bits(
     assert [line["step"] for line in lines] == [2, 4, 6, 8, 10]
     whole = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert [line["loss"] for line in lines] == [line["loss"] for line in whole]
+
+
+def test_a_resumed_run_logs_the_same_losses_where_its_checkpoint_fell_between_two_lines(tmp_path: Path) -> None:
+    """The last line, of step 10, is the mean of the losses of steps 9 and 10, and the run goes on from step 9."""
+    config, run = configure("--training.checkpoint_every", "3", "--training.log_every", "4"), tmp_path / "run"
+    train(config, run)
+    before, whole = weights(run), Run(run).metrics
+    assert whole["step"].tolist() == [4, 8, 10]
+    shutil.rmtree(run / "checkpoints" / "10")
+    train(config, run, resume=True)
+    assert weights(run) == before
+    assert Run(run).metrics["loss"].tolist() == whole["loss"].tolist()
+    # Checkpoints that hold no losses are resumed from all the same.
+    shutil.rmtree(run / "checkpoints" / "10")
+    state = load_training_state(run / "checkpoints" / "9")
+    del state["losses"]
+    torch.save(state, run / "checkpoints" / "9" / "training_state.pt")
+    train(config, run, resume=True)
+    assert weights(run) == before
 
 
 def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
