@@ -90,6 +90,34 @@ def test_averaged_weights_are_an_exponential_moving_average_whose_decay_grows(de
     assert model.w.item() != pytest.approx(average, rel=1e-3)
 
 
+class Counting(Line):
+    """Also counts its batches in a buffer, and keeps the last one's inputs in another, which is empty at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("seen", torch.empty(0), persistent=False)
+
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
+        self.count += 1
+        self.seen = batch[0]
+        return super().forward(batch, state)
+
+
+def test_buffers_are_not_averaged_but_those_of_the_trained_module() -> None:
+    trainer = Trainer(Counting(), settings(averaging=0.9))
+    for _ in range(3):
+        trainer.step(data())
+    trained = trainer.result
+    assert trained.count.item() == 3
+    assert torch.equal(trained.seen, data()[0])
+    kept = trained.count
+    trainer.step(data())
+    assert trainer.result.count.item() == trainer.model.count.item() == 4
+    assert kept is trainer.result.count
+    assert trainer.result.w.item() != trainer.model.w.item()
+
+
 def test_without_averaging_the_result_is_the_model_itself() -> None:
     model = Line()
     assert Trainer(model, settings(averaging=0)).result is model
