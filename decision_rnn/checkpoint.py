@@ -168,9 +168,12 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         "step": trained.step,
         "seconds": round(trained.seconds, 2),
     }
-    weights = {name: tensor.contiguous() for name, tensor in trained.agent.state_dict().items()}
+    # Tied weights are written under each of their names: safetensors takes no two tensors of one storage.
+    state = trained.agent.state_dict()
+    weights = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
     if half:
-        weights |= {name: weights[name].half() for name, _ in trained.agent.named_parameters()}
+        parameters = trained.agent.named_parameters(remove_duplicate=False)
+        weights |= {name: weights[name].half() for name, _ in parameters}
     (folder / WEIGHTS).write_bytes(safetensors.torch.save(weights))
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
 

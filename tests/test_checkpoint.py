@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import safetensors.torch
 import torch
 
 from decision_rnn.agent import DecisionAgent
+from decision_rnn.backbones import BackboneConfig, contract, register
+from decision_rnn.backbones.mlp import MLP
 from decision_rnn.checkpoint import (
     Provenance,
     TrainedAgent,
@@ -18,6 +21,7 @@ from decision_rnn.checkpoint import (
     load_agent,
     load_training_state,
     save_checkpoint,
+    write_agent,
 )
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.data.spec import TASKS
@@ -34,9 +38,10 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(store: EpisodeStore, *steps: int, run: Path) -> DecisionAgent:
+def make(store: EpisodeStore, *steps: int, run: Path, backbone: str = "mingru") -> DecisionAgent:
     """An agent, saved after each of those steps."""
-    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.tokens", "interleaved"])
+    small = ["--backbone", backbone, "--backbone.width", "16", "--agent.tokens", "interleaved"]
+    config, _ = parse_run("test", ["hopper-medium", *small])
     agent, trainer, stream = prepare(config, store, 500.0)
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "compare with nothing")
     provenance = Provenance(spec, store.fingerprint, 1.5, 0.5)
@@ -57,6 +62,35 @@ def test_an_agent_comes_back_whole(store: EpisodeStore, run: Path) -> None:
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.return_scale == 500
     assert torch.allclose(loaded.agent.observation_mean, torch.from_numpy(store.observation_mean).float())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiedConfig(BackboneConfig):
+    name: str = "tied"
+
+
+class Tied(MLP):
+    """Both of its layers have one matrix."""
+
+    def __init__(self, config: TiedConfig) -> None:
+        super().__init__(config)
+        self.output.weight = self.hidden.weight
+
+
+def test_tied_weights_come_back_tied(store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    register(TiedConfig)(Tied)
+    agent = make(store, 2, run=run, backbone="tied")
+    loaded = load_agent(last_checkpoint(run))
+    saved, back = agent.state_dict(), loaded.agent.state_dict()
+    assert all(torch.equal(saved[name], back[name]) for name in saved)
+    mixer = next(module for module in loaded.agent.modules() if isinstance(module, Tied))
+    assert mixer.output.weight is mixer.hidden.weight
+    (run / "half").mkdir()
+    write_agent(run / "half", loaded, half=True)
+    halved = load_agent(run / "half").agent.state_dict()
+    for name, _ in agent.named_parameters(remove_duplicate=False):
+        assert torch.equal(halved[name], saved[name].half().float()), name
 
 
 def test_the_limit_of_the_return_to_go_travels_with_the_weights(store: EpisodeStore, run: Path) -> None:
