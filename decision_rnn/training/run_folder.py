@@ -44,17 +44,23 @@ def check_new_run(run: Path) -> None:
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     """The configuration, with what the run there did by default in its version: its dataset's name, its warm-up where
-    none was asked for (in version 0.1 one of 500 steps, however short the run), and options that there were none of.
-    InputError unless the run was begun with this very configuration.
+    none was asked for (in version 0.1 one of 500 steps, however short the run), and options that there were none of,
+    where they have their defaults. InputError unless the run was begun with this very configuration.
     """
     path = run / "config.yaml"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
     saved = read_yaml(path)
     begun = from_dict(saved, str(path))
+    defaults = RunConfig(dataset=config.dataset, backbone=config.backbone)
     for section, options in BEFORE_OPTIONS.items():
-        absent = {key: value for key, value in options.items() if key not in saved.get(section, {})}
-        config = replace(config, **{section: replace(getattr(config, section), **absent)})
+        asked, default = getattr(config, section), getattr(defaults, section)
+        unasked = {
+            key: value
+            for key, value in options.items()
+            if key not in saved.get(section, {}) and getattr(asked, key) == getattr(default, key)
+        }
+        config = replace(config, **{section: replace(asked, **unasked)})
     settings = config.training
     if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
         config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))

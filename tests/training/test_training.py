@@ -21,7 +21,7 @@ from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare, train
 from decision_rnn.training.optimizer import learning_rate_factor
-from decision_rnn.training.run_folder import begin_run_folder
+from decision_rnn.training.run_folder import begin_run_folder, check_resumed_run
 from decision_rnn.training.trainer import Trainer, pick_device
 
 
@@ -219,6 +219,25 @@ def test_a_run_from_before_the_return_limit_and_averaging_goes_on_without_them(t
         assert not trained.config.agent.return_limit
         assert not trained.config.training.averaging
         assert trained.agent.return_limit is None
+
+
+@pytest.mark.parametrize("backbone", ["mingru", "lru"])
+@pytest.mark.parametrize(
+    ("key", "before", "asked"),
+    [("agent.return_limit", "0.0", "0.5"), ("training.averaging", "0.0", "0.5"), ("training.carry", "1", "7")],
+)
+def test_an_option_that_is_asked_for_is_not_lost_on_a_run_from_before_there_was_one(
+    tmp_path: Path, backbone: str, key: str, before: str, asked: str
+) -> None:
+    run, chosen = tmp_path / "run", ["--backbone", backbone]
+    begin_run_folder(configure(*chosen, f"--{key}", before), run)
+    config = run / "config.yaml"
+    line = f"  {key.partition('.')[2]}: {before}\n"
+    assert line in config.read_text()
+    config.write_text(config.read_text().replace(line, ""))
+    with pytest.raises(InputError, match=rf"{key} {before}, not {asked}"):
+        check_resumed_run(configure(*chosen, f"--{key}", asked), run)
+    assert check_resumed_run(configure(*chosen), run) == configure(*chosen, f"--{key}", before)
 
 
 def test_other_data_under_the_same_name_is_refused(tmp_path: Path, store: EpisodeStore) -> None:
