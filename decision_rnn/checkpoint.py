@@ -29,6 +29,7 @@ from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
+from decision_rnn.parsing import check_type, check_types
 from decision_rnn.plugins import check_plugins, import_plugins
 
 KEPT = 2
@@ -94,7 +95,8 @@ class Provenance:
             KeyError: Likewise.
         """
         if "spec" in data:
-            return cls(**{**data, "spec": DatasetSpec(**data["spec"]), "notes": tuple(data["notes"])})
+            spec = check_types(DatasetSpec(**data["spec"]))
+            return check_types(cls(**{**data, "spec": spec, "notes": tuple(data["notes"])}))
         name = data["dataset"]
         try:
             dataset = open_dataset(name, partial=partial)
@@ -106,7 +108,7 @@ class Provenance:
                 f"{error}; the checkpoint is of version 0.1, which kept the scale of its scores with its dataset: "
                 "put that dataset back to evaluate it"
             ) from None
-        return cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"])
+        return check_types(cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"]))
 
     def check_contents(self, store: EpisodeStore, subject: Path | str, remedy: str) -> None:
         """InputError if the store holds other contents than those trained on.
@@ -226,8 +228,8 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         check_plugins(description["config"].get("plugins", ()), str(path))
         config = from_dict(description["config"], str(path))
         provenance = Provenance.from_dict(description["provenance"], config.partial)
-        step, seconds = description["step"], description["seconds"]
-        dims = description["observation_dim"], description["action_dim"]
+        step, seconds = check_type(description["step"], int), check_type(description["seconds"], float)
+        dims = check_type(description["observation_dim"], int), check_type(description["action_dim"], int)
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

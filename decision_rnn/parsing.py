@@ -7,15 +7,18 @@ one key after the other.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import zip_longest
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from decision_rnn.errors import InputError, did_you_mean
+
+Record = TypeVar("Record", bound=Any)
 
 COMMAND_LINE = "command line"
 UNUSABLE = (ArgumentError, OverflowError)  # of integers that no float can hold
@@ -121,6 +124,29 @@ def check_numbers(values: Namespace, endless: Iterable[str] = ()) -> None:
         finite = not isinstance(value, float) or math.isfinite(value) or (value == math.inf and key in endless)
         if not finite or (isinstance(value, int) and abs(value) > LARGEST):
             raise InputError(f"{key} is {value}: it must be a finite number of at most {LARGEST}")
+
+
+def check_types(record: Record) -> Record:
+    """A dataclass whose values were read from JSON; TypeError if one is not of its field's type."""
+    for field in fields(record):
+        check_type(getattr(record, field.name), field.type)
+    return record
+
+
+def check_type(value: Any, hint: Any) -> Any:
+    """A value that was read from JSON; TypeError if it is not of that type, as which a whole number is a float too."""
+    if not _is_of_type(value, hint):
+        raise TypeError(f"{value!r:.100} is not {_kind(hint)}")
+    return value
+
+
+def _is_of_type(value: Any, hint: Any) -> bool:
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_is_of_type(value, part) for part in parts)
+    if kind is tuple:  # tuple[part, ...]
+        return isinstance(value, tuple) and all(_is_of_type(item, parts[0]) for item in value)
+    return type(value) in ((int, float) if hint is float else (kind or hint,))  # true and false are no numbers
 
 
 def parse_count(written: int | str, key: str) -> int:

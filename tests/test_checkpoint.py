@@ -131,6 +131,55 @@ def test_a_key_that_this_version_does_not_know_is_named(store: EpisodeStore, run
         load_agent(path.parent)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("observation_dim", value) for value in ("3", 1.5, True, None)),
+        ("action_dim", 1.5),
+        ("step", "1"),
+        ("seconds", "x"),
+        ("provenance.return_mean", "x"),
+        ("provenance.return_max", [1.0]),
+        ("provenance.fingerprint", None),
+        ("provenance.notes", [7]),
+        ("provenance.spec.target_returns", "abc"),
+        ("provenance.spec.target_returns", None),
+        ("provenance.spec.reference_max", None),
+        ("provenance.spec.reference_min", True),
+        ("provenance.spec.return_scale", "1"),
+        ("provenance.spec.environment_id", 7),
+        ("provenance.spec.environment_settings", []),
+    ],
+)
+def test_a_description_of_other_types_is_a_damaged_file(
+    store: EpisodeStore, run: Path, key: str, value: object
+) -> None:
+    make(store, 1, run=run)
+    path = last_checkpoint(run) / "config.json"
+    description = json.loads(path.read_text())
+    *sections, last = key.split(".")
+    section = description
+    for name in sections:
+        section = section[name]
+    assert last in section
+    section[last] = value
+    path.write_text(json.dumps(description))
+    with pytest.raises(InputError, match=r"config\.json is missing or damaged \(TypeError\)"):
+        load_agent(path.parent)
+
+
+def test_whole_numbers_serve_where_any_number_does(store: EpisodeStore, run: Path) -> None:
+    make(store, 1, run=run)
+    path = last_checkpoint(run) / "config.json"
+    description = json.loads(path.read_text())
+    description["seconds"] = description["provenance"]["return_mean"] = 3
+    description["provenance"]["spec"]["environment_settings"] = {"max_episode_steps": 5}
+    path.write_text(json.dumps(description))
+    loaded = load_agent(path.parent)
+    assert loaded.seconds == loaded.provenance.return_mean == 3
+    assert loaded.provenance.spec.environment_settings == {"max_episode_steps": 5}
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run folder"):
         last_checkpoint(tmp_path)
