@@ -1,6 +1,5 @@
 """A run: a folder in which an agent was trained, and what can be done with it. `train` and `evaluate` are here."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +25,7 @@ from decision_rnn.evaluation.targets import asked_returns, describe_few, describ
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
-from decision_rnn.training.run_folder import check_resumed_run
+from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
 STATES = ("carry", "window")
 
@@ -77,10 +76,7 @@ class Run:
         """What was logged every `training.log_every` steps: arrays of one length by name, `step` (int64), `seconds` of
         training so far, `loss` (the mean since the entry before), `gradient_norm` (before clipping), `learning_rate`,
         `steps_per_second`."""
-        try:
-            lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
-        except OSError as error:
-            raise InputError(f"cannot read {self.folder / 'metrics.jsonl'}: {error.strerror}: is it a run?") from None
+        lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
     def evaluate(self, targets: float | Sequence[float] | None = None, **options: Any) -> Result:

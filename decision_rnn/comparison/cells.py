@@ -20,6 +20,7 @@ from decision_rnn.evaluation.results import DataSummary, Key, Protocol, Result, 
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
 from decision_rnn.training.loop import train
+from decision_rnn.training.run_folder import read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +166,7 @@ def _record(cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapp
         steps=trained.step,
         targets=tuple(achieved[target] for target in cell.targets),
         checkpoints=tuple(_checkpoints(cell, checkpoints)),
-        loss=tuple(_losses(cell.folder)),
+        loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(cell.folder)),
         parameters=result.parameters,
         backbone_parameters=result.backbone_parameters,
         state_bytes=state_bytes,
@@ -188,9 +189,3 @@ def _checkpoints(cell: Cell, known: Mapping[int, Result]) -> Iterator[Checkpoint
             result = known.get(step) or find_result(cell.folder, cell.key(step, cell.checkpoint_protocol))
             if result is not None:
                 yield CheckpointScores(step=step, targets=result.targets)
-
-
-def _losses(run: Path) -> list[tuple[int, float]]:
-    """Steps of training and the loss there."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [(line["step"], line["loss"]) for line in lines]

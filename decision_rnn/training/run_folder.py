@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import threading
 import time
 from collections.abc import Iterator
@@ -107,7 +106,8 @@ class MetricsLog:
             # A killed run may have written past its last checkpoint, and half a line.
             resumed = self.path.exists()
             lines = self.path.read_bytes().splitlines() if resumed else []
-            write_atomically(self.path, b"".join(line + b"\n" for line in lines if _step_of(line) <= step))
+            kept = [line for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
+            write_atomically(self.path, b"".join(line + b"\n" for line in kept))
             self.lines = self.path.open("a")
             self.events = SummaryWriter(str(run), purge_step=step + 1 if resumed else None)
         self.begun = time.perf_counter() - seconds
@@ -168,8 +168,20 @@ class MetricsLog:
             threading.excepthook = self.report
 
 
-def _step_of(line: bytes) -> float:
+def read_metrics(run: Path) -> list[dict[str, float]]:
+    """What `MetricsLog.write` returned, line by line, but for lines that cannot be read: a run that is killed or out of
+    disk leaves half a one. InputError where there is no such file."""
+    path = run / "metrics.jsonl"
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError):
-        return math.inf
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}: is it a run?") from None
+    return [metrics for line in lines if (metrics := _parsed(line)) is not None]
+
+
+def _parsed(line: bytes) -> dict[str, float] | None:
+    try:
+        metrics = json.loads(line)
+    except ValueError:
+        return None
+    return metrics if isinstance(metrics, dict) and "step" in metrics else None

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
@@ -21,7 +22,7 @@ from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
-from decision_rnn.training.run_folder import MetricsLog, alone_in
+from decision_rnn.training.run_folder import MetricsLog, alone_in, read_metrics
 
 ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
 ARGUMENTS += ["--training.checkpoint_every", "4"]
@@ -218,6 +219,20 @@ def test_a_metrics_line_without_its_newline_is_mended(tmp_path: Path) -> None:
     with MetricsLog(tmp_path, 4, 0.0) as log:
         log.write(6, loss=0.25)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
+
+
+def test_metrics_whose_last_line_was_cut_short_are_those_before_it(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path, 0, 0.0) as log:
+        written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
+    path = tmp_path / "metrics.jsonl"
+    assert read_metrics(tmp_path) == written
+    for cut in (path.read_bytes()[:-10], b"\xff\n" + path.read_bytes()[:-10]):
+        path.write_bytes(cut)
+        assert read_metrics(tmp_path) == written[:2]
+        assert Run(tmp_path).metrics["step"].tolist() == [2, 4]
+    path.unlink()
+    with pytest.raises(InputError, match=r"cannot read .*metrics\.jsonl: No such file or directory: is it a run"):
+        read_metrics(tmp_path)
 
 
 @pytest.mark.parametrize("size", [2_000, 20_000])
