@@ -16,7 +16,7 @@ from small_cli import NAME, STEPS
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import Provenance, TrainedAgent
 from decision_rnn.cli.main import main
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config_parser import new_config
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.store.episode import Episode
@@ -119,7 +119,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
             "agent": {"return_conditioning": not cloning, "return_limit": return_limit},
             "training": {"steps": 10, "carry": carry},
         }
-        config = from_dict({"dataset": "own/pendulum", **sections}, "test")
+        config = new_config({"dataset": "own/pendulum", **sections}, "test")
         torch.manual_seed(0)
         agent = DecisionAgent(config.agent, config.backbone, torch.zeros(3), torch.ones(3), 1, 1000.0)
         spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")

@@ -93,11 +93,11 @@ def test_on_step_is_told_what_runs_and_what_it_does(countdown: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
-def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str) -> None:
+@pytest.mark.parametrize("previous_action", [False, True])
+def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str, previous_action: bool) -> None:
     torch.manual_seed(0)
-    agent = DecisionAgent(
-        AgentConfig(tokens=tokens), registered("mingru").config(width=16), torch.zeros(4), torch.ones(4), 2, 100.0
-    )
+    config = AgentConfig(tokens=tokens, previous_action=previous_action)
+    agent = DecisionAgent(config, registered("mingru").config(width=16), torch.zeros(4), torch.ones(4), 2, 100.0)
     agent = agent.double().eval()
     window, time, batch = 6, 15, 3
     actor = WindowActor(agent, window)
