@@ -8,7 +8,8 @@ Channels are mixed by the MLP of the shared block alone. `layers` of them see la
 
 What differs: the paper's sequence has three tokens a step (return, observation, action) and a filter for each of the
 three; its kernel of 6 tokens sees two steps. Here a step is one token, so that one filter does and a kernel of 6
-sees six steps. With `agent.tokens interleaved` the kernel counts tokens as the paper's does, under one filter for all.
+sees six steps. With `agent.tokens interleaved` and `agent.previous_action true` the kernel counts three tokens a step
+as the paper's does, under one filter for all.
 The block's MLP has ReLU rather than GELU, and positions are not embedded unless `agent.timestep_embedding` asks for it.
 """
 

@@ -1,4 +1,4 @@
-"""Command lines: a run from a YAML file with `--section.key value` on top, and what all commands share (words.py)."""
+"""Command lines: a run from a YAML file with `--section.key value` on top; what all commands share is in words.py."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +8,6 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser as command_parser
-from decision_rnn.cli.words import parse_command as parse_command
 from decision_rnn.cli.words import take
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.config_parser import (

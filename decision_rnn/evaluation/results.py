@@ -256,8 +256,8 @@ def write_result(run: Path, result: Result) -> Path:
 def find_result(run: Path, key: Key) -> Result | None:
     """The result of that key in a run's folder, or None; what cannot be read is passed over with a line on stderr.
 
-    The hash in a file's name does not decide: a key that a configuration has only had since the result was written,
-    and that has its default, makes no difference.
+    The hash in a file's name does not decide: a key that a configuration has only had since the result was written
+    makes no difference where it says what runs did before, by its default or as config.BEFORE_OPTIONS has it.
     """
     likely = run / "results" / key.file_name
     # Reading one takes long, for its configuration: the likely one first, and none whose name tells of another key.

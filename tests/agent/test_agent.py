@@ -119,7 +119,6 @@ def test_return_noise_moves_a_whole_slice_in_training_alone() -> None:
     agent = make_agent(AgentConfig(return_noise=0.3))
     batch = Batch(**make_slice(2000, 4), action=torch.zeros(2000, 4, ACTIONS))
     seen = []
-    agent.embed_return.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     agent._embed = lambda to_go, *others: (seen.append(to_go), DecisionAgent._embed(agent, to_go, *others))[1]
     agent.eval()(batch)
     assert torch.equal(seen.pop(), batch.return_to_go)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.cli.arguments import command_parser, parse_command, parse_run
+from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.main import main
+from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
