@@ -13,7 +13,7 @@ from decision_rnn.backbones import State, reset_rows, select_rows
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
+from decision_rnn.evaluation.actor import Actor, WindowActor, actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.rollout import one_thread
 
 
@@ -89,10 +89,8 @@ class EnvironmentActor:
         if env is not None:
             self._check_spaces(env)
         self._memory: _Memory
-        if settings.state == "window":
-            self._memory = _WindowMemory(WindowActor(agent, settings.window))
-        else:
-            self._memory = _CarriedMemory(agent)
+        actor = actor_of(agent, window_of(settings))
+        self._memory = _WindowMemory(actor) if isinstance(actor, WindowActor) else _CarriedMemory(actor)
         self._target = torch.zeros(self.num_envs or 1)
         self._pending = np.zeros(self.num_envs or 1, bool)
         self.reset(trained.provenance.spec.target_returns[0] if target_return is None else target_return)

@@ -33,6 +33,7 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.checkpoint import load_agent  # here, lest `--help` wait for them
     from decision_rnn.data.environments import check_environment
     from decision_rnn.deploy.hub import find_agent
+    from decision_rnn.evaluation.actor import describe_state, window_of
     from decision_rnn.evaluation.targets import paper_returns
     from decision_rnn.evaluation.video import film
 
@@ -46,7 +47,8 @@ def run(arguments: Sequence[str]) -> None:
     elif command.target_return is not None:
         raise InputError(f"{command.agent} clones its data and is asked for no return: leave out --target-return")
     seed = settings.seed if command.seed is None else command.seed
-    print(f"{trained.config.backbone.name} of {spec.name} in {spec.environment_id}", flush=True)
+    acts = describe_state(window_of(settings))
+    print(f"{trained.config.backbone.name} of {spec.name} in {spec.environment_id}, {acts}", flush=True)
     if command.video is None:
         _in_window(trained, asked, command.episodes, seed)
     else:
@@ -76,10 +78,10 @@ def has_screen() -> bool:
 
 
 def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed: int) -> None:
-    from decision_rnn.evaluation.actor import prepare_to_act
+    from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
     from decision_rnn.evaluation.play import play, watched_environment
 
-    actor = prepare_to_act(trained.agent)
+    actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
     environment = watched_environment(trained.provenance.spec.environment_id)
     begun = False
     try:

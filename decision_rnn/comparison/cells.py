@@ -14,7 +14,7 @@ from decision_rnn.comparison.latency import action_cost
 from decision_rnn.comparison.record import CellRecord, CheckpointScores
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import DataSummary, Key, Protocol, Result, find_result, write_result
 from decision_rnn.files import write_atomically
@@ -152,8 +152,7 @@ def write_record(cell: Cell, record: CellRecord) -> None:
 
 
 def _record(cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result]) -> CellRecord:
-    actor = trained.agent if cell.protocol.window is None else WindowActor(trained.agent, cell.protocol.window)
-    microseconds, state_bytes = action_cost(trained.agent, actor)
+    microseconds, state_bytes = action_cost(trained.agent, actor_of(trained.agent, cell.protocol.window))
     achieved = {target.target_return: target for target in result.targets}
     remarks = list(result.remarks)
     if result.dataset.comparable != cell.data.comparable:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import State
+from decision_rnn.config import EvaluationConfig
 
 
 class Actor(Protocol):
@@ -41,6 +42,11 @@ def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
         if isinstance(module, nn.Linear):
             module.weight.data = module.weight.data.t().contiguous().t()
     return agent
+
+
+def window_of(settings: EvaluationConfig) -> int | None:
+    """The steps that an agent re-runs for every action under those settings; None where its state is carried."""
+    return settings.window if settings.state == "window" else None
 
 
 def describe_state(window: int | None) -> str:
@@ -78,3 +84,8 @@ class WindowActor:
         returns_to_go, observations, previous_actions, timesteps = newest
         actions, _ = self.agent.predict(returns_to_go, observations, previous_actions, timesteps, timesteps == 0)
         return actions[:, -1], (target, actions[:, -1], *newest)
+
+
+def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:
+    """What acts by an agent: itself, which carries its state, or by a window of so many steps."""
+    return agent if window is None else WindowActor(agent, window)

@@ -11,7 +11,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
+from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
@@ -37,7 +37,7 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
     """
     agent = prepare_to_act(trained.agent)
     subject = Subject(
-        agent if settings.state == "carry" else WindowActor(agent, settings.window),
+        actor_of(agent, window_of(settings)),
         trained.config,
         trained.provenance,
         trained.step,

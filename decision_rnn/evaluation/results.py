@@ -22,7 +22,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import normalised_scores
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import describe_state
+from decision_rnn.evaluation.actor import describe_state, window_of
 from decision_rnn.evaluation.version_01 import of_version_01
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
@@ -58,7 +58,7 @@ class Protocol:
         """What those settings come to for an agent, asked for those returns if it can be asked."""
         return cls(
             state=settings.state,
-            window=settings.window if settings.state == "window" else None,
+            window=window_of(settings),
             episodes=settings.episodes,
             target_returns=tuple(asked) if agent.return_conditioning else (None,),
             seed=settings.seed,

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from decision_rnn.checkpoint import TrainedAgent, load_agent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.play import Moment, draw, play, watched_environment
 from decision_rnn.evaluation.rendering import render, run_program
 from decision_rnn.files import new_file
@@ -45,6 +45,8 @@ def film(
     plugins: Sequence[str] = (),
 ) -> list[Moment]:
     """Write an mp4 (H.264) of episodes one after the other, what was asked and what was earned written on it.
+
+    The agent acts as its run was configured to be evaluated, by a carried state or by a window.
 
     Args:
         agent: A folder that `load_agent` takes.
@@ -99,7 +101,7 @@ def main(asked: dict[str, Any]) -> None:
 def _film(
     trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
 ) -> list[Moment]:
-    actor = prepare_to_act(trained.agent)
+    actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
     environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / FRAMES_PER_SECOND))

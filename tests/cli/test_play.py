@@ -3,6 +3,7 @@
 import io
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -10,20 +11,25 @@ import numpy as np
 import pytest
 import yaml
 
-from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
+from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint
 from decision_rnn.cli import play as command
-from decision_rnn.config import to_dict
-from decision_rnn.evaluation import rendering
+from decision_rnn.config import EvaluationConfig, to_dict
+from decision_rnn.data.environments import make_environment
+from decision_rnn.evaluation import rendering, video
+from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.play import Moment
 
+WINDOWED = EvaluationConfig(state="window", window=2, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
 def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
-    """In the working folder `run` and `cloning`, two runs."""
-    for name in ("run", "cloning"):
+    """In the working folder three runs: `run`, `cloning`, and `windowed`, which is evaluated by a window."""
+    for name in ("run", "cloning", "windowed"):
         trained = pendulum(cloning=name == "cloning")
+        if name == "windowed":
+            trained = replace(trained, config=replace(trained.config, evaluation=WINDOWED))
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(to_dict(trained.config)))
         save_checkpoint(tmp_path / name, trained, {})
@@ -82,6 +88,30 @@ def test_play_prints_return_and_score_of_every_episode(
     ]
     inline_cli("play", "cloning", "--video", "a.mp4")
     assert (asked["target"], asked["episodes"], asked["seed"]) == (None, 1, 1_000_000)
+
+
+@pytest.mark.usefixtures("runs")
+def test_an_agent_that_is_evaluated_by_a_window_plays_by_it(
+    inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a window of the screen and in a film alike, to the return that its evaluation has for the same seed."""
+    trained = load_agent(tmp_path / "windowed" / "checkpoints" / "10")
+    (target,) = evaluate(trained, replace(WINDOWED, seed=7), processes=1).targets
+    (carried,) = evaluate(trained, replace(WINDOWED, seed=7, state="carry"), processes=1).targets
+    assert abs(target.return_mean - carried.return_mean) > 1
+    monkeypatch.setattr(command, "has_screen", lambda: True)
+    monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: make_environment(name))
+    done = inline_cli("play", "windowed", "--seed", "7")
+    first, episode = done.stdout.splitlines()
+    assert first == "mingru of own/pendulum in Pendulum-v1, window of 2"
+    assert f"asked -300, return {target.return_mean:.1f}, " in episode
+    monkeypatch.setattr(video, "watched_environment", lambda name, size: make_environment(name))
+    monkeypatch.setattr(video, "draw", lambda environment: None)
+    monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
+    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: list(pictures))
+    (end,) = video._film(trained, tmp_path / "a.mp4", -300.0, [7], None)
+    assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
+    assert "carried state" in inline_cli("play", "run").stdout
 
 
 @pytest.mark.usefixtures("runs")

@@ -16,7 +16,7 @@ from PIL import Image
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
+from decision_rnn.evaluation.actor import actor_of, prepare_to_act
 from decision_rnn.evaluation.play import draw, play, watched_environment
 from decision_rnn.evaluation.rendering import run_program
 from decision_rnn.plugins import import_plugins
@@ -43,8 +43,7 @@ def clip(run: Path, target_return: float | None, window: int | None) -> tuple[li
     """
     trained = load_agent(last_checkpoint(run))
     environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
-    agent = prepare_to_act(trained.agent)
-    actor = agent if window is None else WindowActor(agent, window)
+    actor = actor_of(prepare_to_act(trained.agent), window)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / FRAMES_PER_SECOND))
     frames = []
