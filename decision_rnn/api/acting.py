@@ -99,21 +99,18 @@ class EnvironmentActor:
         """Begin an episode: the next observation is its first, and the reward beside it is ignored.
 
         Args:
-            target_return: What to ask for from now on, a number or one for each of these environments; as before if
-                left out.
-            index: In which environments: their numbers, or a mask (num_envs,) bool; all if left out.
+            target_return: What to ask for from now on, a number or one for each of these environments, in the order of
+                `index`; as before if left out.
+            index: In which environments: their numbers from 0 on, each once, or a mask (num_envs,) bool; all if left
+                out.
+
+        Raises:
+            InputError: If there are no such environments, or a return is not finite.
         """
-        rows = np.ones(len(self._pending), bool) if index is None else np.zeros(len(self._pending), bool)
-        if index is not None:
-            try:
-                rows[np.asarray(index)] = True
-            except IndexError:
-                raise InputError(
-                    f"index is {index!r:.100}: there are {len(rows)} environments to choose from"
-                ) from None
+        rows = _environments(index, len(self._pending))
         if target_return is not None:
-            self._target[torch.from_numpy(rows)] = _returns(target_return, int(rows.sum()))
-        self._pending |= rows
+            self._target[torch.from_numpy(rows)] = _returns(target_return, len(rows))
+        self._pending[rows] = True
 
     def __call__(self, observation: Any, reward: Any = 0.0, done: Any = False) -> np.ndarray:
         """The action for an observation.
@@ -226,6 +223,26 @@ def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
         raise InputError(f"num_envs is {num_envs} where the environment has {found}: leave it out")
     mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return found, found is not None and mode == AutoresetMode.NEXT_STEP
+
+
+def _environments(index: Any, count: int) -> np.ndarray:
+    """The numbers that an index names, (rows,) int64 in its order; all of them for None."""
+    if index is None:
+        return np.arange(count)
+    try:
+        rows = np.atleast_1d(index)
+    except ValueError:  # rows of different lengths
+        rows = np.full(1, -1)
+    if rows.dtype == np.bool_ and rows.shape == (count,):
+        return np.flatnonzero(rows)
+    if rows.ndim > 1 or (rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= count)):
+        raise InputError(
+            f"index is {index!r:.100}: there are {count} environments to choose from: give their numbers, from 0 on, "
+            "or a mask"
+        )
+    if len(np.unique(rows)) < len(rows):
+        raise InputError(f"index is {index!r:.100}: it names an environment twice, where each begins once")
+    return rows.astype(np.int64)
 
 
 def _returns(target_return: Any, count: int) -> Tensor:

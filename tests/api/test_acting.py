@@ -132,6 +132,10 @@ def test_any_environments_begin_anew_with_targets_of_their_own(run: Run) -> None
             together.reset(target_return=[-20.0, 30.0], index=np.array([True, False, True]))
             rows[0].reset(-20.0)
             rows[2].reset(target_return=30.0)
+        if t == 9:
+            together.reset([70.0, -70.0], index=[2, 0])
+            rows[2].reset(70.0)
+            rows[0].reset(-70.0)
         actions = together(observations[t], rewards[t])
         alone = np.stack([row(observations[t, i], rewards[t, i]) for i, row in enumerate(rows)])
         assert actions.dtype == np.float32
@@ -157,6 +161,9 @@ def test_the_first_target_of_the_dataset_is_asked_for_by_default(run: Run) -> No
         (lambda run: run.actor(num_envs=2)(np.zeros(2)), "(2,) where the agent needs (2, 2)"),
         (lambda run: run.actor(num_envs=2)(np.zeros((2, 2)), np.zeros(3)), "reward has shape (3,)"),
         (lambda run: run.actor(num_envs=2).reset(index=[5]), "2 environments"),
+        (lambda run: run.actor(num_envs=2).reset(index=[-1]), "2 environments"),
+        (lambda run: run.actor(num_envs=2).reset(index=[[0], [0, 1]]), "2 environments"),
+        (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "names an environment twice"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
     ],
 )
