@@ -15,6 +15,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.evaluation.targets import default_return
 
 
 class EnvironmentActor:
@@ -34,7 +35,7 @@ class EnvironmentActor:
     Args:
         trained: The agent, such as `load_agent` returns.
         target_return: The return to ask for in every episode, or one for each environment, (num_envs,); if left out,
-            the first of the dataset's own.
+            the first that the run's evaluation asks for.
         env: The environment that is going to be acted in, for its number of environments and how they are reset.
         num_envs: How many environments are acted in, where there is no `env`; None for one without a batch dimension.
         state: `carry` the recurrent state, or re-run the last steps as a `window`; as the run was configured if left
@@ -93,7 +94,8 @@ class EnvironmentActor:
         self._memory = _WindowMemory(actor) if isinstance(actor, WindowActor) else _CarriedMemory(actor)
         self._target = torch.zeros(self.num_envs or 1)
         self._pending = np.zeros(self.num_envs or 1, bool)
-        self.reset(trained.provenance.spec.target_returns[0] if target_return is None else target_return)
+        default = default_return(trained.config, trained.provenance)
+        self.reset(default if target_return is None else target_return)
 
     def reset(self, target_return: Any = None, index: Any = None) -> None:
         """Begin an episode: the next observation is its first, and the reward beside it is ignored.

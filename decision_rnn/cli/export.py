@@ -40,6 +40,8 @@ def parser() -> ArgumentParser:
         "--output", type=Path | None, help="the file (default: policy.onnx in the run's folder, or here)"
     )
     parser.add_argument(
-        "--target-return", type=float | None, help="asked for where a user names none (default: the dataset's first)"
+        "--target-return",
+        type=float | None,
+        help="asked for where a user names none (default: the first that evaluation asks for)",
     )
     return arrange(parser, ["agent", "output", "target_return"])

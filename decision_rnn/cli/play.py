@@ -34,17 +34,17 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.data.environments import check_environment
     from decision_rnn.deploy.hub import find_agent
     from decision_rnn.evaluation.actor import describe_state, window_of
-    from decision_rnn.evaluation.targets import paper_returns
+    from decision_rnn.evaluation.targets import default_return
     from decision_rnn.evaluation.video import film
 
     folder = find_agent(command.agent)
     trained = load_agent(folder)
     spec, settings = trained.provenance.spec, trained.config.evaluation
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    asked = None
-    if trained.config.agent.return_conditioning:
-        asked = command.target_return if command.target_return is not None else paper_returns(settings, spec)[0]
-    elif command.target_return is not None:
+    asked = command.target_return
+    if asked is None:
+        asked = default_return(trained.config, trained.provenance)
+    elif not trained.config.agent.return_conditioning:
         raise InputError(f"{command.agent} clones its data and is asked for no return: leave out --target-return")
     seed = settings.seed if command.seed is None else command.seed
     acts = describe_state(window_of(settings))

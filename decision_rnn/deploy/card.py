@@ -10,7 +10,7 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult
-from decision_rnn.evaluation.targets import is_best, paper_returns
+from decision_rnn.evaluation.targets import default_return, is_best
 from decision_rnn.machine import describe_versions
 
 
@@ -48,7 +48,7 @@ def write_card(
         clip=clip,
         half=half,
         agent=trained.agent,
-        target=paper_returns(config.evaluation, provenance.spec)[0] if config.agent.return_conditioning else 0.0,
+        target=default_return(config, provenance) or 0.0,
         cloning=not config.agent.return_conditioning,
         reads=_reads(config.agent),
         backbone=config.backbone.name,

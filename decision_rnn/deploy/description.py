@@ -8,6 +8,7 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation.results import Result
+from decision_rnn.evaluation.targets import default_return
 from decision_rnn.machine import versions
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
@@ -24,12 +25,12 @@ def describe(
     Args:
         trained: The agent.
         spaces: Of its environment, from `describe_spaces`.
-        target_return: What the policy asks for by default; the first of the dataset's if None.
+        target_return: What the policy asks for by default; if None, the first that its evaluation asks for.
         results: Its evaluations.
     """
     spec, config = trained.provenance.spec, trained.config
     asked = config.agent.return_conditioning
-    default = target_return if target_return is not None else spec.target_returns[0] if spec.target_returns else 0.0
+    default = default_return(config, trained.provenance) if target_return is None else target_return
     index = trained.agent.observation_index
     return {
         "environment_id": spec.environment_id,
@@ -38,7 +39,7 @@ def describe(
         "target_return": {
             "input": "target_return",
             "conditioned": asked,
-            "default": float(default) if asked else 0.0,
+            "default": float(default) if asked and default is not None else 0.0,
             "meaning": "the return asked for, in the environment's units, the same at every step of an episode; the "
             "graph takes the rewards from it"
             if asked

@@ -50,7 +50,8 @@ def export_onnx(
     Args:
         trained: The agent.
         path: The file.
-        target_return: What the policy asks for where its user names nothing; the first of its dataset's if left out.
+        target_return: What the policy asks for where its user names nothing; if left out, the first that its
+            evaluation asks for.
         results: Its evaluations, which the file shall tell of.
 
     Returns:

@@ -18,7 +18,7 @@ from decision_rnn.deploy.hub import CARD, CLIP, ONNX, find_agent
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import Result, results_of, write_result
-from decision_rnn.evaluation.targets import paper_returns
+from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
 from decision_rnn.files import check_folder, new_directory
 
@@ -107,10 +107,10 @@ def _export(trained: TrainedAgent, path: Path, results: Sequence[Result]) -> str
 
 def _film(trained: TrainedAgent, folder: Path) -> str | None:
     """Film the first episode of the evaluation; why that could not be done."""
-    settings = trained.config.evaluation
-    asked = paper_returns(settings, trained.provenance.spec)[0] if trained.config.agent.return_conditioning else None
+    config = trained.config
+    asked = default_return(config, trained.provenance)
     try:
-        film(folder, folder / CLIP, asked, 1, settings.seed, SECONDS, trained.config.plugins)
+        film(folder, folder / CLIP, asked, 1, config.evaluation.seed, SECONDS, config.plugins)
     except InputError as error:
         return str(error)
     return None

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decision_rnn.config import EvaluationConfig
+from decision_rnn.checkpoint import Provenance
+from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 
 FEW_SHARE = 0.01
@@ -35,6 +36,14 @@ def asked_returns(settings: EvaluationConfig, spec: DatasetSpec, return_max: flo
     """
     best = () if settings.target_returns is not None or return_max is None else (return_max,)
     return tuple(dict.fromkeys((*paper_returns(settings, spec), *best)))
+
+
+def default_return(config: RunConfig, provenance: Provenance) -> float | None:
+    """What an agent is asked for where nobody names a return: the first that its evaluation asks for; None in
+    behaviour cloning."""
+    if not config.agent.return_conditioning:
+        return None
+    return next(iter(asked_returns(config.evaluation, provenance.spec, provenance.return_max)), None)
 
 
 def is_best(target_return: float | None, return_max: float | None) -> bool:

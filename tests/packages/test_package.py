@@ -13,17 +13,20 @@ import yaml
 from safetensors.torch import load_file
 
 from decision_rnn.agent import AgentConfig
+from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.environments import make_environment
 from decision_rnn.deploy import package as packaging
 from decision_rnn.deploy.card import write_card
+from decision_rnn.deploy.description import describe
 from decision_rnn.deploy.package import package
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.play import play
 from decision_rnn.evaluation.results import read_result
+from decision_rnn.evaluation.targets import default_return
 
 
 def front_matter(card: str) -> dict:
@@ -132,6 +135,34 @@ def test_card_says_what_the_agent_reads(pendulum: Callable[..., TrainedAgent], s
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, agent=seen))
     assert words in write_card(trained, None, "agent", on_hub=False)
+
+
+def test_where_nobody_names_a_return_all_ask_for_the_first_that_evaluation_asks_for(
+    pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that names its own, which are not the dataset's: the card, its clip, play, a loop of one's own, ONNX."""
+    trained = pendulum()
+    trained = replace(trained, config=replace(trained.config, evaluation=EvaluationConfig(target_returns=(-350, -300))))
+    write_agent(tmp_path, trained)
+    assert "torch.tensor([-350.0])" in write_card(trained, None, "agent", on_hub=False)
+    assert describe(trained, {}, None, [])["target_return"]["default"] == -350
+    filmed = []
+
+    def film(agent: Path, video: Path, target_return: float, *options: object, **others: object) -> list:
+        filmed.append(target_return)
+        return []
+
+    monkeypatch.setattr(packaging, "film", film)
+    assert packaging._film(trained, tmp_path) is None
+    monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
+    assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
+    assert filmed == [-350, -350]
+    first, own, of_the_dataset = (EnvironmentActor(trained, target)(np.ones(3)) for target in (None, -350, -200))
+    assert first == own != of_the_dataset
+    without = replace(trained.provenance, spec=replace(trained.provenance.spec, target_returns=()))
+    silent = replace(trained.config, evaluation=EvaluationConfig())
+    assert default_return(silent, without) == -100  # the data's best, which alone is asked for then
+    assert default_return(silent, replace(without, return_max=None)) is None
 
 
 def test_the_lines_of_python_in_a_card_act(run: Path, tmp_path: Path) -> None:
