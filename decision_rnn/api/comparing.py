@@ -1,5 +1,6 @@
 """Comparing: variants over datasets and seeds, as an experiment."""
 
+import inspect
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +96,7 @@ def compare(
         >>> [(cell.variant, cell.seed, len(cell.targets[0].returns)) for cell in comparison.cells]
         [('mingru', 0, 1), ('lru', 0, 1)]
     """
+    arguments = {name: value for name, value in locals().items() if name != "config"} | config
     import_plugins(plugins)
     given = datasets if isinstance(datasets, list | tuple) else [datasets]
     found = [find_dataset(data, None, config.get("path"), config.get("partial", "keep")) for data in given]
@@ -116,17 +118,18 @@ def compare(
     chosen = make_variants(shared, own, names, SOURCE, f"{SOURCE}: backbones", configure)
     chosen = add_controls(chosen, ",".join(_names(controls, "")) or "none", shared, SOURCE, configure)
     plan = plan_of(chosen, [dataset.name for dataset in found], seeds, output, checkpoint_episodes, jobs)
-    asked = {
-        "backbones": names,
-        "variants": own,
-        "controls": _names(controls, ""),
-        "seeds": seeds,
-        "steps": steps,
-    }
-    words = ", ".join(f"{key}={value!r}" for key, value in {**asked, **config}.items() if value)
+    arguments |= {"datasets": list(plan.datasets), "path": keys["path"], "partial": keys["partial"]}
     with quiet(not progress):
-        command = f"decision_rnn.compare({list(plan.datasets)!r}, {words})"
-        return run_plan(plan, executor_of(plan, jobs, executor, ray_address), command)
+        return run_plan(plan, executor_of(plan, jobs, executor, ray_address), _call(arguments))
+
+
+def _call(arguments: Mapping[str, Any]) -> str:
+    """The call of `compare` with those arguments, as text: with all that are not the defaults."""
+    defaults: dict[str, Any] = {"path": None, "partial": "keep"}
+    defaults |= {name: parameter.default for name, parameter in inspect.signature(compare).parameters.items()}
+    asked = {name: plain(value) for name, value in arguments.items()}
+    words = [f"{name}={value!r}" for name, value in asked.items() if value != plain(defaults.get(name))]
+    return f"decision_rnn.compare({', '.join(words)})"
 
 
 def plan_of(

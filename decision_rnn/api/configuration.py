@@ -75,6 +75,6 @@ def plain(value: Any) -> Any:
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [plain(entry) for entry in value]
     return str(value) if isinstance(value, Path) else value

@@ -17,6 +17,8 @@ from swing import CAR, SMALL, push
 
 import decision_rnn
 from decision_rnn import InputError, Run, open_dataset, train
+from decision_rnn.api import comparing
+from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 
@@ -181,6 +183,40 @@ def test_what_cannot_be_used_is_an_input_error(call: Any, told: str, run: Run, i
         call(run)
     assert told in str(caught.value)
     assert not list(inside.iterdir())
+
+
+def test_the_recorded_call_of_a_comparison_asks_for_the_same(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is 0, False or empty included, and what numpy and pathlib made of a value."""
+    (inside / "compared_plugin.py").write_text("")
+    asked: list[tuple[Any, int, str]] = []
+    record = lambda plan, executor, command: asked.append((plan, executor.jobs, command))  # noqa: E731
+    monkeypatch.setattr(comparing, "run_plan", record)
+    decision_rnn.compare(
+        open_dataset("own/swing"),
+        [],
+        variants={"a": {"backbone": MinGRUConfig(width=16)}, "b": {"backbone": SMALL, "training": {"context": 9}}},
+        controls=(),
+        seeds=2,
+        steps=10,
+        output=inside / "compared",
+        checkpoint_episodes=0,
+        jobs=3,
+        progress=False,
+        plugins=("compared_plugin",),
+        seed=5,
+        partial="drop",
+        agent={"previous_action": True, "return_limit": 0.0},
+        evaluation={"target_returns": [np.float64(60.0)], "seed": np.int64(0)},
+    )
+    decision_rnn.compare("own/swing", backbones="lru,mingru", controls="none")
+    decision_rnn.compare(["own/swing"])
+    for plan, jobs, command in list(asked):
+        eval(command, {"decision_rnn": decision_rnn})
+        again, with_jobs, same = asked.pop()
+        assert (again, with_jobs, same) == (plan, jobs, command)
+    assert asked[-1][2] == "decision_rnn.compare(datasets=['own/swing'])"
 
 
 @pytest.fixture
