@@ -8,7 +8,6 @@ from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import Subject
-from decision_rnn.plugins import import_plugins
 
 
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
@@ -39,13 +38,12 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     return checkpoint.load_agent(find_agent(name), plugins)
 
 
-def load_subject(name: str | Path, plugins: Sequence[str] = ()) -> tuple[TrainedAgent | Subject, Path | None]:
+def load_subject(name: str | Path) -> tuple[TrainedAgent | Subject, Path | None]:
     """What is scored under that name, an agent or an exported policy, and its run's folder where it has one here."""
     if is_policy(name):
-        import_plugins(plugins)
         return _policy(Path(name)), None
     folder = find_agent(name)
-    return checkpoint.load_agent(folder, plugins), checkpoint.run_of(folder)
+    return checkpoint.load_agent(folder), checkpoint.run_of(folder)
 
 
 def is_policy(name: str | Path) -> bool:

@@ -23,6 +23,7 @@ from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.return_limit import with_return_limit
 from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
 from decision_rnn.messages import quiet, tell, warn
+from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
@@ -211,7 +212,7 @@ def evaluate(
         output: A folder to write the result into in place of the run's.
         processes: How many play at a time; one for every core if left out.
         progress: Whether to show a bar.
-        plugins: Modules to import before the agent is loaded.
+        plugins: Modules to import first.
 
     Returns:
         The result. `.targets` has an entry for each return that was asked for: `.return_mean`, `.return_sd` (over
@@ -230,12 +231,13 @@ def evaluate(
         mingru on own/swing, step 20, 2 episodes per target, carried state, MountainCarContinuous-v0
         ...
     """
+    import_plugins(plugins)
     if processes is not None and (type(processes) is not int or processes < 1):
         raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
     folder = agent.folder if isinstance(agent, Run) else None
     subject: Any = agent.agent if isinstance(agent, Run) else agent
     if isinstance(agent, str | Path):
-        subject, folder = load_subject(agent, plugins)
+        subject, folder = load_subject(agent)
     if not isinstance(subject, TrainedAgent | Subject):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
     if isinstance(subject, Subject):

@@ -185,6 +185,21 @@ def test_what_cannot_be_used_is_an_input_error(call: Any, told: str, run: Run, i
     assert not list(inside.iterdir())
 
 
+def test_evaluate_imports_the_plugins_of_an_agent_in_memory(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a run was unpickled, or its module was taken away to be imported anew."""
+    (inside / "plugin_of_a_run.py").write_text("")
+    monkeypatch.syspath_prepend(inside)
+    trained = train("own/swing", **QUICK, output="plugged", plugins=["plugin_of_a_run"])
+    options: dict[str, Any] = {"episodes": 1, "processes": 1, "progress": False}
+    del sys.modules["plugin_of_a_run"]
+    with pytest.raises(InputError, match="needs the plugin plugin_of_a_run"):
+        decision_rnn.evaluate(trained, 60.0, **options)
+    assert decision_rnn.evaluate(trained, 60.0, **options, plugins=["plugin_of_a_run"]).step == 2
+    assert "plugin_of_a_run" in sys.modules
+
+
 def test_the_recorded_call_of_a_comparison_asks_for_the_same(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
