@@ -115,6 +115,8 @@ class EvaluationConfig:
     seed: int = 1_000_000
 
     def __post_init__(self) -> None:
+        if self.state not in ("carry", "window"):
+            raise InputError(f"evaluation.state is {self.state!r:.100}: it must be carry or window")
         _at_least(self, 1, "window")
         _at_least(self, 0, "episodes", "seed")
         if self.target_returns is not None and not self.target_returns:

@@ -9,13 +9,13 @@ import torch
 from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
+from decision_rnn.api.configuration import evaluation_settings
 from decision_rnn.backbones import State, reset_rows, select_rows
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import default_return
+from decision_rnn.evaluation.targets import check_conditioned, default_return
 
 
 class EnvironmentActor:
@@ -35,12 +35,12 @@ class EnvironmentActor:
     Args:
         trained: The agent, such as `load_agent` returns.
         target_return: The return to ask for in every episode, or one for each environment, (num_envs,); if left out,
-            the first that the run's evaluation asks for.
+            the first that the run's evaluation asks for. An agent that clones is asked for none.
         env: The environment that is going to be acted in, for its number of environments and how they are reset.
         num_envs: How many environments are acted in, where there is no `env`; None for one without a batch dimension.
         state: `carry` the recurrent state, or re-run the last steps as a `window`; as the run was configured if left
             out.
-        window: Steps in that window; likewise.
+        window: Steps in that window, where `state` is that; likewise.
 
     Raises:
         InputError: If the environment's sizes are not the agent's, or a value cannot be used.
@@ -80,8 +80,8 @@ class EnvironmentActor:
     ) -> None:
         if not isinstance(trained, TrainedAgent):
             raise InputError(f"{type(trained).__name__} is no agent: give what load_agent returned, or run.agent")
-        configured = trained.config.evaluation
-        settings = EvaluationConfig(state=state or configured.state, window=window or configured.window)
+        settings = evaluation_settings(trained.config.evaluation, state=state, window=window)
+        self._config = trained.config
         self.num_envs, self._reset_by_next_step = _layout(env, num_envs)
         agent = prepare_to_act(trained.agent)
         self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
@@ -107,10 +107,11 @@ class EnvironmentActor:
                 out.
 
         Raises:
-            InputError: If there are no such environments, or a return is not finite.
+            InputError: If there are no such environments, or a return is not finite, or the agent clones.
         """
         rows = _environments(index, len(self._pending))
         if target_return is not None:
+            check_conditioned(self._config)
             self._target[torch.from_numpy(rows)] = _returns(target_return, len(rows))
         self._pending[rows] = True
 

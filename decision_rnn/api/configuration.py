@@ -1,14 +1,14 @@
 """What a call in Python asks for, as the configuration of a run: the keys are those of its YAML file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from decision_rnn.api.datasets import find_dataset
-from decision_rnn.config import RunConfig
+from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.config_parser import SECTIONS, new_config
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.plugins import import_plugins
@@ -44,9 +44,12 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
     """The keys of a run that are given by name, in plain values, with the number of steps among them.
 
     Raises:
-        InputError: Naming `source`, for one that is none, with where in a section it may belong.
+        InputError: Naming `source`, for one that is none, with where in a section it may belong, and for a dataset,
+            which is no key of a call.
     """
     keys: dict[str, Any] = plain(config)
+    if "dataset" in keys:
+        raise InputError(f"{source}: dataset is {keys['dataset']!r:.100} beside the data given first: leave it out")
     known = [f.name for f in fields(RunConfig)]
     for key in keys:
         if key not in known and key not in SECTION_KEYS:
@@ -65,6 +68,25 @@ def key_in_section(key: str) -> str:
     """`training.batch_size` as it is given in Python: `training={"batch_size": ...}`."""
     section, _, name = key.partition(".")
     return f'{section}={{"{name}": ...}}'
+
+
+def evaluation_settings(
+    configured: EvaluationConfig, *, targets: float | Sequence[float] | None = None, **others: Any
+) -> EvaluationConfig:
+    """Those that were configured, with what is not None on top; InputError for what cannot be used."""
+    given = {name: plain(value) for name, value in others.items() if value is not None}
+    for name, value in given.items():
+        if name != "state" and type(value) is not int:
+            raise InputError(f"{name} is {value!r:.100}: it must be a whole number")
+    if targets is not None:
+        try:
+            given["target_returns"] = tuple(float(target) for target in np.atleast_1d(targets))
+        except (TypeError, ValueError):
+            raise InputError(f"the target returns are {targets!r:.100}: they must be numbers, such as [3600]") from None
+    settings = replace(configured, **given)
+    if "window" in given and settings.state != "window":
+        raise InputError(f"window is {settings.window} where the state is carried: ask for state window beside it")
+    return settings
 
 
 def plain(value: Any) -> Any:

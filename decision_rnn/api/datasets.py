@@ -35,8 +35,16 @@ def find_dataset(
         partial: What becomes of partial episodes.
 
     Raises:
-        InputError: If it is no data, or episodes whose environment is not said.
+        InputError: If it is no data, or episodes whose environment is not said, or `environment_id` or `path` is of no
+            use to it.
     """
+    minari = sys.modules.get("minari")  # whose datasets nobody can have without it
+    of_minari = minari is not None and isinstance(data, minari.MinariDataset)
+    whole = of_minari and data.total_episodes == data.storage.total_episodes
+    if environment_id is not None and (whole or isinstance(data, Dataset | str | EpisodeStore)):
+        raise InputError(f"environment_id is {environment_id!r:.100}, which this dataset says itself: leave it out")
+    if path is not None and not isinstance(data, str):
+        raise InputError(f"path is {str(path)!r:.100}: it is the file of a dataset that is named, so leave it out")
     if isinstance(data, Dataset):
         return data if partial == "keep" else open_dataset(data.name, data.path, partial)
     if isinstance(data, str):
@@ -46,9 +54,8 @@ def find_dataset(
         if name is None:
             name = _keep(data.read_episodes(), data.environment_id)
         return open_dataset(name, None, partial)
-    minari = sys.modules.get("minari")  # whose datasets nobody can have without it
-    if minari is not None and isinstance(data, minari.MinariDataset):
-        if data.total_episodes == data.storage.total_episodes:
+    if of_minari:
+        if whole:
             return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
         environment_id = environment_id or getattr(data.spec.env_spec, "id", None)
         data = data.iterate_episodes()  # some of them

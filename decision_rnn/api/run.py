@@ -1,7 +1,6 @@
 """A run: a folder in which an agent was trained, and what can be done with it. `train` and `evaluate` are here."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +9,9 @@ import numpy as np
 
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
-from decision_rnn.api.configuration import configuration, plain
+from decision_rnn.api.configuration import configuration, evaluation_settings
 from decision_rnn.checkpoint import Provenance, TrainedAgent
-from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -21,14 +20,12 @@ from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.return_limit import with_return_limit
-from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
+from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
-
-STATES = ("carry", "window")
 
 
 class Run:
@@ -201,11 +198,11 @@ def evaluate(
     Args:
         agent: A run, an agent, the name of one as `load_agent` takes it, or the file of an exported policy.
         targets: The returns to ask for, undiscounted sums of the environment's rewards; if left out, the paper's of
-            the task and the best return in the data.
+            the task and the best return in the data. An agent that clones is asked for none.
         episodes: How many to play for each.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for every
             action, the Decision Transformer's protocol.
-        window: Steps in that window.
+        window: Steps in that window, where `state` is that.
         seed: Episode i of every target begins with the environment's reset(seed + i).
         return_limit: Another limit of the return-to-go than the run's `agent.return_limit`: the quantile of what its
             data hold at each timestep, 0 for none. Above 0 it needs the data.
@@ -245,6 +242,8 @@ def evaluate(
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
         if return_limit is not None:
             raise InputError("an exported policy keeps its return limit: evaluate its run for another")
+    if targets is not None:
+        check_conditioned(subject.config)
     settings = evaluation_settings(
         subject.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
@@ -259,23 +258,6 @@ def evaluate(
     if written is not None:
         write_result(Path(written), result)
     return result
-
-
-def evaluation_settings(
-    configured: EvaluationConfig, *, targets: float | Sequence[float] | None, **others: Any
-) -> EvaluationConfig:
-    """Those that were configured, with what is not None on top; InputError for what cannot be used."""
-    given = {name: plain(value) for name, value in others.items() if value is not None}
-    for name, value in given.items():
-        kind = " or ".join(STATES) if name == "state" else "a whole number"
-        if value not in STATES if name == "state" else type(value) is not int:
-            raise InputError(f"{name} is {value!r:.100}: it must be {kind}")
-    if targets is not None:
-        try:
-            given["target_returns"] = tuple(float(target) for target in np.atleast_1d(targets))
-        except (TypeError, ValueError):
-            raise InputError(f"the target returns are {targets!r:.100}: they must be numbers, such as [3600]") from None
-    return replace(configured, **given)
 
 
 def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -> None:

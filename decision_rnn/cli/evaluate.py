@@ -14,7 +14,7 @@ from decision_rnn.cli.help import arrange
 from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import check_numbers
+from decision_rnn.parsing import check_numbers, parse
 
 NEEDED = ("run", "target_returns", "episodes", "state", "window", "processes")
 OF_THE_RUN = {"episodes": "Episodes per target return.", "state": "", "window": "", "seed": ""}
@@ -24,23 +24,22 @@ OF_THE_RUN = {"episodes": "Episodes per target return.", "state": "", "window": 
 def run(arguments: Sequence[str]) -> None:
     """Evaluate an agent as it was configured, but for what the command line says; InputError for unusable input."""
     words = parser()
-    first = parse_command(words, arguments)
-    if first.processes is not None and first.processes < 1:
-        raise InputError(f"command line: --processes is {first.processes}: it must be at least 1")
+    command = parse_command(words, arguments)
+    check_numbers(command)
+    if command.processes is not None and command.processes < 1:
+        raise InputError(f"command line: --processes is {command.processes}: it must be at least 1")
+    given = parse(words, arguments, defaults=False)  # what is left out is as the run was configured
+    settings = {f.name: given[f.name] for f in fields(EvaluationConfig) if f.name in given}
     from decision_rnn.api.agents import load_subject  # here, lest `--help` wait for them
     from decision_rnn.api.run import evaluate
     from decision_rnn.evaluation.results import result_file
 
-    subject, run_folder = load_subject(first.run)
-    words.set_defaults({f.name: getattr(subject.config.evaluation, f.name) for f in fields(EvaluationConfig)})
-    command = parse_command(words, arguments)
-    check_numbers(command)
-    settings = {f.name: command[f.name] for f in fields(EvaluationConfig) if f.name != "target_returns"}
-    if not settings["episodes"]:
+    subject, run_folder = load_subject(command.run)
+    if not settings.get("episodes", subject.config.evaluation.episodes):
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
     output = command.output or run_folder
     extra = {"return_limit": command.return_limit, "processes": command.processes}
-    result = evaluate(subject, command.target_returns, output=output, **extra, **settings)
+    result = evaluate(subject, settings.pop("target_returns", None), output=output, **extra, **settings)
     print(result)
     if output is None:
         print(f"not written: {command.run} is no run, so name a folder by --output")

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.data.environments import check_environment
     from decision_rnn.deploy.hub import find_agent
     from decision_rnn.evaluation.actor import describe_state, window_of
-    from decision_rnn.evaluation.targets import default_return
+    from decision_rnn.evaluation.targets import check_conditioned, default_return
     from decision_rnn.evaluation.video import film
 
     folder = find_agent(command.agent)
@@ -44,8 +44,8 @@ def run(arguments: Sequence[str]) -> None:
     asked = command.target_return
     if asked is None:
         asked = default_return(trained.config, trained.provenance)
-    elif not trained.config.agent.return_conditioning:
-        raise InputError(f"{command.agent} clones its data and is asked for no return: leave out --target-return")
+    else:
+        check_conditioned(trained.config, command.agent)
     seed = settings.seed if command.seed is None else command.seed
     acts = describe_state(window_of(settings))
     print(f"{trained.config.backbone.name} of {spec.name} in {spec.environment_id}, {acts}", flush=True)

@@ -30,6 +30,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.evaluation.targets import check_conditioned
 from decision_rnn.files import write_atomically
 
 INSTALL = "pip install 'decision-rnn[onnx]'"
@@ -58,12 +59,14 @@ def export_onnx(
         The largest difference between an action of the file's and the agent's, over steps with resets in the middle.
 
     Raises:
-        InputError: If the packages of the extra `onnx` are not here, the agent holds what ONNX cannot express, or acts
-            otherwise in ONNX; or the file cannot be written.
+        InputError: If the packages of the extra `onnx` are not here, an agent that clones is to ask for a return, the
+            agent holds what ONNX cannot express, or acts otherwise in ONNX; or the file cannot be written.
     """
     _check_packages()
     if target_return is not None and not math.isfinite(target_return):
         raise InputError(f"the target return is {target_return}: it must be finite")
+    if target_return is not None:
+        check_conditioned(trained.config)
     from decision_rnn.deploy.runtime import Policy  # here, since onnxruntime may be missing
 
     agent = prepare_to_act(trained.agent)

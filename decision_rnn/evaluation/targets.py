@@ -7,6 +7,7 @@ import numpy as np
 from decision_rnn.checkpoint import Provenance
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.errors import InputError
 
 FEW_SHARE = 0.01
 """Of the episodes. Below it a training batch of 128 slices holds about one, or none, of an episode that reaches it."""
@@ -44,6 +45,12 @@ def default_return(config: RunConfig, provenance: Provenance) -> float | None:
     if not config.agent.return_conditioning:
         return None
     return next(iter(asked_returns(config.evaluation, provenance.spec, provenance.return_max)), None)
+
+
+def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
+    """InputError, calling the agent by that name, where a return was named and it clones its data."""
+    if not config.agent.return_conditioning:
+        raise InputError(f"{name} clones its data and is asked for no return: leave out the target return")
 
 
 def is_best(target_return: float | None, return_max: float | None) -> bool:

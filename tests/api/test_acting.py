@@ -165,6 +165,9 @@ def test_the_first_target_of_the_dataset_is_asked_for_by_default(run: Run) -> No
         (lambda run: run.actor(num_envs=2).reset(index=[[0], [0, 1]]), "2 environments"),
         (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "names an environment twice"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
+        (lambda run: run.actor(state="windows"), "evaluation.state is 'windows': it must be carry or window"),
+        (lambda run: run.actor(state="window", window=0), "evaluation.window is 0: it must be at least 1"),
+        (lambda run: run.actor(window=7), "window is 7 where the state is carried"),
     ],
 )
 def test_what_cannot_be_acted_with_is_an_input_error(run: Run, call: Any, told: str) -> None:

@@ -48,7 +48,11 @@ def test_export_writes_a_policy_that_evaluate_scores(inline_cli: Cli, run_folder
     returns = json.loads(ours.read_text())["targets"][0]["return_mean"]
     assert metadata["scores"][0]["targets"][0]["return_mean"] == returns
 
-    for option, told in ((("--state", "window"), "carried state"), (("--return_limit", "0.5"), "return limit")):
+    for option, told in (
+        (("--state", "window"), "carried state"),
+        (("--window", "60"), "window is 60 where the state is carried"),
+        (("--return_limit", "0.5"), "return limit"),
+    ):
         refused = inline_cli("evaluate", str(policy), "--episodes", "2", *option)
         assert refused.returncode == 2
         assert told in refused.stderr

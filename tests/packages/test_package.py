@@ -165,6 +165,25 @@ def test_where_nobody_names_a_return_all_ask_for_the_first_that_evaluation_asks_
     assert default_return(silent, replace(without, return_max=None)) is None
 
 
+def test_an_agent_that_clones_is_asked_for_no_return(
+    pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path
+) -> None:
+    trained = pendulum(cloning=True)
+    (tmp_path / "clone").mkdir()
+    write_agent(tmp_path / "clone", trained)
+    words = "clones its data and is asked for no return: leave out the target return"
+    for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target-return", "5"]):
+        done = inline_cli(*arguments, str(tmp_path / "clone"))
+        assert done.returncode == 2
+        assert words in done.stderr
+    with pytest.raises(InputError, match=words):
+        EnvironmentActor(trained, 500.0)
+    actor = EnvironmentActor(trained)
+    with pytest.raises(InputError, match=words):
+        actor.reset(500.0)
+    actor.reset()
+
+
 def test_the_lines_of_python_in_a_card_act(run: Path, tmp_path: Path) -> None:
     write_agent(tmp_path, load_agent(last_checkpoint(run)))
     card = write_card(load_agent(tmp_path), None, str(tmp_path), on_hub=False)
