@@ -21,6 +21,7 @@ from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.return_limit import with_return_limit
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
+from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
@@ -217,8 +218,8 @@ def evaluate(
         `.returns`, every episode's. `print(result)` shows it as a table.
 
     Raises:
-        InputError: If there is no such agent, its environment cannot be made here, a value cannot be used, or a process
-            dies.
+        InputError: If there is no such agent, its environment cannot be made here, a value cannot be used, the result
+            could not be written (before anything is played), or a process dies.
 
     Example:
         >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
@@ -247,6 +248,12 @@ def evaluate(
     settings = evaluation_settings(
         subject.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
+    written = output or folder
+    if written is not None:
+        try:
+            check_folder(Path(written) / "results")  # before minutes are spent on what it shall hold
+        except OSError as error:
+            raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
         if isinstance(subject, TrainedAgent) and return_limit is not None:
             subject = with_return_limit(subject, return_limit)
@@ -254,7 +261,6 @@ def evaluate(
             result = evaluate_actor(subject, settings, processes)
         else:
             result = play_and_score(subject, settings, processes)
-    written = output or folder
     if written is not None:
         write_result(Path(written), result)
     return result

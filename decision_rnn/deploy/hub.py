@@ -67,6 +67,9 @@ def pretrained_agents() -> list[str]:
 def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message: str | None = None) -> str:
     """Upload a packaged agent to the Hugging Face Hub, into a repository that is made if it is not there.
 
+    It takes the place of the agent that the repository may hold: files of that one which it lacks are deleted, others
+    stay.
+
     Args:
         folder: Of a packaged agent, as `decision-rnn package` writes it.
         repo_id: `org/name`.
@@ -93,6 +96,7 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
             repo_id=repo_id,
             folder_path=str(folder),
             allow_patterns=list(FILES),
+            delete_patterns=list(FILES),  # results and a film of the weights that were there before
             commit_message=message or "Upload an agent of decision_rnn",
         )
     except Exception as error:  # of the library and of what it sends by

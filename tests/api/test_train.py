@@ -205,6 +205,16 @@ def test_evaluate_imports_the_plugins_of_an_agent_in_memory(
     assert "plugin_of_a_run" in sys.modules
 
 
+def test_a_result_that_could_not_be_written_is_not_played_for(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inside / "file").touch()
+    monkeypatch.setattr("decision_rnn.evaluation.evaluate.rollout", lambda *task: pytest.fail("it is played"))
+    for output in ("file", "file/of/a/folder"):
+        with pytest.raises(InputError, match=f"cannot write into {output}: Not a directory"):
+            run.evaluate(60.0, output=output, progress=False)
+
+
 def test_the_recorded_call_of_a_comparison_asks_for_the_same(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

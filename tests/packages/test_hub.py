@@ -175,6 +175,14 @@ def test_push_uploads_an_agents_files_alone(packaged: Path, calls: list[tuple[st
     assert names == ["README.md", "config.json", "results", "weights.safetensors"]
 
 
+def test_push_deletes_what_the_agent_before_left(packaged: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    """Scores and a film of other weights; the library deletes none of the files that it uploads."""
+    push_to_hub(packaged, "org/name")
+    there = ["results/old.json", "replay.mp4", "policy.onnx", "weights.safetensors", "LICENSE", "own/notes.md"]
+    stale = huggingface_hub.utils.filter_repo_objects(there, allow_patterns=calls[1][1]["delete_patterns"])
+    assert list(stale) == there[:4]
+
+
 def test_push_refuses_what_is_not_packaged(run: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
     with pytest.raises(InputError, match="is no packaged agent"):
         push_to_hub(last_checkpoint(run), "org/name")
