@@ -137,6 +137,15 @@ def test_card_says_what_the_agent_reads(pendulum: Callable[..., TrainedAgent], s
     assert words in write_card(trained, None, "agent", on_hub=False)
 
 
+def test_card_names_the_checkpoint_that_was_scored(pendulum: Callable[..., TrainedAgent]) -> None:
+    trained = pendulum()
+    trained = replace(trained, config=replace(trained.config, training=replace(trained.config.training, steps=2_000)))
+    result = evaluate(trained, EvaluationConfig(episodes=1), processes=1)
+    cards = [write_card(replace(trained, step=step), result, "agent", on_hub=False) for step in (1_000, 2_000)]
+    ends = [card.partition("of this one agent, ")[2].partition(", in\n")[0] for card in cards]
+    assert ends == ["the checkpoint of step 1,000 of its run", "the last checkpoint of its run"]
+
+
 def test_where_nobody_names_a_return_all_ask_for_the_first_that_evaluation_asks_for(
     pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
