@@ -47,7 +47,8 @@ COMMANDS = (
 """Modules of this folder, imported when they are asked for: torch takes seconds that `--help` need not wait for."""
 
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
-"""What any write may meet, and the user can mend: a full disk, a quota, a folder that may not be written."""
+"""What any write may meet, and the user can mend: a full disk, a quota, a folder that may not be written; and a read,
+a file that may not be read."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,9 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in DISK_FAULTS:
             raise
+        what = "access" if error.errno == errno.EACCES else "write"  # which of read and write it was, nobody says
         where = f" {error.filename}" if error.filename else ""
         print(
-            f"decision-rnn: cannot write{where}: {error.strerror}; what was written before is intact", file=sys.stderr
+            f"decision-rnn: cannot {what}{where}: {error.strerror}; what was written before is intact", file=sys.stderr
         )
         return 2
     except (MemoryError, RuntimeError) as error:

@@ -1,5 +1,6 @@
 """`decision-rnn data ...` as a person runs it."""
 
+import errno
 import json
 import subprocess
 from collections.abc import Callable
@@ -163,6 +164,34 @@ def test_bad_input_is_one_sentence(
     assert errors[-1].startswith("decision-rnn: ")
     for word in words:
         assert word in errors[-1]
+
+
+@pytest.mark.parametrize("folder", ["{file}", "{file}/cache", "/proc/nope"])
+def test_a_cache_that_cannot_be_written_is_one_sentence(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
+) -> None:
+    (tmp_path / "file").touch()
+    place = folder.replace("{file}", str(tmp_path / "file"))
+    monkeypatch.setenv("DECISION_RNN_CACHE", place)
+    done = inline_cli("data", "info", "hopper-random")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"decision-rnn: cannot write into the cache {place}: ")
+    assert line.endswith("name another folder by DECISION_RNN_CACHE")
+
+
+def test_a_file_that_may_not_be_read_is_not_said_to_be_written(
+    monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("decision_rnn.data.store.episode_store.read_manifest", refuse)
+    done = inline_cli("data", "info", "hopper-random")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "cannot access" in line
+    assert "standin/hopper-random: Permission denied" in line
 
 
 def test_an_existing_minari_dataset_is_kept(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

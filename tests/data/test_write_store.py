@@ -54,6 +54,13 @@ def writing(folder: Path, seed: int, go: str) -> "subprocess.Popen[str]":
     )
 
 
+def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"own/mine into .*file/own: Not a directory; .*DECISION_RNN_DATA"):
+        write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
+
+
 def test_of_two_processes_that_write_one_name_the_second_is_refused(own: Path, tmp_path: Path) -> None:
     """At once, before it has written for an hour; its data must not be taken for the first one's."""
     first = writing(tmp_path, 1, go="go")

@@ -87,8 +87,9 @@ def write_store(
         The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
 
     Raises:
-        InputError: When the name is taken, no name, or being written by another process, and, naming the episode,
-            when one is no episode, empty, not finite, not made of numbers, or not of the environment's sizes.
+        InputError: When the name is taken, no name, or being written by another process, when the folder cannot be
+            written, and, naming the episode, when one is no episode, empty, not finite, not made of numbers, or not of
+            the environment's sizes.
 
     Example:
         >>> swing = decision_rnn.Episode(
@@ -122,6 +123,10 @@ def write_store(
             stack.enter_context(locked(_root().with_name("locks") / name, wait=False))
         except TimeoutError:
             raise InputError(f"another process is writing {name} to {path}: choose another name") from None
+        except OSError as error:
+            raise InputError(
+                f"cannot write {name} into {_root()}: {error.strerror}; name another folder by DECISION_RNN_DATA"
+            ) from None
         if path.exists():
             raise InputError(f"{name} exists in {path}: remove it, or choose another name")
         return EpisodeStore.write(path, checked, environment_id=environment_id, source=source)

@@ -39,11 +39,21 @@ def open_or_make(
         check: What the store would be made from now, to be equal to its manifest's `source`; or, where there is more
             to compare, what raises CacheError unless a `source` is as good.
         make: Makes the store in the folder it is given; called when there is none, or none that can be used.
+
+    Raises:
+        InputError: If it has to be made and the cache cannot be written.
     """
     path = store_folder(name)
     with contextlib.suppress(CacheError):
         return _open(path, check)
-    with locked(cache_root() / "locks" / name):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(cache_root() / "locks" / name))
+        except OSError as error:
+            raise InputError(
+                f"cannot write into the cache {cache_root()}: {error.strerror}; name another folder by "
+                "DECISION_RNN_CACHE"
+            ) from None
         if path.exists():
             try:
                 return _open(path, check)  # another process may have made it by now

@@ -188,7 +188,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())
         checksum = manifest.pop("checksum")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CacheError(f"{manifest_path} does not exist", path) from None
     except (ValueError, AttributeError, KeyError, TypeError):
         raise CacheError(f"{manifest_path} is not the manifest of an episode store", path) from None
