@@ -19,8 +19,10 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
     """Import the modules of these names, which `where` asks for, from the working folder or as installed.
 
     Raises:
-        InputError: If one cannot be imported.
+        InputError: If one cannot be imported, or these are no names of modules.
     """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(f"plugins is {names!r:.100}: it must be a list of modules' names, such as ['layers']")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for name in names:

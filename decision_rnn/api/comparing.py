@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from decision_rnn.api.configuration import plain, run_keys
+from decision_rnn.api.configuration import output_folder, plain, run_keys
 from decision_rnn.api.datasets import find_dataset
 from decision_rnn.comparison.compare import compare as run_plan
 from decision_rnn.comparison.executors.contract import Executor
@@ -117,6 +117,7 @@ def compare(
 
     chosen = make_variants(shared, own, names, SOURCE, f"{SOURCE}: backbones", configure)
     chosen = add_controls(chosen, ",".join(_names(controls, "")) or "none", shared, SOURCE, configure)
+    seeds, checkpoint_episodes, jobs = plain([seeds, checkpoint_episodes, jobs])
     plan = plan_of(chosen, [dataset.name for dataset in found], seeds, output, checkpoint_episodes, jobs)
     arguments |= {"datasets": list(plan.datasets), "path": keys["path"], "partial": keys["partial"]}
     with quiet(not progress):
@@ -141,6 +142,10 @@ def plan_of(
     jobs: int | None,
 ) -> Plan:
     """What is run; arguments as of `compare`. InputError for what cannot be compared."""
+    for name, count in {"seeds": seeds, "checkpoint_episodes": checkpoint_episodes, "jobs": jobs}.items():
+        if type(count) is not int and (name, count) != ("jobs", None):
+            raise InputError(f"{name} is {count!r:.100}: it must be a whole number")
+    folder = output_folder(output)
     if seeds < 1 or (jobs is not None and jobs < 1):
         raise InputError("seeds and jobs (--seeds, --jobs) must be at least 1")
     names = [open_dataset(name).name for name in datasets]
@@ -149,7 +154,7 @@ def plan_of(
         variants=tuple(variants),
         datasets=tuple(datasets),
         seeds=tuple(range(first.seed, first.seed + seeds)),
-        output=Path(output or Path("runs") / f"compare-{'+'.join(name.replace('/', '-') for name in names)}"),
+        output=folder or Path("runs") / f"compare-{'+'.join(name.replace('/', '-') for name in names)}",
         checkpoint_episodes=checkpoint_episodes,
     )
 

@@ -89,6 +89,13 @@ def evaluation_settings(
     return settings
 
 
+def output_folder(output: Any) -> Path | None:
+    """The folder that `output` names, None where it names none; InputError for what is no path."""
+    if output is not None and not isinstance(output, str | Path):
+        raise InputError(f"output is {output!r:.100}: it must be the path of a folder")
+    return Path(output) if output else None
+
+
 def plain(value: Any) -> Any:
     """A value as a YAML file would hold it: dictionaries for configurations, numbers for numpy's, text for paths."""
     if is_dataclass(value) and not isinstance(value, type):

@@ -43,6 +43,8 @@ def find_dataset(
     whole = of_minari and data.total_episodes == data.storage.total_episodes
     if environment_id is not None and (whole or isinstance(data, Dataset | str | EpisodeStore)):
         raise InputError(f"environment_id is {environment_id!r:.100}, which this dataset says itself: leave it out")
+    if path is not None and not isinstance(path, str | Path):
+        raise InputError(f"path is {path!r:.100}: it must be the path of a file")
     if path is not None and not isinstance(data, str):
         raise InputError(f"path is {str(path)!r:.100}: it is the file of a dataset that is named, so leave it out")
     if isinstance(data, Dataset):

@@ -9,7 +9,7 @@ import numpy as np
 
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
-from decision_rnn.api.configuration import configuration, evaluation_settings
+from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
 from decision_rnn.checkpoint import Provenance, TrainedAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -55,7 +55,7 @@ class Run:
 
     def __init__(self, folder: Path | str, agent: TrainedAgent | None = None, plugins: Sequence[str] = ()) -> None:
         self.folder = Path(folder)
-        self._plugins = tuple(plugins)
+        self._plugins = plugins
         if agent is not None:
             self.agent = agent
 
@@ -164,7 +164,7 @@ def train_run(
     """Train the run of a configuration in a folder; arguments and errors as for `train`."""
     dataset = open_dataset(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
-    folder = Path(output or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}")
+    folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
     if resume:
         config = check_resumed_run(config, folder)
     if config.evaluation.episodes:
@@ -248,10 +248,10 @@ def evaluate(
     settings = evaluation_settings(
         subject.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
     )
-    written = output or folder
+    written = output_folder(output) or folder
     if written is not None:
         try:
-            check_folder(Path(written) / "results")  # before minutes are spent on what it shall hold
+            check_folder(written / "results")  # before minutes are spent on what it shall hold
         except OSError as error:
             raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
@@ -262,7 +262,7 @@ def evaluate(
         else:
             result = play_and_score(subject, settings, processes)
     if written is not None:
-        write_result(Path(written), result)
+        write_result(written, result)
     return result
 
 
