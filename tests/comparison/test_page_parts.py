@@ -93,6 +93,26 @@ def test_finding_says_where_a_control_is_highest_and_where_seeds_are_too_few() -
     assert "Too few seeds tell it from few." in text
 
 
+def test_finding_tells_nothing_of_the_highest_where_another_one_was_tested() -> None:
+    text = said(a=[95, 95.3], b=[80, 81, 82, 83, 84], c=[50, 51, 52, 53, 54])
+    assert "a scores highest, 95.2 (range of seeds 95.0 to 95.3). Too few seeds tell it from the others. " in text
+    assert (
+        "Of those with at least 5 seeds b (82.0) scores highest. b (82.0) is better than the control c (52.0)." in text
+    )
+    assert "better than c" not in text
+    assert "tell it from a" not in text
+    assert "It is" not in text
+
+
+def test_finding_names_the_tested_one_in_all_that_is_said_of_it() -> None:
+    five = {"b": [80.0, 81, 82, 83, 84], "d": [79.0, 81, 82, 83, 84], "e": [50.0, 51, 52, 53, 54]}
+    text = said(a=[95], few=[60, 61], **five, f=[40, 41, 42, 43, 44])
+    assert "b (82.0) is tied with d (81.8): no difference is shown." in text
+    assert "b (82.0) is better than e (52.0) and f (42.0)." in text
+    assert text.endswith("Too few seeds tell b (82.0) from few.")
+    assert "The control c (82.0) is better than e (52.0)." in said(a=[95], c=five["b"], e=five["e"])
+
+
 def test_labels_are_moved_apart_as_little_as_can_be() -> None:
     generator = np.random.default_rng(0)
     for count in (1, 2, 5, 8):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from decision_rnn.comparison.page.words import asked_for, best_in_data, listed, main_targets, score_of
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
-from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, compare_variants
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, VariantDifferences, compare_variants
 
 MOST = 6
 """Names in one list."""
@@ -49,20 +49,34 @@ def _of_target(target: Target | None, found: Sequence[VariantSummary], controls:
     highest = "scores highest," if len(ranked) > 1 else "scores"
     sentences = [f"{what[0].upper()}{what[1:]}, {first} {highest} {_with_spread(scores[best])}."]
     compared = compare_variants({label: of.per_seed for label, of in results.items()})
-    verdicts = {label: compared.differences[label].verdict for label in ranked if label in compared.differences}
-    tied = [label for label, verdict in verdicts.items() if verdict == "no difference shown"]
-    worse = [label for label, verdict in verdicts.items() if verdict == "worse"]
-    unknown = [label for label, verdict in verdicts.items() if verdict is None]
-    if len(unknown) == len(verdicts):
+    if all(of.verdict is None for of in compared.differences.values()):
         return " ".join(sentences + _without_tests(ranked, scores, names, lower_is_better=False))
+    return " ".join(sentences + _verdicts(compared, ranked, names))
+
+
+def _verdicts(compared: VariantDifferences, ranked: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """With whom the reference of the tests is tied, and whom it is better than: named, where it is not the one of the
+    highest score, which then has too few seeds to be tested."""
+    reference, subject, sentences = "it", "It", list[str]()
+    if compared.reference != ranked[0]:
+        reference = names[compared.reference]
+        subject = f"T{reference[1:]}" if reference.startswith("the control ") else reference
+        sentences += [
+            "Too few seeds tell it from the others.",
+            f"Of those with at least {FEWEST_FOR_INTERVAL} seeds {reference} scores highest.",
+        ]
+    verdicts = {label: compared.differences[label].verdict for label in ranked[1:] if label in compared.differences}
+    tied = [names[label] for label, verdict in verdicts.items() if verdict == "no difference shown"]
+    worse = [names[label] for label, verdict in verdicts.items() if verdict == "worse"]
+    unknown = [label for label, verdict in verdicts.items() if verdict is None]
     if tied:
-        sentences.append(f"It is tied with {listed((names[label] for label in tied), MOST)}: no difference is shown.")
+        sentences.append(f"{subject} is tied with {listed(tied, MOST)}: no difference is shown.")
     if worse:
-        others = names[worse[0]] if len(worse) == 1 else f"the other {len(worse)}" if not unknown else listed(worse)
-        sentences.append(f"It is better than {others}.")
+        every = len(worse) > 1 and not unknown and reference == "it"
+        sentences.append(f"{subject} is better than {f'the other {len(worse)}' if every else listed(worse, MOST)}.")
     if unknown:
-        sentences.append(f"Too few seeds tell it from {listed(unknown)}.")
-    return " ".join(sentences)
+        sentences.append(f"Too few seeds tell {reference} from {listed(unknown)}.")
+    return sentences
 
 
 def _obedience(scores: Mapping[str, SeedScores], controls: set[str]) -> str:
