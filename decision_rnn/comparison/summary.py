@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -76,14 +76,16 @@ class Tuning:
     Attributes:
         episodes: Spent, per seed.
         score: Expected true score of the choice, mean over the seeds.
-        low: The lower end of its band over the seeds; of one seed the score.
-        high: The upper end; likewise.
+        low: The lower end of `spread`; empty for one seed.
+        high: Its upper end; likewise.
+        spread: Over seeds, as in `SeedScores`.
     """
 
     episodes: tuple[int, ...]
     score: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    spread: Literal["range", "95% interval"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +194,8 @@ def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
     if min(scores.size for scores in per_seed) == 0 or min(scores.shape[1] for scores in per_seed) < 2:
         return None
     curve = tuning_curve(per_seed, BUDGETS)
-    low, high = (curve.scores if ends is None else ends for ends in (curve.low, curve.high))
-    return Tuning(
-        episodes=BUDGETS, score=tuple(curve.scores.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist())
-    )
+    score, low, high = (() if of is None else tuple(of.tolist()) for of in (curve.scores, curve.low, curve.high))
+    return Tuning(episodes=BUDGETS, score=score, low=low, high=high, spread=curve.spread)
 
 
 def _curves(targets: Sequence[Target], cells: Sequence[CellRecord]) -> tuple[LearningCurve, ...]:

@@ -112,6 +112,28 @@ def test_page_names_every_variant_in_every_kind_of_chart(comparison: Comparison,
         assert sum(f"{variant.label} " in said or f"{variant.label}: " in said for _, said in titles) >= 4
 
 
+@pytest.mark.parametrize(
+    ("seeds", "spread"), [(1, []), (3, ["range of the seeds"]), (5, ["95% interval of the mean"])]
+)
+def test_table_of_chosen_targets_says_what_the_seeds_are_spread_over(seeds: int, spread: list[str]) -> None:
+    page = page_of(made_comparison(labels=LABELS[:1], controls=(), cloning=(), seeds=seeds, checkpoints=0))
+    head, *rows = page.tables["Score over episodes spent"]
+    assert head.cells == ["variant", "episodes", "score", *spread]
+    assert all(len(row.cells) == len(head.cells) for row in rows)
+    for row in rows if spread else ():
+        low, high = map(float, row.cells[3].split(" to "))
+        assert low <= float(row.cells[2]) <= high
+
+
+def test_table_of_chosen_targets_has_a_column_for_each_kind_of_spread() -> None:
+    lacking = [("mingru", seed) for seed in range(1, 5)] + [("minlstm", 4)]
+    page = page_of(made_comparison(labels=LABELS[:3], controls=(), cloning=(), failed=lacking, checkpoints=0))
+    head, *rows = page.tables["Score over episodes spent"]
+    assert head.cells[3:] == ["95% interval of the mean", "range of the seeds"]
+    shown = {(row.cells[0], bool(row.cells[3]), bool(row.cells[4])) for row in rows}
+    assert shown == {("mingru", False, False), ("minlstm", False, True), ("lru", True, False)}
+
+
 def test_odd_names_are_escaped() -> None:
     made = made_comparison(labels=(ODD,), controls=(), seeds=2, datasets=(f"own/{ODD}",), failed=((ODD, 1),))
     odd = replace(made, command=ODD, failed=tuple(replace(run, error=ODD) for run in made.failed))

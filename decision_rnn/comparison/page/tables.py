@@ -137,14 +137,17 @@ def curve_table(caption: str, x: str, y: str, curves: Mapping[str, Sequence[tupl
 
 
 def tuning_table(found: Summaries) -> Table:
-    """The score over the episodes spent on choosing, with its band."""
-    rows = [
-        [summary.variant, f"{episodes:,}", f"{score:.1f}", f"{low:.1f} to {high:.1f}"]
-        for summary in found
-        if (tuning := summary.tuning) is not None
-        for episodes, score, low, high in zip(tuning.episodes, tuning.score, tuning.low, tuning.high, strict=True)
-    ]
-    return Table.of("Score over episodes spent", ("variant", "episodes", "score", "95% band"), rows)
+    """The score over the episodes spent on choosing, and what the seeds' are spread over, each kind in its column."""
+    heads = {"95% interval": "95% interval of the mean", "range": "range of the seeds"}
+    tunings = {summary.variant: summary.tuning for summary in found if summary.tuning is not None}
+    kinds = [kind for kind in heads if any(tuning.spread == kind for tuning in tunings.values())]
+    rows = []
+    for label, tuning in tunings.items():
+        ends = [f"{low:.1f} to {high:.1f}" for low, high in zip(tuning.low, tuning.high, strict=True)]
+        for i, (episodes, score) in enumerate(zip(tuning.episodes, tuning.score, strict=True)):
+            spread = [ends[i] if kind == tuning.spread else "" for kind in kinds]
+            rows.append([label, f"{episodes:,}", f"{score:.1f}", *spread])
+    return Table.of("Score over episodes spent", ("variant", "episodes", "score", *(heads[kind] for kind in kinds)), rows)
 
 
 def cost_table(found: Summaries, traits: Traits) -> Table:
