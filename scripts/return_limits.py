@@ -4,17 +4,20 @@
     python scripts/return_limits.py runs/kinds-of-data    # a quarter of an hour on two cores
 
 The limit acts when the agent acts, so each agent is evaluated under all of them: asked for the paper's return, which no
-data reach on most sets.
+data reach on most sets. The agents are those whose run is finished.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from results_folder import RESULTS, Made, write_report
 
 from decision_rnn import evaluate, load_agent
+from decision_rnn.comparison.record import CellRecord
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import bar
 
@@ -29,8 +32,27 @@ def named(limit: float) -> str:
     return {0.0: "none", 1.0: "the largest"}.get(limit, f"{limit:g}")
 
 
+def finished(comparison: Path, variant: str) -> list[tuple[Path, CellRecord]]:
+    """The runs of a variant that have a result, and what that is, by dataset and seed."""
+    cells = [
+        (file.parent, CellRecord.from_dict(json.loads(file.read_bytes())["record"]))
+        for file in comparison.glob(f"*/{variant}-seed*/cell.json")
+    ]
+    return sorted(cells, key=lambda cell: (cell[1].dataset, cell[1].seed))
+
+
 def row(scores: dict[float, list[float]]) -> str:
-    return " | ".join(f"{np.mean(seeds):.1f} ± {np.std(seeds, ddof=1):.1f}" for seeds in scores.values())
+    return " | ".join(
+        f"{np.mean(seeds):.1f}" + (f" ± {np.std(seeds, ddof=1):.1f}" if len(seeds) > 1 else "")
+        for seeds in scores.values()
+    )
+
+
+def made_by(made: Made, cells: Sequence[CellRecord]) -> Made:
+    """What the report is made by, with the agents' seeds and the commits that trained and first evaluated them."""
+    commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in cells)
+    seeds = sorted({cell.seed for cell in cells})
+    return replace(made, seeds=seeds, notes=f"the agents were made at commit {', '.join(commits)}")
 
 
 def picture(scores: Scores, path: Path) -> None:
@@ -58,37 +80,38 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=50, help="for each agent and limit (default: 50)")
     parser.add_argument("--output", type=Path, default=RESULTS / "return-limits")
     options = parser.parse_args()
-    runs = sorted(options.comparison.glob(f"*/{options.variant}-seed*"))
+    runs = finished(options.comparison, options.variant)
     if not runs:
-        parser.error(f"{options.comparison} holds no runs of {options.variant}: name the folder of a comparison")
-    made = Made.here()
+        parser.error(
+            f"{options.comparison} holds no finished runs of {options.variant}: name the folder of a comparison"
+        )
+    cells = [cell for _, cell in runs]
+    made = made_by(Made.here(), cells)
 
     scores: Scores = {}
     targets: dict[str, float] = {}
-    for run in bar(runs, desc="evaluating", unit="agent"):
+    for run, cell in bar(runs, desc="evaluating", unit="agent"):
         trained = load_agent(run)
-        spec = trained.provenance.spec
-        targets[spec.name] = spec.target_returns[0]
-        by_limit = scores.setdefault(spec.name, {limit: [] for limit in LIMITS})
+        target = targets[cell.dataset] = trained.provenance.spec.target_returns[0]
+        by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in LIMITS})
         for limit, seeds in by_limit.items():
-            result = evaluate(
-                trained, targets[spec.name], episodes=options.episodes, return_limit=limit, progress=False
-            )
+            result = evaluate(trained, target, episodes=options.episodes, return_limit=limit, progress=False)
             seeds.append(round(result.targets[0].score_mean, 2))
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
     picture(scores, options.output / "scores.png")
     header = " | ".join(named(limit) for limit in LIMITS)
     rows = [
-        f"| {name} | {targets[name]:g} | {len(by_limit[LIMITS[0]])} | {row(by_limit)} |"
+        f"| {name} | {targets[name]:g} | {', '.join(str(cell.seed) for cell in cells if cell.dataset == name)} | "
+        f"{row(by_limit)} |"
         for name, by_limit in scores.items()
     ]
     write_report(
         options.output / "README.md",
         f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant}, asked for the paper's "
         "return, under limits of the return-to-go that it sees when it acts: none, the largest that the data hold at "
-        "that timestep, or a quantile of it. The weights are the same in a row, trained by the defaults. Mean ± "
-        f"standard deviation over seeds, {options.episodes} episodes each; scores.json holds every seed's.\n\n"
+        "that timestep, or a quantile of it. The weights are the same in a row. Mean ± standard deviation over seeds, "
+        f"of one seed its score; {options.episodes} episodes each. scores.json holds every seed's.\n\n"
         f"| data | asked | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
         "![scores against limits](scores.png)",
         made,

@@ -176,10 +176,13 @@ def report(
     rows = [HEAD, ["---"] * len(HEAD), *(row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries)]
     learnt = "There is no comparison yet."
     if comparison is not None:
-        commits = dict.fromkeys(cell.commit or "unknown" for cell in comparison.cells)
+        methods = [method for method in METHODS if any(method in of for of in scores.values())]
+        commits = dict.fromkeys(cell.commit or "unknown" for cell in comparison.cells if cell.variant in methods)
         learnt = (
-            f"Cloning and the Decision Transformer: `{comparison.command}` at commit {', '.join(commits)}, seed"
+            f"The scores of {' and '.join(methods)}: `{comparison.command}` at commit {', '.join(commits)}, seed"
             f"{'s' * (len(comparison.seeds) > 1)} {', '.join(map(str, comparison.seeds))}, in comparison.json."
+            if methods
+            else f"`{comparison.command}` has no score of {' or '.join(METHODS)} on these sets."
         )
     return "\n\n".join(
         [

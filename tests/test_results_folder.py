@@ -9,15 +9,12 @@ import results_folder
 from results_folder import Made, write_report
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-REPORTING = (
-    "bench",
-    "bench_backbones",
-    "interval_coverage",
-    "large_store",
-    "return_limits",
-    "selective_copying",
-    "standins",
-)
+REPORTING = [
+    path.stem
+    for path in sorted(SCRIPTS.glob("*.py"))
+    if path.stem != "results_folder" and ("RESULTS" in (text := path.read_text()) or '"results"' in text)
+]
+"""Those that write into results/."""
 
 
 def test_report_ends_with_what_made_it(tmp_path: Path) -> None:
@@ -38,6 +35,10 @@ def test_the_command_is_that_which_was_typed(monkeypatch: pytest.MonkeyPatch) ->
     assert "Made by `python scripts/standins.py --name 'two words'` at commit " in str(made)
     assert "; seed 3; " in str(made)
     assert {"python", "torch", "mujoco", "decision-rnn"} <= made.versions.keys()
+
+
+def test_the_scripts_that_make_results_are_found() -> None:
+    assert {"acting", "return_limits", "selective_copying", "standins", "third_party_layers"} < set(REPORTING)
 
 
 @pytest.mark.parametrize("name", REPORTING)

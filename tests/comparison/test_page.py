@@ -112,9 +112,7 @@ def test_page_names_every_variant_in_every_kind_of_chart(comparison: Comparison,
         assert sum(f"{variant.label} " in said or f"{variant.label}: " in said for _, said in titles) >= 4
 
 
-@pytest.mark.parametrize(
-    ("seeds", "spread"), [(1, []), (3, ["range of the seeds"]), (5, ["95% interval of the mean"])]
-)
+@pytest.mark.parametrize(("seeds", "spread"), [(1, []), (3, ["range of the seeds"]), (5, ["95% interval of the mean"])])
 def test_table_of_chosen_targets_says_what_the_seeds_are_spread_over(seeds: int, spread: list[str]) -> None:
     page = page_of(made_comparison(labels=LABELS[:1], controls=(), cloning=(), seeds=seeds, checkpoints=0))
     head, *rows = page.tables["Score over episodes spent"]

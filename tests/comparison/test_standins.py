@@ -1,6 +1,7 @@
 """results/standins: its tables from stores and a comparison, as far as that has come."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -127,9 +128,19 @@ def test_the_report_has_the_scores_of_the_comparison_and_keeps_it(places: Path) 
     assert table(places)["hopper-medium"][-2:] == [f"{scores[0]} (53.5)", f"{scores[1]} (65.1)"]
     text = (places / "results" / "README.md").read_text()
     assert f"`{made.command}` at commit 0123456789ab, seed 0, in comparison.json" in text
+    assert f"The scores of cloning and decision-transformer: `{made.command}`" in text
     (places / "runs" / "comparison.json").unlink()
     standins.main()  # from what is kept with the results
     assert (places / "results" / "README.md").read_text() == text
+
+
+def test_the_report_names_only_the_methods_that_have_scores() -> None:
+    without = made_comparison(("mingru",), 1, SHORT, (), ("cloning",), checkpoints=1)
+    cells = [replace(cell, commit="of-mingru") if cell.variant == "mingru" else cell for cell in without.cells]
+    text = standins.report({}, replace(without, cells=tuple(cells)), {HOPPER: {"mingru": 70.0, "cloning": 50.0}})
+    assert f"The scores of cloning: `{without.command}` at commit 0123456789ab, seed 0" in text
+    none = standins.report({}, without, {HOPPER: {"mingru": 70.0}})
+    assert f"`{without.command}` has no score of cloning or decision-transformer on these sets." in none
 
 
 def test_what_was_measured_is_kept_as_long_as_the_recipe_is_the_same(places: Path) -> None:

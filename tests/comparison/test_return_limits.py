@@ -1,0 +1,70 @@
+"""results/return-limits: a report of agents that were trained before, by the seeds and the commits that they are of."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import return_limits
+from made_comparison import made_comparison
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a comparison on two datasets, with seeds 3 and 10 on the first and 3 on the second; a score is the
+    seed plus the limit, the same for any agent."""
+    made = made_comparison(("mingru",), 1, ("own/a", "own/b"), (), (), checkpoints=0, episodes=2)
+    first, second = made.cells
+    cells = [
+        replace(first, seed=10, commit="of-ten"),
+        replace(first, seed=3, commit="of-three"),
+        replace(second, seed=3, commit="of-three"),
+    ]
+    for cell in cells:
+        folder = tmp_path / "runs" / cell.dataset.replace("/", "-") / f"mingru-seed{cell.seed}"
+        folder.mkdir(parents=True)
+        (folder / "cell.json").write_text(json.dumps({"digest": "", "record": asdict(cell)}))
+    (tmp_path / "runs" / "own-b" / "mingru-seed4").mkdir()  # not finished
+
+    def load_agent(run: Path) -> SimpleNamespace:
+        spec = SimpleNamespace(target_returns=(3600.0, 1800.0))
+        return SimpleNamespace(provenance=SimpleNamespace(spec=spec), seed=int(run.name.partition("-seed")[2]))
+
+    def evaluate(trained: SimpleNamespace, target: float, return_limit: float, **options: object) -> SimpleNamespace:
+        assert target == 3600
+        return SimpleNamespace(targets=[SimpleNamespace(score_mean=trained.seed + return_limit)])
+
+    monkeypatch.setattr(return_limits, "load_agent", load_agent)
+    monkeypatch.setattr(return_limits, "evaluate", evaluate)
+    output = str(tmp_path / "results")
+    monkeypatch.setattr("sys.argv", ["scripts/return_limits.py", str(tmp_path / "runs"), "--output", output])
+    return tmp_path / "results"
+
+
+def test_report_names_the_seeds_and_the_commits_of_the_agents(runs: Path) -> None:
+    return_limits.main()
+    text = (runs / "README.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "| 3600 |" in line]
+    assert [row[:4] for row in rows] == [["own/a", "3600", "3, 10", "6.5 ± 4.9"], ["own/b", "3600", "3", "3.0"]]
+    last = text.splitlines()[-1]
+    assert last.startswith("Made by `python scripts/return_limits.py ")
+    assert "; seeds 3, 10; " in last
+    assert last.endswith("; the agents were made at commit of-three, of-ten.")
+    assert "by the defaults" not in text
+    scores = json.loads((runs / "scores.json").read_text())
+    assert scores["own/a"]["0.0"] == [3, 10]
+    assert scores["own/b"]["0.9"] == [3.9]
+
+
+def test_a_row_of_one_seed_has_no_deviation() -> None:
+    assert return_limits.row({0.0: [90.0], 1.0: [80.0, 82.0]}) == "90.0 | 81.0 ± 1.4"
+
+
+def test_a_folder_without_finished_runs_is_refused(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["scripts/return_limits.py", str(runs.parent / "runs"), "--variant", "lru"])
+    with pytest.raises(SystemExit):
+        return_limits.main()
+    assert "holds no finished runs of lru: name the folder of a comparison" in capsys.readouterr().err
