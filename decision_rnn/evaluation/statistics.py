@@ -32,7 +32,8 @@ INTERVAL_NOTE = (
 DIFFERENCE_NOTE = (
     "difference of the means with Welch's 95% interval, each by itself (which covered in 95%, 96% and 95% of cases at "
     "5, 10 and 20 seeds for normal scores, and said that variants 10 points apart, of standard deviation 10, differ in "
-    "27%, 55% and 87%: results/coverage); verdicts at 5% over all comparisons together, by Holm's method"
+    "27%, 55% and 87%: results/coverage); verdicts at 5% over the comparisons of one column of one dataset, by Holm's "
+    "method"
 )
 """What `compare_variants` gives, to be printed beside it."""
 
@@ -89,7 +90,7 @@ class SeedDifference:
             one of the two has fewer than `FEWEST_FOR_INTERVAL` seeds.
         high: Its upper end; likewise.
         p_value: Of Welch's test that the means are equal, adjusted for `comparisons`; likewise.
-        comparisons: How many were made together.
+        comparisons: How many were made together, of one dataset and one return asked for.
         probability: That a run of it scores higher than a run of the other, ties counting half.
         probability_low: The lower end of its 95% interval; None as `low`.
         probability_high: Its upper end; likewise.

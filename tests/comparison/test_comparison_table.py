@@ -142,6 +142,7 @@ def test_five_seeds_have_an_interval_and_a_verdict() -> None:
     summary = summarise_seeds(scores)
     assert rows(text, "score of the last")[0][1] == f"53.2 [{summary.low:.1f}, {summary.high:.1f}]"
     assert "mean over seeds with Student's t 95% interval" in text
+    assert "verdicts at 5% over the comparisons of one column of one dataset, by Holm's method." in text
     assert "range, which" not in text
     worse, same = rows(text, "difference from mingru")
     assert worse[0] == "lru"

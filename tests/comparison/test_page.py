@@ -161,6 +161,24 @@ def test_variant_whose_every_run_failed_is_in_no_table_but_named() -> None:
     assert "mingru on standin/hopper-medium, seed 0" in page.text
 
 
+def test_page_says_over_what_a_verdict_is_adjusted(page: Page) -> None:
+    assert "at the 5% level. By Holm's method that level holds over all pairs of variants on this dataset that are " in (
+        page.text
+    )
+    assert "asked for one return, and not over several returns or datasets." in page.text
+
+
+def test_page_says_that_an_improvement_over_datasets_is_not_adjusted() -> None:
+    made = made_comparison(labels=LABELS[:2], controls=(), cloning=(), datasets=("own/a", "own/b"), checkpoints=0)
+    better = {"mingru": 3000.0, "minlstm": 1000.0}
+    cells = [
+        replace(cell, targets=tuple(replace(of, score_mean=better[cell.variant] + cell.seed) for of in cell.targets))
+        for cell in made.cells
+    ]
+    said = page_of(replace(made, cells=tuple(cells))).text
+    assert "lies above 0.5, each interval by itself. It was picked by the same scores, for which these " in said
+
+
 def test_page_of_one_seed_claims_no_order() -> None:
     page = page_of(made_comparison(labels=LABELS[:2], controls=(), seeds=1))
     assert "nobody knows how far luck decided it, so no order is claimed" in page.text

@@ -96,7 +96,10 @@ def overall_findings(results: Sequence[Overall], controls: set[str]) -> list[str
                 f"It is tied with {listed(even, 6)}: the intervals of its probability of improvement on them reach 0.5."
             )
         elif of.improvements:
-            sentences.append("It improves on each of the others with a probability whose interval lies above 0.5.")
+            sentences.append(
+                "It improves on each of the others with a probability whose 95% interval lies above 0.5, each interval "
+                "by itself. It was picked by the same scores, for which these intervals are not adjusted."
+            )
         paragraphs.append(" ".join(sentences))
     return paragraphs
 

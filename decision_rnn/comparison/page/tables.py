@@ -147,7 +147,9 @@ def tuning_table(found: Summaries) -> Table:
         for i, (episodes, score) in enumerate(zip(tuning.episodes, tuning.score, strict=True)):
             spread = [ends[i] if kind == tuning.spread else "" for kind in kinds]
             rows.append([label, f"{episodes:,}", f"{score:.1f}", *spread])
-    return Table.of("Score over episodes spent", ("variant", "episodes", "score", *(heads[kind] for kind in kinds)), rows)
+    return Table.of(
+        "Score over episodes spent", ("variant", "episodes", "score", *(heads[kind] for kind in kinds)), rows
+    )
 
 
 def cost_table(found: Summaries, traits: Traits) -> Table:
