@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
-from decision_rnn.comparison.verdicts import aggregate, differences
+from decision_rnn.comparison.verdicts import NOTHING_SHARED, Overall, differences, over_datasets
 from decision_rnn.evaluation.actor import describe_state
-from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE
+from decision_rnn.evaluation.aggregate import (
+    AGGREGATE,
+    AGGREGATE_NOTE,
+    IMPROVEMENT,
+    IMPROVEMENT_NOTE,
+    Improvement,
+)
 from decision_rnn.evaluation.report import describe_range, format_deviation, format_scores
 from decision_rnn.evaluation.statistics import (
     DEVIATION_NOTE,
@@ -20,10 +26,11 @@ from decision_rnn.evaluation.statistics import (
 from decision_rnn.machine import describe_hardware, describe_versions
 
 if TYPE_CHECKING:
-    from decision_rnn.comparison.record import ComparedDataset, Comparison, Target
+    from decision_rnn.comparison.record import ComparedDataset, Comparison, Role, Target
 
 OBEDIENCE = "obedience, off by"
 DEVIATION = "standard deviation over seeds"
+HEADS: dict[Role, str] = {"paper": "at the first target", "best": "at the data's best", "cloning": "asked for nothing"}
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -139,7 +146,7 @@ def _tuning(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[
 def _differences(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
     """Whether a variant's difference from the first one is shown."""
     paper, best = (differences(summaries, role).differences for role in ("paper", "best"))
-    rows = [[f"difference from {summaries[0].variant}", "at the first target", "at the data's best"]]
+    rows = [[f"difference from {summaries[0].variant}", HEADS["paper"], HEADS["best"]]]
     for label in paper:
         rows.append([names[label], *(_difference(of[label]) for of in (paper, best))])
     return rows
@@ -153,30 +160,45 @@ def _difference(difference: SeedDifference) -> str:
 
 def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[str]:
     """The variants over several datasets."""
-    paper, left_out = aggregate(summaries, "paper")
-    best, _ = aggregate(summaries, "best")
-    if not paper:
-        return []
-    first = paper[0].variant
-    rows = [["interquartile mean of all runs", "at the first target", "at the data's best", f"better than {first}"]]
-    for at_paper, at_best in zip(paper, best, strict=True):
-        improvement = at_paper.improvement
-        rows.append(
-            [
-                at_paper.variant,
-                *(_interval(a.score.score, a.score.low, a.score.high) for a in (at_paper, at_best)),
-                ""
-                if improvement is None
-                else _interval(improvement.probability, improvement.low, improvement.high, digits=2),
-            ]
+    found = over_datasets(comparison, summaries)
+    if not found:
+        return [NOTHING_SHARED] * (len(comparison.datasets) > 1)
+    asked = found[0]
+    first, *others = asked.scores
+    improvements = {label: asked.improvement(label, first) for label in others}
+    rows = [["interquartile mean of all runs", *(HEADS[of.role] for of in found), f"better than {first}"]]
+    for label in dict.fromkeys(label for of in found for label in of.aggregates):
+        row = [label]
+        for of in found:
+            aggregate = of.aggregates.get(label)
+            row.append("" if aggregate is None else _interval(aggregate.score, aggregate.low, aggregate.high))
+        improvement = improvements.get(label)
+        row.append(
+            "" if improvement is None else _interval(improvement.probability, improvement.low, improvement.high, 2)
         )
-    note = (
-        f"Over datasets: {AGGREGATE_NOTE}; better than {first}: at the first target, {IMPROVEMENT_NOTE}. Of "
-        "few seeds or datasets no interval is given. Cloning stands in all columns with its one score."
-    )
-    if left_out:
-        note += f" Left out, because not every variant has a run there: {', '.join(left_out)}."
-    return [f"## All {len(comparison.datasets) - len(left_out)} datasets", _markdown(rows), note]
+        rows.append(row)
+    kept, every = len(asked.datasets), len(comparison.datasets)
+    title = f"## All {every} datasets" if kept == every else f"## {kept} of {every} datasets"
+    return [title, _markdown(_without_empty(rows)), " ".join(_notes_over_datasets(found, first, improvements))]
+
+
+def _notes_over_datasets(
+    found: Sequence[Overall], first: str, improvements: Mapping[str, Improvement]
+) -> Iterator[str]:
+    """What the numbers over datasets are, in sentences; an interval's coverage stands where there is one."""
+    given = [aggregate.low is not None for of in found for aggregate in of.aggregates.values()]
+    yield f"Over datasets: {AGGREGATE_NOTE if any(given) else AGGREGATE}."
+    if improvements:
+        known = any(improvement.low is not None for improvement in improvements.values())
+        yield f"Better than {first}: {HEADS[found[0].role]}, {IMPROVEMENT_NOTE if known else IMPROVEMENT}."
+    if not all(given):
+        yield "Of few seeds or datasets no interval is given."
+    if found[0].role != "cloning":
+        yield "Cloning stands in all columns with its one score."
+    same = len({of.omissions for of in found}) == 1
+    for of in found[:1] if same else found:
+        if of.omissions:
+            yield of.omissions if same else f"{HEADS[of.role].capitalize()}: {of.omissions}"
 
 
 def _interval(value: float, low: float | None, high: float | None, digits: int = 1) -> str:

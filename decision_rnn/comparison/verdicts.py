@@ -16,8 +16,15 @@ from decision_rnn.evaluation.aggregate import (
 from decision_rnn.evaluation.statistics import VariantDifferences, compare_variants
 
 if TYPE_CHECKING:
-    from decision_rnn.comparison.record import Role
+    from decision_rnn.comparison.record import Comparison, Role
     from decision_rnn.comparison.summary import VariantSummary
+
+
+ASKED: tuple[Role, ...] = ("paper", "best")
+"""Roles whose first target variants are compared at."""
+
+NOTHING_SHARED = "There is no number over the datasets: fewer than two have a result of every variant."
+"""Of a comparison on several, where `over_datasets` gives nothing."""
 
 
 def seed_scores(summary: VariantSummary, role: Role) -> tuple[float, ...]:
@@ -35,31 +42,73 @@ def differences(summaries: Sequence[VariantSummary], role: Role) -> VariantDiffe
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """One variant over several datasets, at the first target of one role.
+class Overall:
+    """What the variants come to over several datasets, at the first target of one role.
 
     Attributes:
-        variant: Its label.
-        score: Over the datasets and seeds.
-        improvement: On the first variant; None for that one itself.
+        role: Of the target; `cloning` where nobody is asked for anything.
+        datasets: Those that all variants here have scores on.
+        left_out: The others of the comparison.
+        without: The variants that have no score on any dataset, which are not here.
+        scores: By variant and dataset, every seed's.
+        aggregates: By variant.
     """
 
-    variant: str
-    score: AggregateScore
-    improvement: Improvement | None
+    role: Role
+    datasets: tuple[str, ...]
+    left_out: tuple[str, ...]
+    without: tuple[str, ...]
+    scores: dict[str, dict[str, tuple[float, ...]]]
+    aggregates: dict[str, AggregateScore]
+
+    @property
+    def omissions(self) -> str:
+        """What is left out and why, in sentences; empty where nothing is."""
+        sentences = []
+        if self.left_out:
+            sentences.append(f"Left out, because not every variant has a result there: {', '.join(self.left_out)}.")
+        if self.without:
+            sentences.append(f"Left out, because they have no result on any dataset: {', '.join(self.without)}.")
+        return " ".join(sentences)
+
+    @property
+    def best(self) -> str:
+        """The variant of the highest aggregate."""
+        return max(self.aggregates, key=lambda label: self.aggregates[label].score)
+
+    def improvement(self, label: str, other: str) -> Improvement:
+        """Of one variant on another."""
+        return compare_over_datasets(self.scores[label], self.scores[other])
 
 
-def aggregate(summaries: Sequence[VariantSummary], role: Role) -> tuple[tuple[Aggregate, ...], tuple[str, ...]]:
-    """Every variant over the datasets that all have scores on, and the datasets that are therefore left out."""
-    labels = dict.fromkeys(summary.variant for summary in summaries)
-    scores = {label: {s.dataset: seed_scores(s, role) for s in summaries if s.variant == label} for label in labels}
-    kept, left_out = shared_datasets(scores.values())
+def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> tuple[Overall, ...]:
+    """What the variants come to over the datasets that they share, for each role that agents are asked for by.
+
+    A role for which they share fewer than two is left out.
+    """
+    asked: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)]
+    made = (_over_datasets(comparison, summaries, role) for role in asked or ["cloning"])
+    return tuple(overall for overall in made if overall is not None)
+
+
+def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary], role: Role) -> Overall | None:
+    known = {(summary.variant, summary.dataset): seed_scores(summary, role) for summary in summaries}
+    names = [dataset.data.name for dataset in comparison.datasets]
+    scores = {
+        variant.label: {name: of for name in names if (of := known.get((variant.label, name)))}
+        for variant in comparison.variants
+    }
+    without = tuple(label for label, of in scores.items() if not of)
+    scores = {label: of for label, of in scores.items() if of}
+    kept, _ = shared_datasets(scores.values())
     if len(kept) < 2:
-        return (), tuple(left_out)
-    shared = {label: {name: of[name] for name in kept} for label, of in scores.items()}
-    first = next(iter(shared.values()))
-    aggregates = tuple(
-        Aggregate(label, aggregate_scores(of), None if of is first else compare_over_datasets(of, first))
-        for label, of in shared.items()
+        return None
+    scores = {label: {name: of[name] for name in kept} for label, of in scores.items()}
+    return Overall(
+        role=role,
+        datasets=tuple(kept),
+        left_out=tuple(name for name in names if name not in kept),
+        without=without,
+        scores=scores,
+        aggregates={label: aggregate_scores(of) for label, of in scores.items()},
     )
-    return aggregates, tuple(left_out)

@@ -234,7 +234,7 @@ def test_several_datasets_come_to_one_number_on_those_that_all_variants_have() -
     first, second = rows(text, "interquartile mean")
     assert first == ["mingru", "25.0", "25.0", ""]  # of 10, 20, 30, 40 the middle two
     assert second == ["lru", "55.0", "55.0", "1.00"]
-    assert "Left out, because not every variant has a run there: c." in text
+    assert "Left out, because not every variant has a result there: c." in text
 
 
 def test_variants_that_differ_in_their_training_say_so() -> None:

@@ -162,9 +162,7 @@ def test_variant_whose_every_run_failed_is_in_no_table_but_named() -> None:
 
 
 def test_page_says_over_what_a_verdict_is_adjusted(page: Page) -> None:
-    assert "at the 5% level. By Holm's method that level holds over all pairs of variants on this dataset that are " in (
-        page.text
-    )
+    assert "By Holm's method that level holds over all pairs of variants on this dataset that are asked " in page.text
     assert "asked for one return, and not over several returns or datasets." in page.text
 
 

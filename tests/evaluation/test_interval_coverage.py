@@ -31,6 +31,14 @@ def test_the_notes_beside_intervals_say_what_was_measured() -> None:
     )
     assert "covered in {}, {} and {} of cases for normal".format(*normal) in AGGREGATE_NOTE
     assert "in {}, {} and {} for two-humped".format(*humps) in AGGREGATE_NOTE
+    skewed = percents("interquartile mean", shape="skewed", datasets=9, interval="t")
+    assert "in {}, {} and {} for skewed".format(*skewed) in AGGREGATE_NOTE
+    fewest = [
+        percents("interquartile mean", shape=shape, datasets=3, interval="t", given="yes")
+        for shape in ("normal", "two-humped", "skewed")
+    ]
+    said = "of three datasets by 10 and 20 seeds in {} and {}, in {} and {}, in {} and {}:"
+    assert said.format(*(share for shares in fewest for share in shares)) in AGGREGATE_NOTE
     for table, interval, note in (
         ("probability of improvement", "Newcombe's", IMPROVEMENT_NOTE),
         ("performance profile", "Wilson's", PROFILE_NOTE),

@@ -27,9 +27,9 @@ def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls
     )
     if any(of.scores.spread == "95% interval" for summary in found for of in summary.targets):
         paragraphs[-1] += (
-            " Scores differ where Welch's test of the seeds' means says so at the 5% level. By Holm's method that level "
-            "holds over all pairs of variants on this dataset that are asked for one return, and not over several "
-            "returns or datasets."
+            " Scores differ where Welch's test of the seeds' means says so at the 5% level. By Holm's method that "
+            "level holds over all pairs of variants on this dataset that are asked for one return, and not over "
+            "several returns or datasets."
         )
     obedience = {summary.variant: summary.obedience for summary in found if summary.obedience is not None}
     if obedience:

@@ -1,8 +1,7 @@
 """What the variants come to over several datasets (Agarwal et al., "Deep RL at the Edge of the Statistical Precipice",
 2021): interquartile means, probabilities of improvement and performance profiles."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,91 +10,51 @@ from decision_rnn.comparison.page.dots import DotRow, row_dots
 from decision_rnn.comparison.page.parts import Chart, Group, Section, Table
 from decision_rnn.comparison.page.style import GRID, Mark
 from decision_rnn.comparison.page.svg import Canvas
-from decision_rnn.comparison.page.words import listed, main_targets, score_of
+from decision_rnn.comparison.page.words import listed
 from decision_rnn.comparison.record import Comparison, Role
-from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.comparison.verdicts import NOTHING_SHARED, Overall
 from decision_rnn.evaluation.aggregate import (
+    AGGREGATE,
+    AGGREGATE_NOTE,
+    IMPROVEMENT,
+    IMPROVEMENT_NOTE,
+    PROFILE_NOTE,
     AggregateScore,
     Improvement,
     PerformanceProfile,
-    aggregate_scores,
-    compare_over_datasets,
     performance_profile,
-    shared_datasets,
 )
 
 THRESHOLDS = 61
 """Scores at which a profile is drawn."""
 FEW = 10
 """Of them in its table."""
-QUESTIONS: tuple[tuple[Role, str], ...] = (
-    ("paper", "Asked for the first return of each task"),
-    ("best", "Asked for each dataset's best return"),
-)
-
-Scores = dict[str, dict[str, Sequence[float]]]
-"""By variant and dataset, every seed's."""
-
-
-@dataclass(frozen=True)
-class Overall:
-    """What the variants come to over the datasets that all of them have results on, for one kind of target.
-
-    Attributes:
-        title: What was asked for.
-        datasets: Their names.
-        missing: Those left out.
-        data_mean: Of the datasets' mean scores.
-        scores: Of the datasets' runs.
-        aggregates: By variant.
-        best: The variant of the highest aggregate.
-        improvements: Of the best one on every other.
-    """
-
-    title: str
-    datasets: list[str]
-    missing: list[str]
-    data_mean: float
-    scores: Scores
-    aggregates: dict[str, AggregateScore]
-    best: str
-    improvements: dict[str, Improvement]
-
-
-def overall(comparison: Comparison, found: Mapping[str, Sequence[VariantSummary]]) -> list[Overall]:
-    """For each kind of target what the variants come to over all datasets, where there are two or more."""
-    made = []
-    for role, title in QUESTIONS:
-        scores = _scores(comparison, found, role)
-        kept, missing = shared_datasets(scores.values())
-        if len(kept) < 2:
-            continue
-        scores = {label: {name: by_dataset[name] for name in kept} for label, by_dataset in scores.items()}
-        aggregates = {label: aggregate_scores(of) for label, of in scores.items()}
-        best = max(aggregates, key=lambda label: aggregates[label].score)
-        improvements = {label: compare_over_datasets(scores[best], of) for label, of in scores.items() if label != best}
-        means = [dataset.data.score_mean for dataset in comparison.datasets if dataset.data.name in kept]
-        mean = float(np.mean(means))
-        made.append(Overall(title, kept, missing, mean, scores, aggregates, best, improvements))
-    return made
+TITLES: dict[Role, str] = {
+    "paper": "Asked for the first return of each task",
+    "best": "Asked for each dataset's best return",
+    "cloning": "Asked for nothing",
+}
 
 
 def overall_findings(results: Sequence[Overall], controls: set[str]) -> list[str]:
     """What they come to in words, a paragraph each."""
+    if not results:
+        return [NOTHING_SHARED]
     paragraphs = []
     for of in results:
-        name = f"the control {of.best}" if of.best in controls else of.best
-        text = _of_aggregate(of.aggregates[of.best])
-        sentences = [f"{of.title}, {name} has the highest interquartile mean, {text}."]
-        even = [label for label, improvement in of.improvements.items() if (improvement.low or 0) <= 0.5]
-        known = all(improvement.low is not None for improvement in of.improvements.values())
+        best, improvements = of.best, _improvements(of)
+        name = f"the control {best}" if best in controls else best
+        text = _of_aggregate(of.aggregates[best])
+        sentences = [f"{TITLES[of.role]}, {name} has the highest interquartile mean, {text}."]
+        even = [label for label, improvement in improvements.items() if (improvement.low or 0) <= 0.5]
+        known = all(improvement.low is not None for improvement in improvements.values())
         if not known:
             sentences.append("With fewer than five seeds a dataset it is not known how far luck decided that.")
         elif even:
             sentences.append(
                 f"It is tied with {listed(even, 6)}: the intervals of its probability of improvement on them reach 0.5."
             )
-        elif of.improvements:
+        elif improvements:
             sentences.append(
                 "It improves on each of the others with a probability whose 95% interval lies above 0.5, each interval "
                 "by itself. It was picked by the same scores, for which these intervals are not adjusted."
@@ -104,45 +63,46 @@ def overall_findings(results: Sequence[Overall], controls: set[str]) -> list[str
     return paragraphs
 
 
-def overall_section(canvas: Canvas, results: Sequence[Overall], marks: dict[str, Mark]) -> Section:
+def overall_section(
+    canvas: Canvas, comparison: Comparison, results: Sequence[Overall], marks: dict[str, Mark]
+) -> Section:
     """The section over all datasets."""
+    given = any(aggregate.low is not None for of in results for aggregate in of.aggregates.values())
+    known = any(improvement.low is not None for of in results for improvement in _improvements(of).values())
     text = (
-        "Runs of all datasets together. The aggregate is the interquartile mean, the mean of the middle half of the "
-        "runs' scores; it has an interval where there are enough runs for one that holds. The probability of "
-        "improvement is how often a run of the best aggregate scores higher than a run of another variant on the same "
-        "dataset: at 0.5 they are even. A profile is the fraction of runs above each score, with a 95% band; the "
-        "other variants are grey behind it.",
+        f"Runs of all datasets together. The aggregate is the {AGGREGATE_NOTE if given else AGGREGATE}: the mean of "
+        "the middle half of the runs' scores, with an interval where there are enough runs for one that holds. The "
+        f"improvement of the best aggregate on another variant is the {IMPROVEMENT_NOTE if known else IMPROVEMENT}: at "
+        f"0.5 they are even. A profile is the {PROFILE_NOTE}; the other variants are grey behind it.",
     )
-    return Section("overall", "Over all datasets", text, tuple(_group(canvas, of, marks) for of in results))
+    means = {dataset.data.name: dataset.data.score_mean for dataset in comparison.datasets}
+    groups = (_group(canvas, of, float(np.mean([means[name] for name in of.datasets])), marks) for of in results)
+    return Section("overall", "Over all datasets", text, tuple(groups))
 
 
-def _scores(comparison: Comparison, found: Mapping[str, Sequence[VariantSummary]], role: Role) -> Scores:
-    """Every seed's score for the first target of that role; of cloning, which is asked for nothing, its own."""
-    scores: Scores = {variant.label: {} for variant in comparison.variants}
-    for dataset in comparison.datasets:
-        summaries = found[dataset.data.name]
-        asked = [target for target in main_targets(dataset, summaries) if target is not None and target.role == role]
-        for summary in summaries if asked else ():
-            of = score_of(summary, asked[0])
-            if of is not None:
-                scores[summary.variant][dataset.data.name] = of.per_seed
-    return scores
+def _improvements(of: Overall) -> dict[str, Improvement]:
+    """Of the best variant on every other."""
+    return {label: of.improvement(of.best, label) for label in of.scores if label != of.best}
 
 
-def _group(canvas: Canvas, of: Overall, marks: dict[str, Mark]) -> Group:
-    text = [f"Over {listed(of.datasets)}."]
-    if of.missing:
-        text.append(f"Left out, because not every variant has a result there: {listed(of.missing)}.")
-    made = [_aggregates(canvas, of, marks), _improvements(canvas, of, marks), _profiles(canvas, of.scores, marks)]
+def _group(canvas: Canvas, of: Overall, data_mean: float, marks: dict[str, Mark]) -> Group:
+    text = [f"Over {listed(of.datasets)}.", *([of.omissions] if of.omissions else [])]
+    made = [
+        _aggregate_parts(canvas, of, data_mean, marks),
+        _improvement_parts(canvas, of, marks),
+        _profile_parts(canvas, of, marks),
+    ]
     charts, tables = zip(*made, strict=True)
-    return Group(of.title, tuple(text), tuple(chart for part in charts for chart in part), tuple(tables))
+    return Group(TITLES[of.role], tuple(text), tuple(chart for part in charts for chart in part), tuple(tables))
 
 
-def _aggregates(canvas: Canvas, overall: Overall, marks: dict[str, Mark]) -> tuple[list[Chart], Table]:
+def _aggregate_parts(
+    canvas: Canvas, overall: Overall, data_mean: float, marks: dict[str, Mark]
+) -> tuple[list[Chart], Table]:
     found = overall.aggregates
     rows = [DotRow(label, of.score, of.low, of.high) for label, of in found.items()]
     described = "; ".join(f"{label} {_of_aggregate(of)}" for label, of in found.items())
-    data = (overall.data_mean, "mean of the data")
+    data = (data_mean, "mean of the data")
     chart = row_dots(canvas, "Interquartile mean", described, "normalised score", rows, marks, data)
     table = Table.of(
         "Interquartile means over all datasets",
@@ -152,8 +112,8 @@ def _aggregates(canvas: Canvas, overall: Overall, marks: dict[str, Mark]) -> tup
     return [chart], table
 
 
-def _improvements(canvas: Canvas, overall: Overall, marks: dict[str, Mark]) -> tuple[list[Chart], Table]:
-    found = overall.improvements
+def _improvement_parts(canvas: Canvas, overall: Overall, marks: dict[str, Mark]) -> tuple[list[Chart], Table]:
+    found = _improvements(overall)
     rows = [DotRow(label, of.probability, of.low, of.high) for label, of in found.items()]
     texts = {label: _with_interval(of.probability, of.low, of.high, ".2f") for label, of in found.items()}
     described = "; ".join(f"over {label} {text}" for label, text in texts.items())
@@ -170,7 +130,8 @@ def _improvements(canvas: Canvas, overall: Overall, marks: dict[str, Mark]) -> t
     return charts, table
 
 
-def _profiles(canvas: Canvas, scores: Scores, marks: dict[str, Mark]) -> tuple[list[Chart], Table]:
+def _profile_parts(canvas: Canvas, overall: Overall, marks: dict[str, Mark]) -> tuple[list[Chart], Table]:
+    scores = overall.scores
     every = [score for by_dataset in scores.values() for of in by_dataset.values() for score in of]
     thresholds = np.linspace(min(0.0, *every), max(every) * 1.02, THRESHOLDS)
     found = {label: performance_profile(of, thresholds) for label, of in scores.items()}

@@ -7,13 +7,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from decision_rnn.comparison.page.clips import clips_section
 from decision_rnn.comparison.page.findings import findings
-from decision_rnn.comparison.page.overall import overall, overall_findings
+from decision_rnn.comparison.page.overall import overall_findings
 from decision_rnn.comparison.page.parts import Group, Section
 from decision_rnn.comparison.page.sections import Sections
 from decision_rnn.comparison.page.style import marks, variables
 from decision_rnn.comparison.page.words import listed, plural
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.summary import VariantSummary, summarise
+from decision_rnn.comparison.verdicts import over_datasets
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, write_atomically
 from decision_rnn.machine import describe_versions, versions
@@ -60,9 +61,9 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
     controls = {variant.label for variant in comparison.variants if variant.control}
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
     found = {name: [summary for summary in summaries if summary.dataset == name] for name in datasets}
-    over_all = overall(comparison, found)
+    over_all = over_datasets(comparison, summaries)
     said = [(name, findings(dataset, found[name], controls)) for name, dataset in datasets.items()]
-    if over_all:
+    if len(datasets) > 1:
         said.insert(0, ("Over all datasets", overall_findings(over_all, controls)))
     sections = Sections(comparison, found, over_all, marks(comparison.variants)).all()
     sections += [section for section in (clips, _failed(comparison), _remarks(summaries)) if section is not None]

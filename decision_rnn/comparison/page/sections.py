@@ -8,13 +8,14 @@ import numpy as np
 
 from decision_rnn.comparison.page import charts, tables
 from decision_rnn.comparison.page.dots import score_dots
-from decision_rnn.comparison.page.overall import Overall, overall_section
+from decision_rnn.comparison.page.overall import overall_section
 from decision_rnn.comparison.page.parts import Chart, Group, Section
 from decision_rnn.comparison.page.style import Mark
 from decision_rnn.comparison.page.svg import Canvas
 from decision_rnn.comparison.page.words import describe_scores, main_targets, score_of
 from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison
 from decision_rnn.comparison.summary import VariantSummary
+from decision_rnn.comparison.verdicts import Overall
 from decision_rnn.evaluation.statistics import DEVIATION_NOTE
 
 Point = tuple[float, float]
@@ -47,7 +48,7 @@ class Sections:
         """Those that have something to show."""
         made = (
             self.scores(), self.obedience(), self.learning(), self.cost(), self.calibration(), self.tuning(),
-            overall_section(self.canvas, self.overall, self.marks),
+            overall_section(self.canvas, self.comparison, self.overall, self.marks),
         )  # fmt: skip
         return [section for section in made if section.groups]
 

@@ -1,0 +1,107 @@
+"""Over several datasets the table and the page say one thing: of which variants and datasets, and how sure it is."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_comparison import made_comparison
+from pages import Page
+
+from decision_rnn.comparison.page.page import build_page
+from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.summary import summarise
+from decision_rnn.comparison.table import format_comparison
+from decision_rnn.comparison.verdicts import over_datasets
+from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE, PROFILE_NOTE
+
+NAMES = ("own/x", "own/y", "own/z")
+
+
+def lacking(missing: Collection[tuple[str, str]], seeds: int = 2) -> Comparison:
+    """Of the variants a, b and cloning on three datasets, without the runs of these variants and datasets."""
+    made = made_comparison(("a", "b"), seeds, NAMES, (), checkpoints=0)
+    return replace(made, cells=tuple(cell for cell in made.cells if (cell.variant, cell.dataset) not in missing))
+
+
+def page_of(comparison: Comparison) -> Page:
+    return Page(build_page(comparison, summarise(comparison)))
+
+
+def table_over_datasets(comparison: Comparison) -> list[str]:
+    """The lines of the table from the heading over all datasets on."""
+    lines = format_comparison(comparison).splitlines()
+    return lines[max(i for i, line in enumerate(lines) if line.startswith("## ")) :]
+
+
+def test_the_comparisons_first_variant_is_the_reference_though_it_lacks_the_first_dataset() -> None:
+    made = lacking({("a", "own/x")})
+    title, _, head, _, *rows = table_over_datasets(made)
+    assert title == "## 2 of 3 datasets"
+    assert head == "| interquartile mean of all runs | at the first target | at the data's best | better than a |"
+    assert [row.split("|")[1].strip() for row in rows[:3]] == ["a", "b", "cloning"]
+
+
+def test_table_and_page_have_the_same_numbers() -> None:
+    made = lacking({("a", "own/x")})
+    rows = table_over_datasets(made)[4:7]
+    page = page_of(made)
+    shown = [row.cells[:2] for row in page.tables["Interquartile means over all datasets"][1:4]]
+    assert shown == [[cell.strip() for cell in row.split("|")[1:3]] for row in rows]
+    for of in over_datasets(made, summarise(made)):
+        assert of.datasets == NAMES[1:]
+        for label, aggregate in of.aggregates.items():
+            scores = np.sort([score for name in NAMES[1:] for score in of.scores[label][name]])
+            assert aggregate.score == pytest.approx(scores[1:3].mean())
+
+
+def test_a_dataset_on_which_every_run_failed_is_named_and_not_counted() -> None:
+    made = lacking({(label, "own/y") for label in ("a", "b", "cloning")})
+    lines = table_over_datasets(made)
+    assert lines[0] == "## 2 of 3 datasets"
+    sentence = "Left out, because not every variant has a result there: own/y."
+    assert sentence in "\n".join(lines)
+    assert page_of(made).text.count(sentence) == 2  # of each kind of target
+
+
+def test_a_variant_without_any_result_is_left_out_by_name() -> None:
+    made = lacking({("a", name) for name in NAMES})
+    lines = table_over_datasets(made)
+    assert lines[0] == "## All 3 datasets"
+    assert "better than b" in lines[2]
+    sentence = "Left out, because they have no result on any dataset: a."
+    assert sentence in "\n".join(lines)
+    page = page_of(made)
+    assert sentence in page.text
+    assert [row.cells[0] for row in page.tables["Interquartile means over all datasets"][1:3]] == ["b", "cloning"]
+
+
+def test_datasets_that_share_too_little_have_no_number_and_a_reason() -> None:
+    made = lacking({("a", "own/x"), ("a", "own/y")})
+    sentence = "There is no number over the datasets: fewer than two have a result of every variant."
+    assert sentence in format_comparison(made)
+    page = page_of(made)
+    assert sentence in page.text.partition("Main finding")[2].partition("Scores")[0]
+    one = made_comparison(("a", "b"), 2, NAMES[:1], (), checkpoints=0)
+    assert sentence not in format_comparison(one) + page_of(one).text
+
+
+def test_cloning_alone_is_aggregated_by_its_one_score() -> None:
+    made = made_comparison((), 2, NAMES, (), checkpoints=0)
+    assert table_over_datasets(made)[2] == "| interquartile mean of all runs | asked for nothing |"
+    assert "Asked for nothing, the control cloning has the highest interquartile mean" in page_of(made).text
+
+
+@pytest.mark.parametrize(("seeds", "mean", "improvement"), [(4, False, False), (5, False, True), (10, True, True)])
+def test_coverage_stands_only_where_an_interval_does(seeds: int, mean: bool, improvement: bool) -> None:
+    made = lacking((), seeds)
+    page = page_of(made)
+    lines = table_over_datasets(made)
+    shown = {
+        "\n".join(lines): lines[5].split("|")[2],
+        page.text: page.tables["Interquartile means over all datasets"][2].cells[1],
+    }
+    for text, score in shown.items():
+        assert ("[" in score) == (AGGREGATE_NOTE in text) == mean
+        assert (IMPROVEMENT_NOTE in text) == improvement
+    assert PROFILE_NOTE in page.text
