@@ -37,6 +37,7 @@ class Cell:
         targets: What the last checkpoint is asked for, as often as `ComparedDataset.targets` names it.
         protocol: How the last checkpoint is evaluated.
         checkpoint_protocol: How every checkpoint is, the last one included; None for not at all.
+        jobs: How many cells are run at a time; None where that is not known.
     """
 
     variant: str
@@ -48,6 +49,7 @@ class Cell:
     targets: tuple[float | None, ...]
     protocol: Protocol
     checkpoint_protocol: Protocol | None
+    jobs: int | None = None
 
     @property
     def folder(self) -> Path:
@@ -110,7 +112,8 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
 
     trained = train(cell.config, cell.folder, resume, at_checkpoint, on_steps)
     busy += trained.seconds - (trained_before or 0.0)
-    record = _record(cell, trained, evaluated(trained, cell.protocol), checkpoints)
+    jobs = None if resumed else cell.jobs  # what was trained before may have had other company
+    record = _record(cell, trained, evaluated(trained, cell.protocol), checkpoints, jobs)
     write_record(cell, record)
     return CellOutcome(record, busy)
 
@@ -151,7 +154,9 @@ def write_record(cell: Cell, record: CellRecord) -> None:
         raise InputError(f"cannot write {cell.folder / 'cell.json'}: {error.strerror}") from None
 
 
-def _record(cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result]) -> CellRecord:
+def _record(
+    cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result], jobs: int | None
+) -> CellRecord:
     microseconds, state_bytes = action_cost(trained.agent, actor_of(trained.agent, cell.protocol.window))
     achieved = {target.target_return: target for target in result.targets}
     remarks = list(result.remarks)
@@ -176,6 +181,7 @@ def _record(cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapp
         commit=result.commit,
         versions=result.versions,
         hardware=result.hardware,
+        jobs=jobs,
     )
 
 

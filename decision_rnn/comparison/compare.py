@@ -39,6 +39,7 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         datasets, cells = plan.cells()
         records = {cell.run: record for cell in cells if (record := read_record(cell)) is not None}
         pending = [cell for cell in cells if cell.run not in records]
+        pending = [replace(cell, jobs=min(executor.jobs, len(pending))) for cell in pending]
         failures: dict[str, Failed] = {}
         tell(_describe(plan, len(pending), executor.jobs))  # before hours of work, not after them
         if pending:

@@ -101,6 +101,7 @@ class CellRecord:
         commit: Of the source tree that evaluated it; None for an installed package.
         versions: Of Python and of the packages a score depends on.
         hardware: Of the machine that evaluated it.
+        jobs: How many runs were trained at a time, this one among them; None where that is not known.
     """
 
     variant: str
@@ -121,6 +122,7 @@ class CellRecord:
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
+    jobs: int | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CellRecord":
@@ -156,7 +158,7 @@ class Comparison:
     Attributes:
         command: That made it, as it can be typed again.
         seeds: Of the runs of every variant on every dataset.
-        jobs: How many runs were trained at the same time.
+        jobs: How many runs the command that gathered it would have trained at a time; each cell has its own.
         state: How the first variant acts: `carry`, or re-running a `window`. Each variant's `window` says it of that
             one.
         window: Steps in the first variant's window; None where its state is carried.
@@ -188,6 +190,16 @@ class Comparison:
         """The runs of a variant on a dataset, by seed."""
         found = [cell for cell in self.cells if (cell.variant, cell.dataset) == (variant, dataset)]
         return tuple(sorted(found, key=lambda cell: cell.seed))
+
+    def jobs_at_a_time(self) -> str:
+        """How many runs were trained at a time, as far as it is known: `2`, or `1 or 2`; empty where it is of none."""
+        return " or ".join(map(str, sorted({cell.jobs for cell in self.cells if cell.jobs is not None})))
+
+    def describe_jobs(self) -> str:
+        """That in a sentence on times of training, after a comma; empty where nothing is to be said."""
+        jobs = self.jobs_at_a_time()
+        some = " where that is known" * any(cell.jobs is None for cell in self.cells)
+        return f", {jobs} runs at a time{some}" if jobs not in ("", "1") else ""
 
     def own_windows(self) -> dict[str, int | None]:
         """The `ComparedVariant.window` of those that act in another way than the first variant does."""

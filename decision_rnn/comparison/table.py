@@ -264,10 +264,8 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
             "would choose is scored on other episodes."
         )
     sentences.append(
-        "Training: median wall time of a run"
-        + (f", {comparison.jobs} runs at a time" if comparison.jobs > 1 else "")
-        + "; one action: median at batch 1 on one thread, of the seed where it is lowest; state: what is "
-        "remembered of one environment."
+        f"Training: median wall time of a run{comparison.describe_jobs()}; one action: median at batch 1 on one "
+        "thread, of the seed where it is lowest; state: what is remembered of one environment."
     )
     return sentences
 

@@ -24,7 +24,8 @@ Compare = Callable[..., Comparison]
 class Inline:
     """Runs cells in this process, one after the other."""
 
-    jobs = 1
+    def __init__(self, jobs: int = 1) -> None:
+        self.jobs = jobs
 
     def run(self, pending: Sequence[Cell]) -> Generator[Event, None, None]:
         for number, cell in enumerate(pending):
@@ -37,11 +38,14 @@ class Inline:
 
 @pytest.fixture
 def comparing(tmp_path: Path) -> Compare:
-    """Compares variants on own/mine, with seed 0 and without the checkpoints unless told otherwise."""
+    """Compares variants on own/mine, with seed 0 and without the checkpoints unless told otherwise; `jobs` are those
+    that the executor here says it has."""
 
-    def run(variants: Sequence[Variant], executor: Any = None, command: str = "", **options: Any) -> Comparison:
+    def run(
+        variants: Sequence[Variant], executor: Any = None, command: str = "", jobs: int = 1, **options: Any
+    ) -> Comparison:
         asked = {"datasets": ("own/mine",), "seeds": (0,), "output": tmp_path / "runs", "checkpoint_episodes": 0}
-        return compare(Plan(variants=tuple(variants), **{**asked, **options}), executor or Inline(), command)
+        return compare(Plan(variants=tuple(variants), **{**asked, **options}), executor or Inline(jobs), command)
 
     return run
 

@@ -145,6 +145,7 @@ def _cell(
         commit="0123456789ab",
         versions=VERSIONS,
         hardware=HARDWARE,
+        jobs=2,
     )
 
 

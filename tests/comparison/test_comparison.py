@@ -13,7 +13,9 @@ import pytest
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison import cells
+from decision_rnn.comparison.page.page import build_page
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.summary import summarise
 from decision_rnn.comparison.table import format_comparison
 from decision_rnn.comparison.variants import Variant, cloning_controls
 from decision_rnn.config import EvaluationConfig, RunConfig
@@ -407,3 +409,34 @@ def test_loss_and_cost_are_of_the_run(mine: Path, small: Make, comparing: Compar
     # Target, return-to-go, action and timestep, and the one layer's hidden state.
     assert cell.state_bytes == 4 + 4 + 4 + 8 + 4 * 16
     assert np.isfinite(cell.action_microseconds)
+
+
+def test_a_finished_comparison_repeated_with_other_jobs_keeps_those_that_it_was_trained_with(
+    mine: Path, small: Make, comparing: Compare, run: Path
+) -> None:
+    asked: dict[str, Any] = {"variants": [Variant("mingru", small())], "seeds": (0, 1)}
+    assert "median wall time of a run, 2 runs at a time; " in str(comparing(jobs=2, **asked))
+    again = comparing(**asked)
+    assert "median wall time of a run, 2 runs at a time; " in str(again)
+    assert "a run, 2 runs at a time; an action" in build_page(again, summarise(again))
+    assert [cell.jobs for cell in comparing(**{**asked, "seeds": (0, 1, 2)}).cells] == [2, 2, 1]
+    (run / "cell.json").unlink()
+    assert "a run, 2 runs at a time where that is known; " in str(comparing(**asked))
+
+
+def test_a_record_without_its_jobs_is_found_and_nothing_is_said_of_them(
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
+) -> None:
+    asked: dict[str, Any] = {"variants": [Variant("mingru", small())], "seeds": (0, 1), "jobs": 2}
+    comparing(**asked)
+    for file in run.parent.glob("*/cell.json"):
+        data = json.loads(file.read_text())
+        del data["record"]["jobs"]
+        file.write_text(json.dumps(data))
+    evaluations.clear()
+    found = comparing(**asked)
+    assert evaluations == []
+    assert "median wall time of a run; one action" in str(found)
+    page = build_page(found, summarise(found))
+    assert "median wall time of a run; an action" in page
+    assert "Runs at the same time" not in page

@@ -167,7 +167,7 @@ def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
         ("Commit that evaluated", list(commits)),
         ("Versions", list(versions)),
         ("Machine", list(machines)),
-        ("Runs at the same time", [str(comparison.jobs)]),
+        ("Runs at the same time", [comparison.jobs_at_a_time()]),
         ("Gathered with", [describe_versions(comparison.versions), _pairs(comparison.hardware)]),
     ]
     return [(name, lines) for name, lines in made if any(lines)]

@@ -126,13 +126,11 @@ class Sections:
             )
             return Group(charts=tuple(c for c in made if c), tables=(tables.cost_table(found, self.traits),))
 
-        jobs = self.comparison.jobs
         text = (
             "The score for the first return asked for, over what an agent costs: further left is cheaper, further up "
-            "is better. Training is the median wall time of a run"
-            + (f", of which {jobs} shared the machine" if jobs > 1 else "")
-            + "; an action is one step in one environment on one thread, of the seed where it is fastest; the "
-            "state is what the agent keeps of one environment between steps.",
+            f"is better. Training is the median wall time of a run{self.comparison.describe_jobs()}; an action is one "
+            "step in one environment on one thread, of the seed where it is fastest; the state is what the agent keeps "
+            "of one environment between steps.",
         )
         return Section("cost", "Score against cost", text, self._groups(group))
 
