@@ -125,10 +125,11 @@ def sample(steps: int) -> dict[str, Any]:
 
     peaks = Peaks()
     peaks.start()
-    stream = StepStream(open_dataset(LARGE).open(), context=20, batch_size=64, seed=0)
-    batches = steps // (20 * 64)
+    size = {"batch_size": 64, "context": 20}
+    stream = StepStream(open_dataset(LARGE).open(), **size, seed=0)
+    batches = steps // (size["batch_size"] * size["context"])
     seconds = seconds_of(lambda: [stream.sample() and None for _ in range(batches)])
-    return {"batches": batches, "microseconds": 1e6 * seconds / batches, "peaks": peaks.peaks}
+    return {**size, "batches": batches, "microseconds": 1e6 * seconds / batches, "peaks": peaks.peaks}
 
 
 def step(steps: int) -> dict[str, Any]:
@@ -138,7 +139,8 @@ def step(steps: int) -> dict[str, Any]:
     from decision_rnn.training.loop import prepare
 
     names = (SMALL, LARGE)
-    prepared = {name: prepare(parse_run("large_store", [name])[0], open_dataset(name).open(), 1000.0) for name in names}
+    configs = {name: parse_run("large_store", [name])[0] for name in names}
+    prepared = {name: prepare(configs[name], open_dataset(name).open(), 1000.0) for name in names}
     taken: dict[str, list[float]] = {f"{kind} {name}": [] for kind in ("step", "batch") for name in names}
     for _ in range(10 + ROUNDS):
         for name, (_, trainer, stream) in prepared.items():
@@ -147,7 +149,9 @@ def step(steps: int) -> dict[str, Any]:
             for _ in range(50):
                 stream.sample()
             taken[f"batch {name}"].append((time.perf_counter() - begun) / 50)
-    return {name: float(np.median(seconds[10:])) for name, seconds in taken.items()}
+    training = configs[LARGE].training
+    batch = {"batch_size": training.batch_size, "context": training.context}
+    return {name: float(np.median(seconds[10:])) for name, seconds in taken.items()} | batch
 
 
 STAGES = {
@@ -175,8 +179,8 @@ def report(steps: int, measured: dict[str, Any], size: int) -> str:
         f"| opening it again | {1e3 * opened['again']:.1f} ms | " + memory("open"),
         f"| training {TRAINING_STEPS} steps, from opening to the last checkpoint | {trained['seconds']:.0f} s | "
         + memory("train"),
-        f"| drawing {sampled['batches']:,} batches, {steps:,} steps in all | {sampled['microseconds']:.0f} µs each | "
-        + memory("sample"),
+        f"| drawing {sampled['batches']:,} batches of {sampled['batch_size']} x {sampled['context']}, {steps:,} steps "
+        f"in all | {sampled['microseconds']:.0f} µs each | " + memory("sample"),
         f"| opening the store of {MILLION:,} steps again | {1e3 * opened['again_small']:.1f} ms | | | |",
         f"| converting {MILLION:,} steps from D4RL's layout | {measured['convert']['seconds']:.1f} s | | | |",
     ]
@@ -191,9 +195,11 @@ def report(steps: int, measured: dict[str, Any], size: int) -> str:
         f"| medians of {ROUNDS}, in turn | {MILLION:,} steps | {steps:,} steps |\n| --- | --- | --- |\n"
         f"| a training step of the defaults | {1e3 * stepped[f'step {SMALL}']:.1f} ms | "
         f"{1e3 * stepped[f'step {LARGE}']:.1f} ms |\n"
-        f"| a batch of 64 x 20 | {1e6 * stepped[f'batch {SMALL}']:.0f} µs | {1e6 * stepped[f'batch {LARGE}']:.0f} µs |"
-        "\n\nWall time, on one thread, beside other work on the machine. The page cache held both stores: from a disk, "
-        "a batch takes 64 scattered reads. A table of up to 0.5 GB is mapped; from a larger one slices are read."
+        f"| a batch of {stepped['batch_size']} x {stepped['context']} | {1e6 * stepped[f'batch {SMALL}']:.0f} µs | "
+        f"{1e6 * stepped[f'batch {LARGE}']:.0f} µs |\n\n"
+        "Wall time, on one thread, beside other work on the machine. The page cache held both stores: from a disk, "
+        f"a batch takes {stepped['batch_size']} scattered reads. A table of up to 0.5 GB is mapped; from a larger one "
+        "slices are read."
     )
 
 

@@ -150,7 +150,7 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
 
     Args:
         rounds: How often each evaluation is timed; actions are timed ten times as often.
-        run: A trained run's folder; if left out, a minGRU is trained for 500 steps first, about 20 seconds.
+        run: A trained run's folder; if left out, a minGRU is trained for 500 steps first.
 
     Returns:
         `rollout/episodes-100`, the CPU time of one process, and `rollout/episodes-100/all-cores`, the wall time with a
@@ -160,7 +160,7 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
     Raises:
         InputError: If `run` has no usable checkpoint, or there are no rounds.
     """
-    check_rounds(rounds)  # before half a minute of training
+    check_rounds(rounds)  # before the training
     with one_thread():
         agent, spec = _briefly_trained() if run is None else _of_run(run)
         agent = prepare_to_act(agent)
