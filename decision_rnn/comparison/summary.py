@@ -137,6 +137,15 @@ def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
     return tuple(summaries)
 
 
+def remarks_of(summaries: Sequence[VariantSummary]) -> dict[str, tuple[str, ...]]:
+    """The remarks on one dataset's variants, each with those that it is said of; with none where it is said of all."""
+    said: dict[str, list[str]] = {}
+    for summary in summaries:
+        for remark in summary.remarks:
+            said.setdefault(remark, []).append(summary.variant)
+    return {remark: tuple(of) if len(of) < len(summaries) else () for remark, of in said.items()}
+
+
 def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> VariantSummary:
     per_target = list(zip(*(dataset.with_results(cell) for cell in cells), strict=True))
     targets = tuple(_target(dataset.data, pairs[0][0], [achieved for _, achieved in pairs]) for pairs in per_target)

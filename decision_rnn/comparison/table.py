@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, summarise
+from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, remarks_of, summarise
 from decision_rnn.comparison.verdicts import NOTHING_SHARED, Overall, differences, over_datasets
 from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.aggregate import (
@@ -91,15 +91,8 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
         for s in summaries
     ]
     parts.append(_markdown(cost))
-    remarks: dict[str, list[str]] = {}
-    for summary in summaries:
-        for remark in summary.remarks:
-            remarks.setdefault(remark, []).append(summary.variant)
     lines = [f"Comparability: {data.comparable}"] * bool(data.comparable) + list(data.notes)
-    lines += [
-        remark if len(of) == len(summaries) or len(remarks) == 1 else f"{', '.join(of)}: {remark}"
-        for remark, of in remarks.items()
-    ]
+    lines += [f"{', '.join(of)}: {remark}" if of else remark for remark, of in remarks_of(summaries).items()]
     return [*parts, "\n".join(f"- {line}" for line in lines)] if lines else parts
 
 

@@ -175,6 +175,11 @@ def test_obedience_and_extrapolation_are_never_one_column() -> None:
     assert rows(text, "score of the last")[0][-1] == "16.7%"
 
 
+def test_the_only_remark_names_the_variant_that_it_is_of() -> None:
+    text = format_comparison(comparison([*of_scores([50.0], remarks=("is slow",)), *of_scores([50.0], "lru")]))
+    assert "- mingru: is slow" in text
+
+
 def test_cloning_and_the_datas_mean_stand_beside_the_variants() -> None:
     text = format_comparison(comparison([*of_scores([80.0]), *of_scores([40.0], "cloning", cloning=True)]))
     asked, cloned, data = rows(text, "score of the last")

@@ -177,6 +177,30 @@ def test_page_says_that_an_improvement_over_datasets_is_not_adjusted() -> None:
     assert "lies above 0.5, each interval by itself. It was picked by the same scores, for which these " in said
 
 
+def test_remarks_stand_under_the_dataset_that_they_are_of() -> None:
+    made = made_comparison(labels=LABELS[:2], controls=(), cloning=(), seeds=1, datasets=("own/a", "own/b"))
+    best = {"own/a": 3232, "own/b": 3092}
+    said = {
+        name: f"3600 is beyond the data's best {top}: its score measures extrapolation" for name, top in best.items()
+    }
+    alone = [cell for cell in made.cells if (cell.variant, cell.dataset) != ("minlstm", "own/b")]
+    text = page_of(
+        replace(made, cells=tuple(replace(cell, remarks=(said[cell.dataset],)) for cell in alone))
+    ).text.rpartition("What to know before believing the scores.")[2]
+    assert text.strip().startswith(f"own/a {said['own/a']}. own/b {said['own/b']}. ")
+    mixed = tuple(
+        replace(cell, remarks=(said[cell.dataset],) if cell.variant == "mingru" else ()) for cell in made.cells
+    )
+    text = page_of(replace(made, cells=mixed)).text
+    assert f"own/a mingru: {said['own/a']}. own/b mingru: {said['own/b']}. " in text
+
+
+def test_remarks_on_one_dataset_need_no_name() -> None:
+    made = made_comparison(labels=("mingru", "lru"), controls=(), cloning=(), seeds=1)
+    text = page_of(made).text
+    assert "What to know before believing the scores. lru: lru forgets slowly and was trained on" in text
+
+
 def test_page_of_one_seed_claims_no_order() -> None:
     page = page_of(made_comparison(labels=LABELS[:2], controls=(), seeds=1))
     assert "nobody knows how far luck decided it, so no order is claimed" in page.text

@@ -13,7 +13,7 @@ from decision_rnn.comparison.page.sections import Sections
 from decision_rnn.comparison.page.style import marks, variables
 from decision_rnn.comparison.page.words import listed, plural
 from decision_rnn.comparison.record import Comparison, read_comparison
-from decision_rnn.comparison.summary import VariantSummary, summarise
+from decision_rnn.comparison.summary import VariantSummary, remarks_of, summarise
 from decision_rnn.comparison.verdicts import over_datasets
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, write_atomically
@@ -66,7 +66,7 @@ def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clip
     if len(datasets) > 1:
         said.insert(0, ("Over all datasets", overall_findings(over_all, controls)))
     sections = Sections(comparison, found, over_all, marks(comparison.variants)).all()
-    sections += [section for section in (clips, _failed(comparison), _remarks(summaries)) if section is not None]
+    sections += [section for section in (clips, _failed(comparison), _remarks(found)) if section is not None]
     environment = Environment(
         loader=PackageLoader("decision_rnn.comparison.page"),
         autoescape=True,
@@ -138,20 +138,19 @@ def _failed(comparison: Comparison) -> Section | None:
     )
 
 
-def _remarks(summaries: Sequence[VariantSummary]) -> Section | None:
-    """What a reader has to know before believing the scores, each with the variants that it is said of."""
-    said: dict[str, dict[str, None]] = {}
-    for summary in summaries:
-        for remark in summary.remarks:
-            said.setdefault(remark, {})[summary.variant] = None
-    if not said:
-        return None
-    everyone = len({summary.variant for summary in summaries})
-    text = tuple(
-        f"{remark[0].upper()}{remark[1:]}." if len(of) == everyone else f"{listed(of)}: {remark}."
-        for remark, of in said.items()
+def _remarks(found: Mapping[str, Sequence[VariantSummary]]) -> Section | None:
+    """What a reader has to know before believing the scores on each dataset, with the variants that it is said of."""
+    groups = []
+    for name, summaries in found.items():
+        text = tuple(
+            f"{listed(of)}: {remark}." if of else f"{remark[0].upper()}{remark[1:]}."
+            for remark, of in remarks_of(summaries).items()
+        )
+        if text:
+            groups.append(Group(title=name if len(found) > 1 else "", text=text))
+    return (
+        Section("remarks", "Remarks", ("What to know before believing the scores.",), tuple(groups)) if groups else None
     )
-    return Section("remarks", "Remarks", ("What to know before believing the scores.",), (Group(text=text),))
 
 
 def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
