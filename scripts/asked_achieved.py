@@ -57,17 +57,17 @@ def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, help="a folder that holds comparison.json; the picture goes there too")
+    parser.add_argument("folder", type=Path, help="a folder that holds comparison.json; the picture goes there too")
     parser.add_argument("--variant", default="mingru", help="which of its variants (default: mingru)")
     options = parser.parse_args()
-    comparison = read_comparison(options.results)
+    comparison = read_comparison(options.folder)
     figure = Figure(figsize=(2.9 * len(comparison.datasets), 3.3), layout="constrained")
     panels = figure.subplots(1, len(comparison.datasets), squeeze=False)[0]
     for axes, dataset in zip(panels, comparison.datasets, strict=True):
         draw(axes, comparison, dataset, options.variant)
     panels[0].set_ylabel("median return achieved", fontsize=9)
     figure.supxlabel("return asked for (grey: returns that the data hold)", fontsize=9)
-    figure.savefig(options.results / "asked-achieved.png", dpi=130)
+    figure.savefig(options.folder / "asked-achieved.png", dpi=130)
 
 
 if __name__ == "__main__":
