@@ -1,1 +1,1 @@
-"""What `import decision_rnn` offers: training, evaluating, comparing, recording. Thin: the work is done below."""
+"""What `import decision_rnn` offers: training, evaluating, comparing, recording; a thin layer."""

@@ -1,4 +1,4 @@
-"""An agent in a loop of one's own: one environment or many, numpy in and out, any of them begun anew at any time."""
+"""An agent in your own loop: one environment or many, numpy in and out, each reset at any time."""
 
 import sys
 from typing import Any, Literal
@@ -19,31 +19,30 @@ from decision_rnn.evaluation.targets import check_conditioned, default_return
 
 
 class EnvironmentActor:
-    """The agent of a loop of one's own; `run.actor(target_return)` makes one.
+    """The agent for your own loop; `run.actor(target_return)` makes one.
 
     It carries what the agent remembers. One environment: observations (O,), rewards a number, actions (A,) float32.
-    Many: give it the vector environment, or how many there are; then observations are (num_envs, O), rewards
-    (num_envs,), actions (num_envs, A). Rewards are what the action before earned, not normalised; they keep the
-    return-to-go, so each has to be handed over. On the same observations and rewards it acts as `evaluate` does.
+    Many: pass the vector environment, or the number of environments; then observations are (num_envs, O), rewards
+    (num_envs,), actions (num_envs, A). Rewards are those of the previous action, not normalised; they update the
+    return-to-go, so pass every one. On the same observations and rewards it acts as `evaluate` does.
 
-    Which episodes have ended is said by `done`, the third argument, or by `reset`. A vector environment resets its
-    environments itself, and `done` is `terminated | truncated` as its `step` returned them: by Gymnasium's default,
-    `AutoresetMode.NEXT_STEP`, the observation beside it is the episode's last one, the action for it is executed by
-    nobody, and the next observation is the first of the new episode. In the other modes, and for one environment that
-    has been reset, the observation beside a true `done` is that first one. Known from `env`, that is taken care of.
+    Pass `done`, the third argument, or call `reset` when episodes have ended. A vector environment resets its
+    environments itself, and `done` is `terminated | truncated` as its `step` returned them. With Gymnasium's default,
+    `AutoresetMode.NEXT_STEP`, the observation returned with it is the episode's last one, the action for it is not
+    executed, and the next observation is the first of the new episode. In the other modes, and for one environment that
+    has been reset, the observation passed with a true `done` is that first one. The mode is read from `env`.
 
     Args:
         trained: The agent, such as `load_agent` returns.
-        target_return: The return to ask for in every episode, or one for each environment, (num_envs,); if left out,
-            the first that the run's evaluation asks for. An agent that clones is asked for none.
-        env: The environment that is going to be acted in, for its number of environments and how they are reset.
-        num_envs: How many environments are acted in, where there is no `env`; None for one without a batch dimension.
-        state: `carry` the recurrent state, or re-run the last steps as a `window`; as the run was configured if left
-            out.
-        window: Steps in that window, where `state` is that; likewise.
+        target_return: The target return of every episode, or one for each environment, (num_envs,); if left out, the
+            first of the run's evaluation. An agent trained by cloning takes none.
+        env: The environment to act in, for its number of environments and how they are reset.
+        num_envs: The number of environments, if there is no `env`; None for one without a batch dimension.
+        state: `carry` the recurrent state, or re-run the last steps as a `window`; the run's setting if left out.
+        window: Steps in that window, if `state` is `window`; the run's setting if left out.
 
     Raises:
-        InputError: If the environment's sizes are not the agent's, or a value cannot be used.
+        InputError: If the environment's sizes are not the agent's, or a value is invalid.
 
     Example:
         >>> env = gymnasium.make("MountainCarContinuous-v0")
@@ -98,16 +97,16 @@ class EnvironmentActor:
         self.reset(default if target_return is None else target_return)
 
     def reset(self, target_return: Any = None, index: Any = None) -> None:
-        """Begin an episode: the next observation is its first, and the reward beside it is ignored.
+        """Begin an episode: the next observation is its first, and the reward passed with it is ignored.
 
         Args:
-            target_return: What to ask for from now on, a number or one for each of these environments, in the order of
-                `index`; as before if left out.
-            index: In which environments: their numbers from 0 on, each once, or a mask (num_envs,) bool; all if left
-                out.
+            target_return: The target return from now on, a number or one for each of these environments, in the order
+                of `index`; as before if left out.
+            index: Which environments: their numbers, starting from 0, each once, or a mask (num_envs,) bool; all if
+                left out.
 
         Raises:
-            InputError: If there are no such environments, or a return is not finite, or the agent clones.
+            InputError: If there are no such environments, a return is not finite, or the agent was trained by cloning.
         """
         rows = _environments(index, len(self._pending))
         if target_return is not None:
@@ -120,14 +119,14 @@ class EnvironmentActor:
 
         Args:
             observation: (O,), or (num_envs, O).
-            reward: What the action before earned: a number, or (num_envs,).
-            done: Whether the episode has ended with the step that returned this observation: a flag, or (num_envs,).
+            reward: The reward of the previous action: a number, or (num_envs,).
+            done: Whether the step that returned this observation ended the episode: a flag, or (num_envs,).
 
         Returns:
-            The action within [-1, 1], (A,) or (num_envs, A), float32; an array of its own.
+            The action within [-1, 1], (A,) or (num_envs, A), float32; a new array.
 
         Raises:
-            InputError: If something has another shape.
+            InputError: If an argument has a different shape.
         """
         count = len(self._pending)
         shape = (self.observation_dim,) if self.num_envs is None else (count, self.observation_dim)
@@ -192,7 +191,7 @@ class _CarriedMemory(_Memory):
 
 
 class _WindowMemory(_Memory):
-    """A state for each group of environments whose episodes began together, which are at the same step."""
+    """A state for each group of environments whose episodes began together and are at the same step."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -215,8 +214,8 @@ class _WindowMemory(_Memory):
 
 
 def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
-    """How many environments, None for one without a batch dimension, and whether the step after an episode's last one
-    is what resets them."""
+    """The number of environments, None for one without a batch dimension, and whether the step after an episode's last
+    one resets them."""
     if env is None:
         if num_envs is not None and num_envs < 1:
             raise InputError(f"num_envs is {num_envs}: it must be at least 1")

@@ -1,4 +1,4 @@
-"""An agent under any name that a person may have for it."""
+"""Finding an agent by any of its names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,22 +13,22 @@ from decision_rnn.evaluation.evaluate import Subject
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     """The agent of that name, in evaluation mode on the CPU.
 
-    No code of the agent's choosing is run: where its backbone, objective or environment lies in a module of somebody's
-    own, that module has to be named here, or to have been imported before.
+    No code that the agent names is run: if its backbone, objective or environment is defined in a module outside the
+    package, name that module here or import it first.
 
     Args:
-        name: A run's folder, whose last checkpoint is meant; the folder of a checkpoint or of a packaged agent;
-            `pretrained/hopper-medium`, which comes with the package; or the id of an agent on the Hugging Face Hub.
+        name: A run's folder, for its last checkpoint; the folder of a checkpoint or of a packaged agent;
+            `pretrained/hopper-medium`, which ships with the package; or the id of an agent on the Hugging Face Hub.
         plugins: Modules to import first.
 
     Returns:
-        The agent (`.agent`, a `DecisionAgent`), how it was made (`.config`), what is known of its data (`.provenance`:
-        fingerprint, mean and range of its returns, and in `.provenance.spec` its environment and the reference scores)
-        and the training step (`.step`).
+        The agent (`.agent`, a `DecisionAgent`), its configuration (`.config`), its data (`.provenance`: fingerprint,
+        mean and range of its returns, and in `.provenance.spec` its environment and the reference scores) and the
+        training step (`.step`).
 
     Raises:
         InputError: If there is no such agent, naming the file that is missing, damaged or does not fit, or the module
-            that it needs.
+            that it requires.
 
     Example:
         >>> trained = decision_rnn.load_agent(run.folder)
@@ -39,7 +39,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
 
 def load_subject(name: str | Path) -> tuple[TrainedAgent | Subject, Path | None]:
-    """What is scored under that name, an agent or an exported policy, and its run's folder where it has one here."""
+    """The agent or exported policy of that name, and its run's folder if there is one here."""
     if is_policy(name):
         return _policy(Path(name)), None
     folder = find_agent(name)
@@ -47,7 +47,7 @@ def load_subject(name: str | Path) -> tuple[TrainedAgent | Subject, Path | None]
 
 
 def is_policy(name: str | Path) -> bool:
-    """Whether a name is that of an exported policy's file."""
+    """Whether a name is the file of an exported policy."""
     return Path(name).suffix == ".onnx"
 
 

@@ -1,4 +1,4 @@
-"""Comparing: variants over datasets and seeds, as an experiment."""
+"""Comparing variants over datasets and seeds, as an experiment."""
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
@@ -51,34 +51,35 @@ def compare(
 ) -> Comparison:
     """Train and evaluate variants on datasets with several seeds; `decision-rnn compare` does the same.
 
-    Runs are made by processes of their own, so that a script keeps its work under `if __name__ == "__main__":`, and
-    what a notebook registers has to lie in a module that `plugins` names. Interrupted and called again it goes on, and
-    repeats nothing that was finished.
+    Runs are made in separate processes, so a script must do its work under `if __name__ == "__main__":`, and what a
+    notebook registers must be in a module that `plugins` names. If interrupted and called again, it continues without
+    repeating finished runs.
 
     Args:
         datasets: A dataset as `train` takes it, or a list of them.
-        backbones: Names, each a variant; `mingru`, `minlstm`, `lru` and `transformer` if left out, or none beside
-            `variants`.
+        backbones: Names, each a variant; if left out, `mingru`, `minlstm`, `lru` and `transformer`, or none if
+            `variants` are given.
         variants: What differs, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
-        controls: What stands beside them: of `cloning`, `filtered-cloning` (the best tenth of the episodes), `mlp` and
-            `conv`; an empty list for none.
-        seeds: How many seeds of every variant on every dataset, from `seed` on.
+        controls: What to compare them with: any of `cloning`, `filtered-cloning` (the best tenth of the episodes),
+            `mlp` and `conv`; an empty list for none.
+        seeds: The number of seeds of every variant on every dataset, starting from `seed`.
         steps: Optimiser steps of every run; 2,000 if left out.
-        output: The folder of the runs and of the tables; `runs/compare-DATASETS` if left out.
-        checkpoint_episodes: By how many episodes every checkpoint is evaluated; 0 for the last one alone.
-        jobs: Runs at the same time; one for every core if left out.
-        executor: Where the runs are made: on this machine, or on a Ray cluster.
-        ray_address: Of a running cluster; one is started on this machine if left out.
+        output: The folder for the runs and the tables; `runs/compare-DATASETS` if left out.
+        checkpoint_episodes: The number of episodes by which every checkpoint is evaluated; 0 to evaluate only the last
+            one.
+        jobs: The number of runs at a time; one per core if left out.
+        executor: Where to run: on this machine (`local`), or on a Ray cluster (`ray`).
+        ray_address: The address of a running cluster; if left out, one is started on this machine.
         progress: Whether to show a bar and a line for each run that ends.
-        plugins: Modules to import first, here and where the runs are made.
+        plugins: Modules to import first, here and in the runs.
         config: Any other key of a run, shared by all variants, as `train` takes it.
 
     Returns:
         The comparison, as its `comparison.json` holds it: `.cells` are the runs with every episode's return, `.failed`
-        those that failed, which end no other. `print(comparison)` shows the tables, in Markdown.
+        those that failed, which do not stop the others. `print(comparison)` shows the tables, in Markdown.
 
     Raises:
-        InputError: For what cannot be compared, found before the first run.
+        InputError: If an argument is invalid, before the first run.
 
     Example:
         >>> comparison = decision_rnn.compare(
@@ -125,7 +126,7 @@ def compare(
 
 
 def _call(arguments: Mapping[str, Any]) -> str:
-    """The call of `compare` with those arguments, as text: with all that are not the defaults."""
+    """The call of `compare` with those arguments, as text, without those that are the defaults."""
     defaults: dict[str, Any] = {"path": None, "partial": "keep"}
     defaults |= {name: parameter.default for name, parameter in inspect.signature(compare).parameters.items()}
     asked = {name: plain(value) for name, value in arguments.items()}
@@ -141,7 +142,7 @@ def plan_of(
     checkpoint_episodes: int,
     jobs: int | None,
 ) -> Plan:
-    """What is run; arguments as of `compare`. InputError for what cannot be compared."""
+    """What to run; arguments as for `compare`. InputError if one is invalid."""
     for name, count in {"seeds": seeds, "checkpoint_episodes": checkpoint_episodes, "jobs": jobs}.items():
         if type(count) is not int and (name, count) != ("jobs", None):
             raise InputError(f"{name} is {count!r:.100}: it must be a whole number")
@@ -160,7 +161,7 @@ def plan_of(
 
 
 def executor_of(plan: Plan, jobs: int | None, executor: str, ray_address: str | None) -> Executor:
-    """What runs the cells; arguments as of `compare`."""
+    """What runs the cells; arguments as for `compare`."""
     if executor == "ray":
         from decision_rnn.comparison.executors.ray import RayExecutor
 

@@ -1,4 +1,4 @@
-"""What a call in Python asks for, as the configuration of a run: the keys are those of its YAML file."""
+"""From the arguments of a call in Python to the configuration of a run: the keys are those of its YAML file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -25,7 +25,7 @@ def configuration(
     plugins: Sequence[str],
     config: Mapping[str, Any],
 ) -> RunConfig:
-    """The run that the arguments of `train` ask for; InputError naming the one that cannot be used."""
+    """The run that the arguments of `train` describe; InputError naming an invalid one."""
     import_plugins(plugins)
     keys = run_keys(config, steps, "train()")
     dataset = find_dataset(data, environment_id, keys.get("path"), keys.get("partial", "keep"))
@@ -41,11 +41,11 @@ def configuration(
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[str, Any]:
-    """The keys of a run that are given by name, in plain values, with the number of steps among them.
+    """The keys of a run given by name, as plain values, including the number of steps.
 
     Raises:
-        InputError: Naming `source`, for one that is none, with where in a section it may belong, and for a dataset,
-            which is no key of a call.
+        InputError: Naming `source`, for an unknown key, with the section it may belong to, and for a dataset, which is
+            not a key of a call.
     """
     keys: dict[str, Any] = plain(config)
     if "dataset" in keys:
@@ -65,7 +65,7 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
 
 
 def key_in_section(key: str) -> str:
-    """`training.batch_size` as it is given in Python: `training={"batch_size": ...}`."""
+    """`training.batch_size` as written in Python: `training={"batch_size": ...}`."""
     section, _, name = key.partition(".")
     return f'{section}={{"{name}": ...}}'
 
@@ -73,7 +73,7 @@ def key_in_section(key: str) -> str:
 def evaluation_settings(
     configured: EvaluationConfig, *, targets: float | Sequence[float] | None = None, **others: Any
 ) -> EvaluationConfig:
-    """Those that were configured, with what is not None on top; InputError for what cannot be used."""
+    """The configured settings, overridden by those that are not None; InputError for an invalid one."""
     given = {name: plain(value) for name, value in others.items() if value is not None}
     for name, value in given.items():
         if name != "state" and type(value) is not int:
@@ -90,14 +90,14 @@ def evaluation_settings(
 
 
 def output_folder(output: Any) -> Path | None:
-    """The folder that `output` names, None where it names none; InputError for what is no path."""
+    """The folder that `output` names, or None; InputError if it is not a path."""
     if output is not None and not isinstance(output, str | Path):
         raise InputError(f"output is {output!r:.100}: it must be the path of a folder")
     return Path(output) if output else None
 
 
 def plain(value: Any) -> Any:
-    """A value as a YAML file would hold it: dictionaries for configurations, numbers for numpy's, text for paths."""
+    """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):

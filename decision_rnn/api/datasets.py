@@ -1,4 +1,4 @@
-"""Whatever holds episodes, as a dataset with a name: a run keeps the name, and is resumed and scored by it."""
+"""Any collection of episodes as a dataset with a name: a run records the name, and is resumed and scored with it."""
 
 import contextlib
 import hashlib
@@ -24,19 +24,20 @@ def find_dataset(
     path: Path | str | None = None,
     partial: Literal["keep", "drop"] = "keep",
 ) -> Dataset:
-    """The dataset that a name, a dataset of ours or of Minari, a store or a list of episodes means.
+    """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes.
 
-    What has no name yet is written as `own/episodes-HASH`, by its contents: the same episodes are the same dataset.
+    Episodes without a name are written as `own/episodes-HASH`, by their contents: the same episodes are the same
+    dataset.
 
     Args:
         data: As `train` takes it.
-        environment_id: For episodes in memory: the Gymnasium id of the environment they are from.
-        path: The file of a D4RL dataset that is named.
-        partial: What becomes of partial episodes.
+        environment_id: For episodes in memory: the Gymnasium id of their environment.
+        path: The file of a D4RL dataset given by name.
+        partial: Whether partial episodes are kept or dropped.
 
     Raises:
-        InputError: If it is no data, or episodes whose environment is not said, or `environment_id` or `path` is of no
-            use to it.
+        InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
+            `path` does not apply.
     """
     minari = sys.modules.get("minari")  # whose datasets nobody can have without it
     of_minari = minari is not None and isinstance(data, minari.MinariDataset)
@@ -74,7 +75,7 @@ def find_dataset(
 
 
 def _name_of(store: EpisodeStore) -> str | None:
-    """The name of the dataset that a store is all of; None where it lies where no dataset is found."""
+    """The name of the dataset that a store holds in full; None if the store is not where datasets are found."""
     with contextlib.suppress(ValueError):
         name = store.path.relative_to(store_folder("")).as_posix()
         if name.partition("/")[0] in SOURCES:
@@ -88,7 +89,7 @@ def _name_of(store: EpisodeStore) -> str | None:
 
 
 def _keep(episodes: Iterable[Any], environment_id: str) -> str:
-    """Write episodes as a dataset that is named by what they hold, unless it is there; returns its name."""
+    """Write episodes as a dataset named by their contents, unless it exists; returns its name."""
     kept = list(as_episodes(episodes, "the list of episodes"))
     digest = hashlib.sha256(environment_id.encode())
     for episode in kept:

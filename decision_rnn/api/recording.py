@@ -1,4 +1,4 @@
-"""Recording: a policy or an agent plays, and what happens becomes a dataset."""
+"""Recording: a policy or an agent plays, and its episodes become a dataset."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -37,31 +37,32 @@ def record(
     progress: bool = True,
     plugins: Sequence[str] = (),
 ) -> Dataset:
-    """Play a policy or an agent in an environment, and write what happens as a dataset that `train` reads.
+    """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
 
     Args:
-        policy: A function from an observation (O,) to an action (A,), in a vector of environments from (num_envs, O) to
-            (num_envs, A); or an agent: a run, what `load_agent` returned, or a name that it takes. Actions are written
-            as they are given; agents are trained on actions within [-1, 1].
-        environment: A registered Gymnasium id; or an environment or a vector of them, made by `gymnasium.make` or
-            `gymnasium.make_vec`, which stays open. Spaces are flat boxes. An agent that is trained on the data is
-            evaluated in the registered environment: where wrappers or arguments make this one another, register it
-            under an id of its own, or `train` will refuse to evaluate.
-        name: Of the new dataset: `own/` and a word.
-        episodes: How many episodes to play. Of a vector every environment plays its share, for the first to end would
-            be the short ones.
-        steps: Or how many steps there are to be at least: whole episodes are played.
-        seed: Episode i begins with reset(seed + i); a vector is reset once, by `seed`, and goes on by itself.
-        target_return: What an agent is asked for, as `Run.actor` takes it.
+        policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
+            vector environment; or an agent: a run, a result of `load_agent`, or a name that it takes. Actions are
+            written unchanged; agents are trained on actions within [-1, 1].
+        environment: A registered Gymnasium id; or an environment or vector environment made by `gymnasium.make` or
+            `gymnasium.make_vec`, which stays open. Spaces must be flat boxes. An agent trained on the data is evaluated
+            in the registered environment: if wrappers or arguments make this one different, register it under its own
+            id, or `train` will refuse to evaluate.
+        name: The name of the new dataset: `own/` and a word.
+        episodes: The number of episodes to play. Every environment of a vector plays its share, because the first
+            episodes to end would be the short ones.
+        steps: Alternatively, the minimum number of steps to play, in whole episodes.
+        seed: Episode i begins with reset(seed + i); a vector environment is reset once, with `seed`, and then resets
+            itself.
+        target_return: The target return of an agent, as `Run.actor` takes it.
         progress: Whether to show a bar.
         plugins: Modules to import first.
 
     Returns:
-        The dataset, which `train` takes, and `decision-rnn train` by its name; `.open()` gives its episodes.
+        The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
 
     Raises:
-        InputError: If the name is taken or none, an argument cannot be used, the environment has no registered id or
-            cannot be made, or an action has another shape than the environment's. Nothing is written then.
+        InputError: If the name is taken or invalid, an argument is invalid, the environment has no registered id or
+            cannot be made, or the shape of an action is not the environment's. Nothing is written in this case.
 
     Example:
         >>> def push(observation):  # the way the car already rolls: position, velocity

@@ -1,4 +1,4 @@
-"""A run: a folder in which an agent was trained, and what can be done with it. `train` and `evaluate` are here."""
+"""A run, the folder in which an agent was trained, and what you can do with it: `train` and `evaluate` are here."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -32,16 +32,16 @@ from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 class Run:
     """A run's folder and its agent.
 
-    `train` returns one; `Run(folder)` is that of a folder that is there already. The folder holds `config.yaml`,
-    `metrics.jsonl`, TensorBoard events, `checkpoints/` and `results/`.
+    `train` returns one; `Run(folder)` opens an existing folder. The folder holds `config.yaml`, `metrics.jsonl`,
+    TensorBoard events, `checkpoints/` and `results/`.
 
     Args:
-        folder: Of the run.
-        agent: What its last checkpoint holds, where that is in memory already.
+        folder: The run's folder.
+        agent: The agent of its last checkpoint, if it is already in memory.
         plugins: Modules to import before the agent is loaded.
 
     Raises:
-        InputError: If the folder is no run's, when the agent or the metrics are first asked for.
+        InputError: If the folder is not a run's, when the agent or the metrics are first accessed.
 
     Example:
         >>> again = decision_rnn.Run(run.folder)
@@ -61,29 +61,29 @@ class Run:
 
     @cached_property
     def agent(self) -> TrainedAgent:
-        """The agent of the last checkpoint: `.agent` is the network, `.config`, `.provenance` and `.step` say what it
-        is."""
+        """The agent of the last checkpoint: `.agent` is the network; `.config`, `.provenance` and `.step` describe
+        it."""
         return load_agent(self.folder, self._plugins)
 
     @property
     def config(self) -> RunConfig:
-        """All that decided the run."""
+        """The full configuration of the run."""
         return self.agent.config
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:
         """What was logged every `training.log_every` steps: arrays of one length by name, `step` (int64), `seconds` of
-        training so far, `loss` (the mean since the entry before), `gradient_norm` (before clipping), `learning_rate`,
+        training so far, `loss` (the mean since the previous entry), `gradient_norm` (before clipping), `learning_rate`,
         `steps_per_second`."""
         lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
     def evaluate(self, targets: float | Sequence[float] | None = None, **options: Any) -> Result:
-        """The scores of the agent, also written into the run's folder: `evaluate(run, targets, ...)`."""
+        """The scores of the agent, also written to the run's folder: `evaluate(run, targets, ...)`."""
         return evaluate(self, targets, **options)
 
     def actor(self, target_return: float | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
-        """The agent for a loop of one's own: `EnvironmentActor(agent, target_return, ...)`."""
+        """The agent for your own loop: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
 
     def __repr__(self) -> str:
@@ -108,32 +108,33 @@ def train(
     """Train an agent on a dataset; `decision-rnn train` does the same.
 
     Args:
-        data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `own/mine`; what
-            `open_dataset`, `write_store` or `record` returned; a Minari dataset; or episodes in memory (`Episode`, or
-            Minari's `EpisodeData`), which are kept as a dataset `own/episodes-...` named by their contents.
-        backbone: Its name, or a dictionary of its options with `name` among them, or its configuration.
+        data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `own/mine`; a result of
+            `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
+            `EpisodeData`), which are stored as a dataset `own/episodes-...` named by their contents.
+        backbone: Its name, a dictionary of its options including `name`, or its configuration.
         steps: Optimiser steps; 2,000 if left out.
-        seed: Of the initial weights, the sampled slices and dropout.
+        seed: The seed of the initial weights, the sampled slices and dropout.
         output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
         callback: `callback(step, metrics, agent)`, called every `training.log_every` steps with the step (int), the
-            metrics there (a dictionary of numbers: `loss`, `learning_rate`, ...) and the agent as it is then (a
-            `TrainedAgent` in evaluation mode, a copy). Where it returns False the training ends there, with a
-            checkpoint. What it does changes no digit of the training, and its time is not training time.
-        progress: Whether to show a bar and to tell of the agent's size and of how many episodes reach the returns that
-            will be asked for. With False nothing at all is printed.
-        resume: Go on with the run in `output` from its last checkpoint, to the same bits as if it had not stopped.
-        environment_id: For episodes in memory: the Gymnasium id of the environment they are from.
-        plugins: Modules to import first: those that register backbones, objectives, sources or environments.
-        config: Any other key of a run, sections as dictionaries, as in its YAML file: `training={"batch_size": 32}`,
-            `agent={"return_conditioning": False}`, `evaluation={"episodes": 20}`, `best_fraction=0.1`.
+            metrics at that step (a dictionary of numbers: `loss`, `learning_rate`, ...) and a copy of the agent at that
+            step (a `TrainedAgent` in evaluation mode). If it returns False, training stops there, with a checkpoint. The
+            callback does not affect the training, and its time does not count as training time.
+        progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
+            False, nothing is printed.
+        resume: Resume the run in `output` from its last checkpoint, with the same bits as if it had not stopped.
+        environment_id: For episodes in memory: the Gymnasium id of their environment.
+        plugins: Modules to import first, which register backbones, objectives, sources or environments.
+        config: Any other key of a run, with sections as dictionaries, as in its YAML file:
+            `training={"batch_size": 32}`, `agent={"return_conditioning": False}`, `evaluation={"episodes": 20}`,
+            `best_fraction=0.1`.
 
     Returns:
-        The run, whose `.agent` is that of the last step.
+        The run; its `.agent` is the one of the last step.
 
     Raises:
-        InputError: If the data or a key cannot be used, the environment that agents are evaluated in cannot be made
-            here (unless `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
-        KeyboardInterrupt: After Ctrl-C, or a notebook's stop button: the run is intact, and `resume=True` goes on.
+        InputError: If the data or a key is invalid, the evaluation environment cannot be made here (unless
+            `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
+        KeyboardInterrupt: After Ctrl-C, or a notebook's stop button: the run is intact, and `resume=True` continues it.
 
     Example:
         >>> losses = []
@@ -192,34 +193,34 @@ def evaluate(
 ) -> Result:
     """Play episodes in the agent's environment and score them; `decision-rnn evaluate` does the same.
 
-    Every episode has an environment and a seed of its own; the result is the same for any number of processes. What is
-    left out is as the run was configured. The result of a run, or of one of its checkpoints, is also written into its
+    Every episode has its own environment and seed; the result is the same for any number of processes. Arguments that
+    are left out take the run's settings. The result of a run, or of one of its checkpoints, is also written to its
     folder.
 
     Args:
         agent: A run, an agent, the name of one as `load_agent` takes it, or the file of an exported policy.
-        targets: The returns to ask for, undiscounted sums of the environment's rewards; if left out, the paper's of
-            the task and the best return in the data. An agent that clones is asked for none.
-        episodes: How many to play for each.
+        targets: The target returns, undiscounted sums of the environment's rewards; if left out, the paper's for the
+            task and the best return in the data. An agent trained by cloning takes none.
+        episodes: The number of episodes to play for each target.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for every
             action, the Decision Transformer's protocol.
-        window: Steps in that window, where `state` is that.
+        window: Steps in that window, if `state` is `window`.
         seed: Episode i of every target begins with the environment's reset(seed + i).
-        return_limit: Another limit of the return-to-go than the run's `agent.return_limit`: the quantile of what its
-            data hold at each timestep, 0 for none. Above 0 it needs the data.
-        output: A folder to write the result into in place of the run's.
-        processes: How many play at a time; one for every core if left out.
-        progress: Whether to show a bar.
+        return_limit: A limit of the return-to-go in place of the run's `agent.return_limit`: the quantile of its data
+            at each timestep, 0 for none. Above 0 it needs the data.
+        output: A folder to write the result to, in place of the run's.
+        processes: The number of processes; one per core if left out.
+        progress: Whether to show a progress bar.
         plugins: Modules to import first.
 
     Returns:
-        The result. `.targets` has an entry for each return that was asked for: `.return_mean`, `.return_sd` (over
-        episodes), `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps) and
-        `.returns`, every episode's. `print(result)` shows it as a table.
+        The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
+        `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps) and `.returns`, every
+        episode's. `print(result)` shows it as a table.
 
     Raises:
-        InputError: If there is no such agent, its environment cannot be made here, a value cannot be used, the result
-            could not be written (before anything is played), or a process dies.
+        InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
+            cannot be written (checked before playing), or a process dies.
 
     Example:
         >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
@@ -267,7 +268,7 @@ def evaluate(
 
 
 def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -> None:
-    """Tell how many of the episodes trained on reach what will be asked for, and warn if few do."""
+    """Report how many of the training episodes reach the target returns, and warn if few do."""
     if not config.agent.return_conditioning:
         return
     settings, spec, best = config.evaluation, provenance.spec, provenance.return_max

@@ -1,4 +1,4 @@
-"""Acting with an exported policy, by numpy and onnxruntime alone.
+"""Acting with an exported policy, using only numpy and onnxruntime.
 
 policy = Policy.load("policy.onnx")
 policy.reset(target_return=3600)
@@ -29,16 +29,16 @@ Index = Sequence[int] | np.ndarray
 class Policy:
     """An exported policy, with the state of every environment that it acts in.
 
-    One environment is acted in by `act(observation, reward)` with an observation (entries,); many, numbered from 0,
-    with observations (environments, entries). Any of them can begin a new episode, `reset(index=[3])`, or be stepped
+    For one environment, call `act(observation, reward)` with an observation (entries,); for many, numbered from 0, with
+    observations (environments, entries). You can begin a new episode in any of them, `reset(index=[3])`, or step some
     without the others, `act(observations, rewards, index=[5, 2])`. An environment's actions do not depend on which
-    others are stepped beside it, but for their last digits: onnxruntime may add in another order in another batch.
+    others are stepped with it, except for their last digits: onnxruntime's order of addition may vary with the batch.
 
-    It keeps its state between calls and is not to be shared between threads; a copy, by `copy.deepcopy` or pickling,
-    begins with none.
+    A policy keeps its state between calls and must not be shared between threads; a copy, by `copy.deepcopy` or
+    pickling, starts without state.
 
     Attributes:
-        file: What the file says: inputs, outputs, the state's layout and the metadata.
+        file: The contents of the file: inputs, outputs, the layout of the state and the metadata.
     """
 
     def __init__(self, file: PolicyFile) -> None:
@@ -51,7 +51,7 @@ class Policy:
         """The policy of a file that `decision-rnn export` wrote.
 
         Raises:
-            InputError: Naming the file and what is wrong with it. It is checked whole before onnxruntime is given it.
+            InputError: Naming the file and what is wrong with it. It is fully checked before onnxruntime reads it.
         """
         path = Path(path)
         try:
@@ -68,12 +68,12 @@ class Policy:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the file says of the policy: its environment, spaces, training, scores and versions."""
+        """The metadata of the policy: its environment, spaces, training, scores and versions."""
         return self.file.metadata
 
     @property
     def default_target(self) -> float:
-        """The return that is asked for where none is named."""
+        """The target return if none is given."""
         return float(self.file.metadata["target_return"]["default"])
 
     @property
@@ -90,12 +90,12 @@ class Policy:
         """Begin new episodes, at the next `act`.
 
         Args:
-            target_return: What is asked for, in the environment's units: a number or one for each environment. If left
-                out: the file's default where all environments begin anew, what was asked before where `index` is given.
-            index: The environments; if left out, all of them, and how many there are is told by the next `act`.
+            target_return: The target return, in the environment's units: a number or one for each environment. If left
+                out: the file's default if all environments are reset, the previous target if `index` is given.
+            index: The environments; if left out, all of them, and the next `act` determines their number.
 
         Raises:
-            InputError: For a return that is not finite, or numbers that are none of environments.
+            InputError: For a return that is not finite, or invalid environment numbers.
         """
         asked = None if target_return is None else np.asarray(target_return, np.float32)
         if asked is not None and not (np.isfinite(asked).all() and asked.ndim <= 1):
@@ -120,14 +120,14 @@ class Policy:
 
         Args:
             observation: (entries,) of one environment, or (environments, entries).
-            reward: What the previous action earned, a number or (environments,); ignored where an episode begins.
-            index: Which environments are stepped, in the order of the rows; all of them if left out.
+            reward: The reward of the previous action, a number or (environments,); ignored where an episode begins.
+            index: Which environments to step, in the order of the rows; all if left out.
 
         Returns:
             Actions in [-1, 1], float32: (action_dim,) or (environments, action_dim).
 
         Raises:
-            InputError: For shapes that do not fit, or numbers that are none of environments.
+            InputError: For shapes that do not match, or invalid environment numbers.
         """
         observations = np.asarray(observation, np.float32)
         single = observations.ndim == 1
@@ -157,17 +157,17 @@ class Policy:
         target_return: np.ndarray,
         state: Sequence[np.ndarray],
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """One step that keeps nothing: what the file's graph computes.
+        """One step without stored state: what the file's graph computes.
 
         Args:
             observation: (batch, entries) float32.
             reward: (batch,) float32.
-            reset: (batch,) bool, true where an episode begins: the state there does not matter.
+            reset: (batch,) bool, true where an episode begins: the state there is ignored.
             target_return: (batch,) float32.
             state: From `initial_state` or the previous call.
 
         Returns:
-            Actions, (batch, action_dim), and the state to hand to the next call.
+            Actions, (batch, action_dim), and the state to pass to the next call.
         """
         values = (observation, reward, reset, target_return, *state)
         inputs = dict(zip(self._lane.inputs, values, strict=True))
@@ -201,7 +201,7 @@ class Policy:
         return actions
 
     def _rows(self, index: Index) -> np.ndarray:
-        """The environments of these numbers; those that are new begin their first episode."""
+        """The environments with these numbers; new ones begin their first episode."""
         rows = np.asarray(index)
         if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
             raise InputError(f"index is {index!r:.100}: it must be a list of the environments' numbers")
@@ -217,7 +217,7 @@ class Policy:
         return rows
 
     def _grow(self, environments: int) -> None:
-        """Room for so many environments; those that are there keep what they remember."""
+        """Make room for that many environments; existing ones keep their state."""
         before, lane = self._lane, _Lane(self._session, self.file, environments)
         count = len(before.reset)
         lane.target_return[:] = self._fresh_target
@@ -230,7 +230,7 @@ class Policy:
 class _Lane:
     """The memory of a fixed number of environments, bound to the session once: a call then moves no arrays about.
 
-    The state lies there twice, read from one side and written to the other, in turn.
+    The state is stored twice: each call reads one copy and writes the other, in turn.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, file: PolicyFile, environments: int) -> None:
@@ -257,7 +257,7 @@ class _Lane:
 
     @property
     def state(self) -> list[np.ndarray]:
-        """What the environments remember now."""
+        """The current state of the environments."""
         return self._sides[0]
 
     def begin(self, rows: np.ndarray | slice) -> None:

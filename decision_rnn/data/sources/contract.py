@@ -1,4 +1,4 @@
-"""What a source of datasets is, and the registry that they are found in."""
+"""The interface of a source of datasets, and the registry of sources."""
 
 import re
 from abc import abstractmethod
@@ -12,13 +12,13 @@ from decision_rnn.errors import InputError
 
 
 class Source(Protocol):
-    """Where datasets come from: it knows their names, what is known of each, and how its store is made.
+    """Where datasets come from: their names, the spec of each, and how its store is made.
 
-    A dataset is called `PREFIX/...`; the methods are given the whole name. Sources know nothing of each other.
+    A dataset is named `PREFIX/...`; the methods take the full name. Sources are independent of each other.
 
     Attributes:
-        prefix: What stands before the first "/" in the names of its datasets.
-        pattern: What its datasets are called, for people: "toy/NUMBER".
+        prefix: The part before the first "/" in the names of its datasets.
+        pattern: How its datasets are named, for people to read: "toy/NUMBER".
     """
 
     prefix: str
@@ -26,51 +26,51 @@ class Source(Protocol):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The datasets that it can name, in order; there may be others that it can open."""
+        """The datasets that it can list, in order; it may be able to open others."""
         ...
 
     @abstractmethod
     def spec(self, name: str) -> DatasetSpec:
-        """Where the dataset is evaluated and how it is scored; InputError where there is no such dataset.
+        """Where the dataset is evaluated and how it is scored; InputError if there is no such dataset.
 
-        What can be known without making the store is known without making it; where the store is there, and its
-        contents change what holds for the name (a file that is not the published one), the spec says so.
+        Do not make the store for what can be known without it. If the store exists and its contents change what holds
+        for the name (a file that is not the published one), the spec says so.
         """
         ...
 
     @abstractmethod
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """Its episodes, made on first use (`open_or_make`); InputError where they cannot be had.
+        """Its episodes, made on first use (`open_or_make`); InputError if they are not available.
 
         Args:
-            name: Of the dataset.
-            progress: Show bars on stderr where that is a terminal.
-            path: The file that the user named by `--path`; None where they named none. A source that reads no file
-                refuses one.
+            name: The name of the dataset.
+            progress: Show progress bars on stderr if that is a terminal.
+            path: The file that the user named by `--path`, or None. A source that reads no file refuses one.
         """
         ...
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """Fetch what a store is made from, where it is not here; returns where it lies. By default an InputError."""
+        """Fetch what a store is made from, if it is not here; returns its paths. By default an InputError."""
         raise InputError(f"{name} is not downloaded: there is nothing to fetch")
 
     def folder(self, name: str) -> Path:
-        """Where the store lies, or will once it is made; by default in the cache of what can be made again."""
+        """The folder of the store, which may not exist yet; by default in the cache of what can be regenerated."""
         return store_folder(name)
 
 
 SOURCES: dict[str, Source] = {}
-"""All that are registered, by prefix."""
+"""All registered sources, by prefix."""
 
 SourceClass = TypeVar("SourceClass", bound=type[Source])
 
 
 def register_source(source: SourceClass) -> SourceClass:
-    """Class decorator: make the datasets of a source known by their names. The class is made without arguments, once.
+    """Class decorator: register a source, so that its datasets are known by name. The class is instantiated once,
+    without arguments.
 
     Raises:
-        ValueError: If the class lacks a member of `Source`, or its prefix is no word or taken; the message lists those
-            that are registered.
+        ValueError: If the class lacks a member of `Source`, or its prefix is not a word or is taken; the message lists
+            the registered ones.
     """
     lacking = [m for m in ("prefix", "pattern", "download", "folder") if not hasattr(source, m)]
     lacking += sorted(getattr(source, "__abstractmethods__", ()))
