@@ -127,7 +127,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class TrainedAgent:
-    """An agent as a checkpoint holds it: after `step` steps, which took `seconds` of training."""
+    """The agent of a checkpoint: after `step` steps, which took `seconds` of training."""
 
     agent: DecisionAgent
     config: RunConfig
@@ -191,7 +191,7 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def last_checkpoint(run: Path) -> Path:
-    """The newest checkpoint of a run; InputError if `run` is no run or has none yet."""
+    """The newest checkpoint of a run; InputError if `run` is not a run or has no checkpoint yet."""
     if not (run / "config.yaml").is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made")
     saved = _saved(run)
@@ -211,15 +211,15 @@ def run_of(folder: Path) -> Path | None:
 def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     """The agent of a checkpoint folder, in evaluation mode on the CPU.
 
-    No code of the checkpoint's choosing is run: where its backbone, objective or environment lies in a module of
-    somebody's own, that module has to be named here, or to have been imported before.
+    No code that the checkpoint names is run: if its backbone, objective or environment is defined in a module outside
+    the package, name that module here or import it first.
 
     Args:
-        folder: Of the checkpoint, such as `last_checkpoint` finds.
+        folder: The checkpoint's folder, such as `last_checkpoint` returns.
         plugins: Modules to import first.
 
     Raises:
-        InputError: Naming the file that is missing, damaged or does not fit, or the module that it needs.
+        InputError: Naming the file that is missing, damaged or does not fit, or the module that it requires.
     """
     import_plugins(plugins)
     path = folder / DESCRIPTION

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Something the user gave us cannot be used.
+    """Invalid input from the user.
 
     The message is one sentence that names the file or key, says what is wrong with it and what to do. The
     command line prints it without a traceback and exits with code 2.

@@ -61,25 +61,25 @@ class AgentConfig:
 
 
 class DecisionAgent(nn.Module):
-    """Predicts actions in [-1, 1] from returns-to-go and observations, and previous actions where `config` says so.
+    """Predicts actions in [-1, 1] from returns-to-go and observations, and from previous actions if `config` says so.
 
-    Observations are given to it whole. Which of their entries it sees, the normalisation statistics, the return scale
-    and the limit of the return-to-go are buffers: they travel with the weights.
+    Pass it full observations. The index of the entries that it sees, the normalisation statistics, the return scale and
+    the limit of the return-to-go are buffers, stored with the weights.
 
     Args:
         config: How histories become tokens.
         backbone: The sequence backbone.
-        observation_mean: (entries seen,), the mean of each entry of an observation that it sees.
+        observation_mean: (entries seen,), the mean of each observation entry that it sees.
         observation_std: (entries seen,), their standard deviations.
         action_dim: Number of action components.
-        return_scale: Returns-to-go are divided by it.
-        objective: What it is trained for; the squared error of its actions if left out.
-        observation_index: (entries seen,) int64, the places of the entries that it sees; all of them if left out.
-        return_limit: (timesteps,), the largest return-to-go that it sees at each timestep in evaluation mode, the last
-            of them also beyond; none if left out.
+        return_scale: The divisor of returns-to-go.
+        objective: The training objective; the squared error of its actions if left out.
+        observation_index: (entries seen,) int64, the indices of the entries that it sees; all if left out.
+        return_limit: (timesteps,), the largest return-to-go that it sees at each timestep in evaluation mode, with the
+            last value for all later timesteps; no limit if left out.
 
     Raises:
-        InputError: If the objective asks for a column that batches do not hold.
+        InputError: If the objective asks for a column that batches do not have.
     """
 
     observation_index: Tensor | None
@@ -131,7 +131,7 @@ class DecisionAgent(nn.Module):
 
     @property
     def observation_dim(self) -> int:
-        """The least number of entries that an observation must have."""
+        """The minimum number of entries of an observation."""
         return len(self.observation_mean) if self.observation_index is None else int(self.observation_index.max()) + 1
 
     def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
@@ -164,7 +164,7 @@ class DecisionAgent(nn.Module):
 
         Args:
             return_to_go: (batch, time, 1), in the environment's units.
-            observation: (batch, time, entries), whole.
+            observation: (batch, time, entries), full observations.
             previous_action: (batch, time, action_dim); zero at an episode's first step.
             timestep: (batch, time), int64.
             reset: (batch, time), bool: true at an episode's first step.
@@ -177,10 +177,10 @@ class DecisionAgent(nn.Module):
         return self.objective.action(hidden), state
 
     def initial_state(self, target_return: Tensor) -> State:
-        """What `act` carries before an episode's first step.
+        """The state of `act` before an episode's first step.
 
         Args:
-            target_return: (batch,), the return each episode is asked for.
+            target_return: (batch,), the target return of each episode.
 
         Returns:
             Target, return-to-go (both (batch,)), previous action, (batch, action_dim), timestep, (batch,), and
@@ -195,13 +195,13 @@ class DecisionAgent(nn.Module):
         """Take one step in every environment of a batch.
 
         Args:
-            observation: (batch, entries), whole.
-            reward: (batch,), what the previous action earned; ignored where an episode begins.
-            reset: (batch,) bool, true where a new episode begins, asked for the same target; None for nowhere.
+            observation: (batch, entries), full observations.
+            reward: (batch,), the reward of the previous action; ignored where an episode begins.
+            reset: (batch,) bool, true where a new episode begins, with the same target; None for nowhere.
             state: From `initial_state` or the previous call.
 
         Returns:
-            Actions, (batch, action_dim), and the state to hand to the next call.
+            Actions, (batch, action_dim), and the state to pass to the next call.
         """
         if reset is not None:
             state = reset_rows(state, self.initial_state(state[0]), reset)

@@ -25,9 +25,9 @@ class ObjectiveConfig:
 
 
 class Objective(nn.Module, ABC):
-    """From the agent's hidden states to a loss in training and to actions in the environment.
+    """Maps the agent's hidden states to a loss in training and to actions in the environment.
 
-    It is made by `Objective(config, width, action_dim)`, where `config` is of the class it was registered with.
+    It is created as `Objective(config, width, action_dim)`, where `config` is of the class it was registered with.
 
     Attributes:
         columns: The fields of data.stream.Batch that `loss` reads.
@@ -37,11 +37,11 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        """What training minimises.
+        """The loss that training minimises.
 
         Args:
-            hidden: (batch, time, width). Linear layers make bfloat16 of it where training is in bfloat16.
-            columns: Those it asked for, each (batch, time, ...).
+            hidden: (batch, time, width). Linear layers return bfloat16 when training is in bfloat16.
+            columns: The columns named by `columns`, each (batch, time, ...).
 
         Returns:
             A scalar in float32: the mean over batch and time.
@@ -49,7 +49,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def action(self, hidden: Tensor) -> Tensor:
-        """The actions that are taken, (..., action_dim) within [-1, 1], at hidden states (..., width)."""
+        """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., width)."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ ObjectiveClass = TypeVar("ObjectiveClass", bound=type[Objective])
 
 
 def register_objective(config: type[ObjectiveConfig]) -> Callable[[ObjectiveClass], ObjectiveClass]:
-    """Class decorator: make an objective known by the name that its configuration class bears.
+    """Class decorator: register an objective under the name in its configuration class.
 
     Raises:
         ValueError: If the configuration class gives `name` no default, or the name is taken.

@@ -117,8 +117,8 @@ def train(
         output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
         callback: `callback(step, metrics, agent)`, called every `training.log_every` steps with the step (int), the
             metrics at that step (a dictionary of numbers: `loss`, `learning_rate`, ...) and a copy of the agent at that
-            step (a `TrainedAgent` in evaluation mode). If it returns False, training stops there, with a checkpoint. The
-            callback does not affect the training, and its time does not count as training time.
+            step (a `TrainedAgent` in evaluation mode). If it returns False, training stops there, with a checkpoint.
+            The callback does not affect the training, and its time does not count as training time.
         progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
             False, nothing is printed.
         resume: Resume the run in `output` from its last checkpoint, with the same bits as if it had not stopped.

@@ -59,11 +59,11 @@ class BackboneConfig:
 class SequenceMixer(nn.Module, ABC):
     """A causal map over time, run in parallel for training and one step at a time for acting.
 
-    The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A
-    mixer is made by `Mixer(config)`, where `config` is of the class it was registered with.
+    The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A mixer
+    is created as `Mixer(config)`, where `config` is of the class it was registered with.
 
-    `forgets_slowly` says that what it remembers fades over hundreds of steps or never: trained on short slices that
-    begin from nothing, it then leaves what it knows when its state is carried over a whole episode.
+    `forgets_slowly` means that its memory fades over hundreds of steps or never: if trained on short slices that start
+    from the initial state, it reaches states it was not trained on when its state is carried over a whole episode.
     """
 
     forgets_slowly: ClassVar[bool] = False
@@ -95,7 +95,7 @@ class SequenceMixer(nn.Module, ABC):
         return ()
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:
-        """The rate at which `recurrent_parameters` are trained where all others are at `learning_rate`."""
+        """The learning rate of `recurrent_parameters`, given that of all other parameters."""
         return learning_rate
 
 
@@ -131,7 +131,7 @@ MixerClass = TypeVar("MixerClass", bound=type[SequenceMixer])
 
 
 def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]:
-    """Class decorator: make a mixer known by the name that its configuration class bears.
+    """Class decorator: register a mixer under the name in its configuration class.
 
     Raises:
         ValueError: If the configuration class gives `name` no default or one with a dot, or the name is taken.

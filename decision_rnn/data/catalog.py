@@ -19,17 +19,18 @@ def names() -> list[str]:
 def open_dataset(name: str, path: Path | str | None = None, partial: Literal["keep", "drop"] = "keep") -> Dataset:
     """The dataset called `name`; a name without a source means the stand-in ("hopper-medium").
 
-    Nothing is read or made yet: `Dataset.spec` and `Dataset.open` do that, and refuse a name that its source does not
-    know.
+    Nothing is read or made yet: `Dataset.spec` and `Dataset.open` do that, and raise an error for a name that its
+    source does not know.
 
     Args:
-        name: Of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`, `own/mine`.
+        name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
+            `own/mine`.
         path: The file to read, for the datasets of D4RL.
         partial: Whether partial episodes are kept or dropped.
 
     Returns:
         The dataset, which `train` takes. `.spec` says where agents are evaluated and how they are scored; `.open()`
-        makes or converts what is not here yet and gives its episodes, an `EpisodeStore`: `.observations` (steps, O),
+        makes or converts what is not here yet and returns its episodes, an `EpisodeStore`: `.observations` (steps, O),
         `.actions` (steps, A), `.rewards` (steps,), `.episode_returns` and `.episode_lengths` (episodes,).
 
     Raises:

@@ -12,14 +12,14 @@ from decision_rnn.data.store.episode_store import MANIFEST, EpisodeStore
 
 @dataclass(frozen=True)
 class Dataset:
-    """What `catalog.open_dataset` finds under a name; nothing is read before `spec` or `open` ask for it.
+    """What `open_dataset` returns; nothing is read before you access `spec` or call `open`.
 
     Attributes:
-        name: The full name, its source included.
+        name: The full name, including the source.
         source: Where it comes from.
         path: The file to read, for the datasets of D4RL.
-        partial: What becomes of partial episodes, which neither terminated nor were truncated: with `drop` the store
-            is another one, with a fingerprint of its own.
+        partial: Whether partial episodes, neither terminated nor truncated, are kept; with `drop` the store is a
+            separate one, with its own fingerprint.
     """
 
     name: str
@@ -29,30 +29,30 @@ class Dataset:
 
     @property
     def spec(self) -> DatasetSpec:
-        """Where it is evaluated and how it is scored; InputError where there is no such dataset.
+        """Where it is evaluated and how it is scored; InputError if there is no such dataset.
 
-        Once the store is there the spec also tells what its contents change of that: ask again after `open`.
+        Once the store exists, the spec also reflects its contents: access it again after `open`.
         """
         return self.source.spec(self.name)
 
     @property
     def ready(self) -> bool:
-        """Whether its store, with all episodes, has been made; it is not verified here."""
+        """Whether its store, with all episodes, exists; it is not verified here."""
         return (self.source.folder(self.name) / MANIFEST).is_file()
 
     def open(self, progress: bool = True) -> EpisodeStore:
-        """Its episodes, made or converted on first use and opened ever after.
+        """Its episodes, made or converted on first use and reopened afterwards.
 
         A store is keyed by the dataset's name and by what it was made from: a recipe, or files of a size and SHA-256.
         One that is corrupt, or was made from something else, is never used: it is made again, with a line on stderr.
-        Raises InputError for a source that cannot be had or used.
+        Raises InputError if the source is unavailable or invalid.
 
         Args:
-            progress: Show bars on stderr where that is a terminal.
+            progress: Show progress bars on stderr if that is a terminal.
         """
         store = self.source.open(self.name, progress, self.path)
         return store if self.partial == "keep" else complete_episodes(self.name, store)
 
     def download(self, progress: bool = True) -> list[Path]:
-        """Fetch what it is made from, where that is not here; returns where it lies."""
+        """Fetch what it is made from, if that is not here; returns its paths."""
         return self.source.download(self.name, progress)

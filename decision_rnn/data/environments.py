@@ -187,12 +187,12 @@ def play_episodes(
 
     Args:
         environment_id: A registered Gymnasium id with flat Box spaces.
-        policy: From an observation (O,) to an action (A,).
-        episodes: How many.
+        policy: A function from an observation (O,) to an action (A,).
+        episodes: The number of episodes.
         seed: Episode i begins with the environment's reset(seed + i).
 
     Raises:
-        InputError: If the environment cannot be made here or has other spaces, or an action has another shape.
+        InputError: If the environment cannot be made here or has other spaces, or an action has a different shape.
     """
     environment_sizes(environment_id)
     with contextlib.closing(make_environment(environment_id)) as environment:

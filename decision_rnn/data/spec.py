@@ -1,4 +1,4 @@
-"""What is known of a dataset by its name: where it is evaluated, how its scores are normalised, what is asked for."""
+"""The spec of a dataset: where it is evaluated, how its scores are normalised, and its target returns."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -24,15 +24,16 @@ def normalised_scores(returns: np.ndarray | float, reference_min: float, referen
 class DatasetSpec:
     """What is known of a dataset by its name.
 
-    `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score =
-    100 * (return - min) / (max - min). `target_returns` are asked for in evaluation and `return_scale` divides
-    returns-to-go, as in the Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence: where
-    the references come from, and whose scores ours may be compared with. `contents` is the fingerprint of the store
-    that the spec was read from, None where it is known by the dataset's name alone.
+    `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score = 100 * (return - min) /
+    (max - min). `target_returns` are the targets of evaluation and `return_scale` divides returns-to-go, as in the
+    Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence: where the references come from, and
+    whose scores ours may be compared with. `contents` is the fingerprint of the store that the spec was read from, None
+    if the dataset's name alone determines it.
 
-    `requirements` are what the dataset says its environment is installed by, as pip takes them. `environment_settings`
-    are what it says of its environment beside the id (`kwargs`, `max_episode_steps`, `additional_wrappers`), None
-    where it says nothing. Both are read from files of others: `environments.check_environment` judges them.
+    `requirements` are the packages that the dataset says its environment requires, as pip takes them.
+    `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
+    `additional_wrappers`), None if it gives none. Both are read from third-party files:
+    `environments.check_environment` checks them.
     """
 
     name: str

@@ -95,17 +95,16 @@ class WeightedStarts:
 class StepStream:
     """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
 
-    With `return_weighting` w above 0 a first step is drawn in proportion to exp(w g), where g is its episode's return,
-    0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et al., "Harnessing Mixed
-    Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature of 1 / w.
-    They draw episodes so; here an episode also counts by its length, as it does among uniform slices.
+    With `return_weighting` w above 0, a first step is drawn with probability proportional to exp(w g), where g is its
+    episode's return, scaled to 0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et
+    al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
+    of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices.
 
-    With `carry` above 1 every row of a batch goes on where it ended in the batch before, for `carry` slices on average:
-    at each it begins anew, at a random place, with a probability of 1 / `carry`, and where the stream ends.
-    With `clip_actions` actions and previous actions are clipped to [-1, 1].
-    The batches depend on `seed` alone, not on the device. Their tensors are views of one gathered block. Memory does
-    not grow with the table beyond `LARGE`.
-    Raises InputError when the store has fewer steps than one slice.
+    With `carry` above 1, every row of a batch continues where it ended in the previous batch, for `carry` slices on
+    average: at each slice it restarts at a random place with probability 1 / `carry`, and always at the end of the
+    stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend only on `seed`,
+    not on the device. Their tensors are views of one gathered block. Memory does not grow with the table beyond
+    `LARGE`. Raises InputError when the store has fewer steps than one slice.
     """
 
     def __init__(

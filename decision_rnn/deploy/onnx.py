@@ -46,21 +46,21 @@ TRACED = 3
 def export_onnx(
     trained: TrainedAgent, path: Path, target_return: float | None = None, results: Sequence[Result] = ()
 ) -> float:
-    """Write one step of an agent as an ONNX model, once it has been seen to act as the agent does.
+    """Write one step of an agent as an ONNX model, after checking that it acts as the agent does.
 
     Args:
         trained: The agent.
         path: The file.
-        target_return: What the policy asks for where its user names nothing; if left out, the first that its
-            evaluation asks for.
-        results: Its evaluations, which the file shall tell of.
+        target_return: The policy's default target return; if left out, the first of its evaluation.
+        results: Its evaluations, to be recorded in the file.
 
     Returns:
-        The largest difference between an action of the file's and the agent's, over steps with resets in the middle.
+        The largest difference between the file's and the agent's actions, over steps with resets in between.
 
     Raises:
-        InputError: If the packages of the extra `onnx` are not here, an agent that clones is to ask for a return, the
-            agent holds what ONNX cannot express, or acts otherwise in ONNX; or the file cannot be written.
+        InputError: If the packages of the extra `onnx` are not installed, `target_return` is given for an agent trained
+            by cloning, the agent contains something that ONNX cannot express or acts differently in ONNX, or the file
+            cannot be written.
     """
     _check_packages()
     if target_return is not None and not math.isfinite(target_return):

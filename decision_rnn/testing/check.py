@@ -30,33 +30,33 @@ def check_mixer(
     shrink_seconds: float = SHRINK_SECONDS,
     raise_error: bool = True,
 ) -> Report:
-    """Put a sequence mixer under the law of `SequenceMixer`, clause by clause.
+    """Test a sequence mixer against the law of `SequenceMixer`, clause by clause.
 
-    A mixer that obeys computes the same in `forward`, in `step` and in any chunks with the state carried, with episodes
-    beginning anywhere: outputs, final states and gradients; it knows nothing of the future, of other rows or of what a
-    reset cut off, keeps nothing between calls, and holds in bfloat16 and over 10,000 steps. What is right is what the
-    mixer's own `step` computes in the widest dtype; whether that is the paper's layer, no clause can know. Dropout
-    inside the mixer must be off.
+    A mixer that obeys the law computes the same outputs, final states and gradients in `forward`, in `step` and in any
+    chunks with the state carried, with episodes beginning anywhere. It does not depend on the future, on other rows or
+    on what a reset cut off, keeps nothing between calls, and satisfies this in bfloat16 and over 10,000 steps. The
+    reference is the mixer's own `step` in the widest dtype; no clause can check whether that is the paper's layer.
+    Dropout inside the mixer must be off.
 
     Args:
         mixer: A class, registered or not, made by `mixer(config)`; an instance, which is checked as it is and not
-            changed; or a function without arguments that makes one. Of what is made anew, parameters are moved off
-            their initial values, lest a zero bias hide a fault.
-        config: What a class is made from; if left out, the defaults of the configuration that it, or a class it
+            changed; or a function without arguments that makes one. Parameters of newly made mixers are moved off their
+            initial values, so that a zero bias cannot hide a fault.
+        config: The configuration of a class; if left out, the defaults of the configuration that it, or a class it
             inherits from, was registered with, or else a `BackboneConfig`: of width 8.
-        width: Channels of input and output; of an instance or function it must be given.
-        tolerances: By dtype, the widest first, the largest difference allowed over the largest value of a tensor. A
-            layer that computes in float32 whatever it is given is checked with `{torch.float32: 1e-5}`.
-        skip: Clauses not to try, by name, and why not.
-        shrink_seconds: How long the smallest failing case of a broken clause is looked for.
-        raise_error: Whether a broken clause raises, or is only in the report.
+        width: Channels of input and output; required for an instance or function.
+        tolerances: By dtype, the widest first, the largest difference allowed over the largest value of a tensor. Check
+            a layer that always computes in float32 with `{torch.float32: 1e-5}`.
+        skip: Clauses to skip, by name, with the reason.
+        shrink_seconds: How long to search for the smallest failing case of a broken clause.
+        raise_error: Whether a broken clause raises an error or only appears in the report.
 
     Returns:
-        What came of every clause; `str(report)` tells it.
+        The outcome of every clause; `str(report)` describes it.
 
     Raises:
         LawBrokenError: If a clause is broken: an AssertionError that names it and the smallest failing case.
-        InputError: If this is no mixer, or none can be made.
+        InputError: If this is not a mixer, or none can be made.
 
     Example:
         >>> from decision_rnn.backbones.mingru import MinGRU

@@ -68,28 +68,29 @@ def write_store(
     *,
     environment_settings: dict[str, Any] | None = None,
 ) -> EpisodeStore:
-    """Write episodes, one at a time, as the new dataset `name`, whole or not at all.
+    """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
 
-    It lies in `$DECISION_RNN_DATA/own`, or in `~/.local/share/decision_rnn/own`, and is trained on by its name.
+    It is stored in `$DECISION_RNN_DATA/own`, or in `~/.local/share/decision_rnn/own`; pass its name to `train`.
 
     Args:
         name: `own/` and a word.
-        episodes: In any order, of one environment: `Episode`, or what has the same attributes, lists for arrays
-            included; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
-            steps has observations (T+1, O), actions (T, A) and rewards (T,); agents act within [-1, 1], so actions on
-            another scale have to be rescaled.
-        environment_id: The Gymnasium id that agents trained on them are evaluated in. Where it is not registered here
-            the episodes are not held against its sizes.
-        environment_settings: What the environment was made with beside its id, where that is known, as
-            `DatasetSpec.environment_settings`: agents are not evaluated in one that is registered otherwise.
+        episodes: Episodes of one environment, in any order: `Episode`, or objects with the same attributes, as arrays
+            or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
+            steps has observations (T+1, O), actions (T, A) and rewards (T,); agents act within [-1, 1], so rescale
+            actions on another scale.
+        environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in. If it is not
+            registered here, the episodes are not checked against its sizes.
+        environment_settings: The settings of the environment besides its id, if known, as
+            `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
+            others.
 
     Returns:
         The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
 
     Raises:
-        InputError: When the name is taken, no name, or being written by another process, when the folder cannot be
-            written, and, naming the episode, when one is no episode, empty, not finite, not made of numbers, or not of
-            the environment's sizes.
+        InputError: If the name is taken, invalid or being written by another process, if the folder cannot be written,
+            or, naming the episode, if one is not an episode, is empty, not finite or not numeric, or does not match the
+            environment's sizes.
 
     Example:
         >>> swing = decision_rnn.Episode(

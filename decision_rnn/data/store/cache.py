@@ -32,16 +32,16 @@ def made_manifest(name: str) -> dict[str, Any] | None:
 def open_or_make(
     name: str, check: dict[str, Any] | Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
 ) -> EpisodeStore:
-    """The converted store of `name`. Of processes that want it at once, one makes it and the others wait.
+    """The converted store of `name`. If several processes need it at once, one makes it and the others wait.
 
     Args:
-        name: Of the dataset.
-        check: What the store would be made from now, to be equal to its manifest's `source`; or, where there is more
-            to compare, what raises CacheError unless a `source` is as good.
-        make: Makes the store in the folder it is given; called when there is none, or none that can be used.
+        name: The name of the dataset.
+        check: What the store would be made from now, which must equal the `source` in its manifest; or, for other
+            comparisons, a function that raises CacheError unless a `source` is equivalent.
+        make: Makes the store in the given folder; called if there is no store, or no valid one.
 
     Raises:
-        InputError: If it has to be made and the cache cannot be written.
+        InputError: If the store has to be made and the cache cannot be written.
     """
     path = store_folder(name)
     with contextlib.suppress(CacheError):

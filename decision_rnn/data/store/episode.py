@@ -11,9 +11,9 @@ from decision_rnn.errors import InputError
 class Episode:
     """One episode of T steps as an environment gave it.
 
-    observations (T+1, O), the last one being what followed the last action; actions (T, A); rewards (T,).
-    `terminated` and `truncated` describe the last step; both false marks a partial episode.
-    `seed` is the environment's reset seed, where it is known.
+    observations (T+1, O), the last one following the last action; actions (T, A); rewards (T,). `terminated` and
+    `truncated` describe the last step; both false marks a partial episode. `seed` is the environment's reset seed, if
+    known.
     """
 
     observations: np.ndarray

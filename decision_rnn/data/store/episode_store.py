@@ -27,17 +27,17 @@ def cache_root() -> Path:
 class EpisodeStore:
     """The episodes of a dataset, end to end in one packed float32 table (steps, columns).
 
-    A row of the table is one step; `columns` says where its parts are:
-    return_to_go (1: undiscounted sum of the rewards from this step to the episode's end), observation (O),
-    previous_action (A: zeros at an episode's first step), action (A), reward (1),
-    timestep (1: steps since the episode's start), reset (1: 1.0 at an episode's first step).
+    A row of the table is one step; `columns` gives the columns of its parts: return_to_go (1: undiscounted sum of the
+    rewards from this step to the episode's end), observation (O), previous_action (A: zeros at an episode's first
+    step), action (A), reward (1), timestep (1: steps since the episode's start), reset (1: 1.0 at an episode's first
+    step).
 
-    `table` is mapped copy-on-write: it costs no memory, and the file is never altered.
-    `offsets` (episodes + 1,) int64 are the first rows of the episodes and the table's end. `terminated` and
-    `truncated` (episodes,) bool are kept apart; an episode with neither is partial.
-    `final_observations` (episodes, O) float32 are what followed the last actions. `exact_rewards` (steps,) float64
-    are the rewards as they came: from their float32 the same returns-to-go could not be made again.
-    `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is an action's largest absolute number.
+    `table` is mapped copy-on-write: it takes no memory, and the file is never changed. `offsets` (episodes + 1,) int64
+    are the first rows of the episodes and the table's end. `terminated` and `truncated` (episodes,) bool are separate;
+    an episode with neither is partial. `final_observations` (episodes, O) float32 are what followed the last actions.
+    `exact_rewards` (steps,) float64 are the original rewards: from float32 the same returns-to-go could not be computed
+    again. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is an action's largest absolute
+    number.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class EpisodeStore:
 
     def returns_to_go_quantile(self, quantile: float) -> np.ndarray:
         """(longest episode,) float64, at each timestep that quantile of the undiscounted returns-to-go of the episodes
-        that last so long; 1 is the largest."""
+        that last that long; 1 is the largest."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # a mapping of its own: what was read of it goes with it
         to_go = np.empty(self.steps, np.float32)
         for start, stop in pairwise(self.offsets):
@@ -113,9 +113,9 @@ class EpisodeStore:
 
     @classmethod
     def open(cls, path: Path) -> "EpisodeStore":
-        """Open the store in `path` once each file is known to be as its manifest says: see verification.py.
+        """Open the store in `path` after checking that each file matches its manifest: see verification.py.
 
-        Raises CacheError, naming the file, when anything is absent, cut short or altered.
+        Raises CacheError, naming the file, if anything is missing, truncated or changed.
         """
         try:
             manifest = read_manifest(path)
