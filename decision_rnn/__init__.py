@@ -3,8 +3,8 @@
     run = decision_rnn.train("hopper-medium", backbone="mingru")
     print(run.evaluate([3600]))
 
-Data: `open_dataset`, `write_store`, `record`. Agents: `train`, `evaluate`, `compare`, `load_agent`. Parts of one's own:
-`register` (a backbone), `register_objective`, `register_source`. What cannot be used raises `InputError`, a ValueError.
+Data: `open_dataset`, `write_store`, `record`. Agents: `train`, `evaluate`, `compare`, `load_agent`. Your own parts:
+`register` (a backbone), `register_objective`, `register_source`. Invalid input raises `InputError`, a ValueError.
 """
 
 import importlib
