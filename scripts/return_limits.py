@@ -1,7 +1,7 @@
 """Makes results/return-limits/: what agents score under other limits of the return-to-go than they were trained with.
 
     decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
-    python scripts/return_limits.py runs/kinds-of-data    # a quarter of an hour on two cores
+    python scripts/return_limits.py runs/kinds-of-data    # by estimate half an hour on two cores
 
 The limit acts when the agent acts, so each agent is evaluated under all of them: asked for the paper's return, which no
 data reach on most sets. The agents are those whose run is finished.
