@@ -19,7 +19,7 @@ from decision_rnn.evaluation import rendering, video
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.play import Moment
 
-WINDOWED = EvaluationConfig(state="window", window=2, episodes=1, target_returns=(-300.0,))
+WINDOWED = EvaluationConfig(state="window", window=1, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -103,7 +103,7 @@ def test_an_agent_that_is_evaluated_by_a_window_plays_by_it(
     monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: make_environment(name))
     done = inline_cli("play", "windowed", "--seed", "7")
     first, episode = done.stdout.splitlines()
-    assert first == "mingru of own/pendulum in Pendulum-v1, window of 2"
+    assert first == "mingru of own/pendulum in Pendulum-v1, window of 1"
     assert f"asked -300, return {target.return_mean:.1f}, " in episode
     monkeypatch.setattr(video, "watched_environment", lambda name, size: make_environment(name))
     monkeypatch.setattr(video, "draw", lambda environment: None)
