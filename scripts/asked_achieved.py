@@ -1,8 +1,10 @@
 """Makes asked-achieved.png in a folder of results/: the return that a comparison's agents reach over the one asked for.
 
-decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
-cp runs/kinds-of-data/comparison.json results/kinds-of-data
-python scripts/asked_achieved.py results/kinds-of-data
+    decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
+    cp runs/kinds-of-data/comparison.json results/kinds-of-data
+    python scripts/asked_achieved.py results/kinds-of-data
+
+A panel for each dataset; cloning, where the comparison has it, as a line.
 """
 
 import argparse
@@ -17,24 +19,14 @@ from decision_rnn.comparison.record import ComparedDataset, Comparison, read_com
 INK, PALE, CLONING = "#1f4e8c", "#9db8d9", "#c26a1b"
 
 
-def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> dict[float, list[float]]:
-    """By return asked for, ascending, the median return of every seed's episodes."""
-    medians: dict[float, list[float]] = {}
+def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> dict[float | None, list[float]]:
+    """By return asked for, ascending, or for cloning's None, the median return of every seed's episodes."""
+    medians: dict[float | None, list[float]] = {}
     for cell in comparison.cells:
         if (cell.variant, cell.dataset) == (variant, dataset.data.name):
             for asked, achieved in {achieved.target_return: achieved for achieved in cell.targets}.items():
-                if asked is not None:
-                    medians.setdefault(asked, []).append(float(np.median(achieved.returns)))
+                medians.setdefault(asked, []).append(float(np.median(achieved.returns)))
     return dict(sorted(medians.items()))
-
-
-def cloned(comparison: Comparison, dataset: ComparedDataset) -> list[float]:
-    """The median return of every seed of cloning; empty where it is not part of the comparison."""
-    return [
-        float(np.median(cell.targets[0].returns))
-        for cell in comparison.cells
-        if (cell.variant, cell.dataset) == ("cloning", dataset.data.name)
-    ]
 
 
 def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: str) -> None:
@@ -46,7 +38,7 @@ def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: 
     for asked, seeds in medians.items():
         axes.plot([asked] * len(seeds), seeds, ".", color=PALE, markersize=5)
     axes.plot(list(medians), [np.mean(seeds) for seeds in medians.values()], "o-", color=INK, markersize=4)
-    if seeds := cloned(comparison, dataset):
+    if seeds := curves(comparison, dataset, "cloning").get(None):
         axes.axhline(float(np.mean(seeds)), color=CLONING, linestyle=":", linewidth=1.5)
         axes.annotate("cloning", (0.02 * top, np.mean(seeds)), color=CLONING, fontsize=8, va="bottom")
     axes.set(xlim=(0, top), ylim=(0, top), aspect="equal")

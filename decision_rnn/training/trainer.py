@@ -64,16 +64,18 @@ class Trainer(Generic[Model]):
             # At first over the last tenth of the steps, lest the initial weights stay in a short run's average.
             decay = min(self.averaging, (1 + self.steps) / (10 + self.steps))
             get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
-            buffers = dict(self.model.named_buffers())
-            for name, buffer in self.average.named_buffers():
-                buffer.data = buffers[name].clone()  # statistics and counts are kept, not averaged; caches may grow
         return loss.detach(), norm
 
     @property
     def result(self) -> Model:
         """What training has come to: the module with its averaged weights, where those are asked for, and its
         buffers as they are."""
-        return self.model if self.average is None else self.average
+        if self.average is None:
+            return self.model
+        buffers = dict(self.model.named_buffers())
+        for name, buffer in self.average.named_buffers():
+            buffer.data = buffers[name].clone()  # statistics and counts are kept, not averaged; caches may grow
+        return self.average
 
     def state_dict(self) -> dict[str, Any]:
         """All that resumed training needs beside `result`'s weights and the batches, in tensors and plain types."""
