@@ -17,7 +17,7 @@ import numpy as np
 from results_folder import RESULTS, Made, write_report
 
 from decision_rnn import evaluate, load_agent
-from decision_rnn.comparison.record import CellRecord
+from decision_rnn.comparison.record import CellRecord, read_comparison
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import bar
 
@@ -34,11 +34,8 @@ def named(limit: float) -> str:
 
 def finished(comparison: Path, variant: str) -> list[tuple[Path, CellRecord]]:
     """The runs of a variant that have a result, and what that is, by dataset and seed."""
-    cells = [
-        (file.parent, CellRecord.from_dict(json.loads(file.read_bytes())["record"]))
-        for file in comparison.glob(f"*/{variant}-seed*/cell.json")
-    ]
-    return sorted(cells, key=lambda cell: (cell[1].dataset, cell[1].seed))
+    cells = [cell for cell in read_comparison(comparison).cells if cell.variant == variant]
+    return [(comparison / cell.run, cell) for cell in sorted(cells, key=lambda cell: (cell.dataset, cell.seed))]
 
 
 def row(scores: dict[float, list[float]]) -> str:

@@ -1,7 +1,7 @@
 """results/return-limits: a report of agents that were trained before, by the seeds and the commits that they are of."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,11 +21,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         replace(first, seed=3, commit="of-three"),
         replace(second, seed=3, commit="of-three"),
     ]
-    for cell in cells:
-        folder = tmp_path / "runs" / cell.dataset.replace("/", "-") / f"mingru-seed{cell.seed}"
-        folder.mkdir(parents=True)
-        (folder / "cell.json").write_text(json.dumps({"digest": "", "record": asdict(cell)}))
-    (tmp_path / "runs" / "own-b" / "mingru-seed4").mkdir()  # not finished
+    cells = [replace(cell, run=f"{cell.dataset.replace('/', '-')}/mingru-seed{cell.seed}") for cell in cells]
+    (tmp_path / "runs").mkdir()
+    comparison = replace(made, cells=tuple(cells))
+    (tmp_path / "runs" / "comparison.json").write_text(json.dumps(comparison.to_dict()))
 
     def load_agent(run: Path) -> SimpleNamespace:
         spec = SimpleNamespace(target_returns=(3600.0, 1800.0))
