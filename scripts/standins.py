@@ -3,8 +3,8 @@
     decision-rnn compare --config configs/comparisons/standins.yaml --output runs/standins
     python scripts/standins.py
 
-The first takes two hours on two cores and goes on where it stopped: it clones every stand-in but the random ones, and
-trains the Decision Transformer as published on it. Where it has no result on a set, or one on other contents than the
+The first takes an hour and a half on two cores and goes on where it stopped: it clones the stand-ins that a published
+score can be set beside, and trains the Decision Transformer as published on them. Where it has no result on a set, or one on other contents than the
 set has now, the table has none. What standins.json says of a set is kept as long as the set's recipe is the same:
 remove the file to measure all of them again.
 """
