@@ -229,7 +229,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         config = from_dict(description["config"], str(path))
         provenance = Provenance.from_dict(description["provenance"], config.partial)
         step, seconds = check_type(description["step"], int), check_type(description["seconds"], float)
-        dims = check_type(description["observation_dim"], int), check_type(description["action_dim"], int)
+        dims = _size(description["observation_dim"]), _size(description["action_dim"])
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -264,6 +264,13 @@ def load_training_state(folder: Path) -> dict[str, Any]:
         return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged archive surfaces as any of half a dozen types
         raise _damaged(path, error) from None
+
+
+def _size(value: Any) -> int:
+    """A number of entries that was read from JSON; ValueError unless a tensor can have that many."""
+    if not 0 < check_type(value, int) < 2**31:
+        raise ValueError(f"{value!r:.100} is no size")
+    return value
 
 
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:

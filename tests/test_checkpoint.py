@@ -168,6 +168,16 @@ def test_a_description_of_other_types_is_a_damaged_file(
         load_agent(path.parent)
 
 
+@pytest.mark.parametrize("key", ["observation_dim", "action_dim"])
+@pytest.mark.parametrize("value", [-1, 0, 2**31, 10**25])
+def test_sizes_that_no_agent_has_are_a_damaged_file(store: EpisodeStore, run: Path, key: str, value: int) -> None:
+    make(store, 1, run=run)
+    path = last_checkpoint(run) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(InputError, match=r"config\.json is missing or damaged \(ValueError\)"):
+        load_agent(path.parent)
+
+
 def test_whole_numbers_serve_where_any_number_does(store: EpisodeStore, run: Path) -> None:
     make(store, 1, run=run)
     path = last_checkpoint(run) / "config.json"

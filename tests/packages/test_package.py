@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 import yaml
+from gymnasium.wrappers import RecordEpisodeStatistics
 from safetensors.torch import load_file
 
 from decision_rnn.agent import AgentConfig
@@ -153,7 +155,7 @@ def test_where_nobody_names_a_return_all_ask_for_the_first_that_evaluation_asks_
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, evaluation=EvaluationConfig(target_returns=(-350, -300))))
     write_agent(tmp_path, trained)
-    assert "torch.tensor([-350.0])" in write_card(trained, None, "agent", on_hub=False)
+    assert ", -350, env=env)" in write_card(trained, None, "agent", on_hub=False)
     assert describe(trained, {}, None, [])["target_return"]["default"] == -350
     filmed = []
 
@@ -193,15 +195,23 @@ def test_an_agent_that_clones_is_asked_for_no_return(
     actor.reset()
 
 
-def test_the_lines_of_python_in_a_card_act(run: Path, tmp_path: Path) -> None:
-    write_agent(tmp_path, load_agent(last_checkpoint(run)))
+@pytest.mark.parametrize("state", ["carry", "window"])
+@pytest.mark.parametrize("cloning", [False, True])
+def test_the_python_of_a_card_acts_as_evaluate_does(
+    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, cloning: bool
+) -> None:
+    trained = pendulum(cloning=cloning)
+    evaluation = EvaluationConfig(episodes=1, seed=0, state=state, window=3)
+    trained = replace(trained, config=replace(trained.config, evaluation=evaluation))
+    write_agent(tmp_path, trained)
     card = write_card(load_agent(tmp_path), None, str(tmp_path), on_hub=False)
-    code = card.partition("```python\n")[2].partition("```")[0]
-    code = code.replace("from decision_rnn import load_agent", "from decision_rnn.checkpoint import load_agent")
-    code = code.replace("load_agent(", "load_agent(Path(").replace('").agent', '")).agent')
-    names = {"observation": torch.zeros(1, 3), "reward": torch.zeros(1), "Path": Path}
-    exec(code, names)
-    assert names["action"].shape == (1, 1)
+    names: dict = {}
+    make = gymnasium.make
+    with monkeypatch.context() as patch:
+        patch.setattr(gymnasium, "make", lambda name: RecordEpisodeStatistics(make(name)))
+        exec(card.partition("```python\n")[2].partition("```")[0], names)
+    result = evaluate(trained, evaluation, processes=1)
+    assert names["env"].return_queue[-1] == pytest.approx(result.targets[0].returns[0], abs=2e-3)
 
 
 def test_onnx_is_in_a_package_where_it_can_be_exported(
