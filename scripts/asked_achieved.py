@@ -58,7 +58,7 @@ def main() -> None:
     for axes, dataset in zip(panels, comparison.datasets, strict=True):
         draw(axes, comparison, dataset, options.variant)
     panels[0].set_ylabel("median return achieved", fontsize=9)
-    figure.supxlabel("return asked for (grey: returns that the data hold)", fontsize=9)
+    figure.supxlabel("target return (grey: the range of the data)", fontsize=9)
     figure.savefig(options.folder / "asked-achieved.png", dpi=130)
 
 

@@ -64,7 +64,7 @@ def picture(scores: Scores, path: Path) -> None:
         for place, seeds in zip(places, by_limit.values(), strict=True):
             axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
     axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
-    axes.set(xlabel="agent.return_limit, a quantile at each timestep", ylabel="score, asked for the paper's return")
+    axes.set(xlabel="agent.return_limit, a quantile at each timestep", ylabel="score at the paper's target return")
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -105,11 +105,11 @@ def main() -> None:
     ]
     write_report(
         options.output / "README.md",
-        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant}, asked for the paper's "
+        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} at the paper's target "
         "return, under limits of the return-to-go that it sees when it acts: none, the largest that the data hold at "
         "that timestep, or a quantile of it. The weights are the same in a row. Mean ± standard deviation over seeds, "
         f"of one seed its score; {options.episodes} episodes each. scores.json holds every seed's.\n\n"
-        f"| data | asked | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
+        f"| data | target | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
         "![scores against limits](scores.png)",
         made,
     )

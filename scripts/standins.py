@@ -187,15 +187,14 @@ def report(
     return "\n\n".join(
         [
             "# The stand-ins beside D4RL's sets",
-            "In brackets what the real set holds, as commonly quoted (not recomputed here), and how far off ours is; "
-            "for the expert sets what follows from medium and medium-expert. Cloning and the Decision Transformer as "
-            "published are our scores of the last checkpoint, where the comparison named below has them, the latter's "
-            "when it is asked for the first return that its paper asks for on the task; in brackets CORL's on the real "
-            "set, trained for longer.",
+            "In brackets the value of the real set as commonly quoted (not recomputed here) and how far ours is from "
+            "it; for the expert sets the value follows from medium and medium-expert. Cloning and the Decision "
+            "Transformer as published: our scores of the last checkpoint, where the comparison named below has them, "
+            "the latter's at the first target of its paper; in brackets CORL's on the real set, trained for longer.",
             "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
             "![returns](returns.png)",
             "## Observations",
-            f"Of the real sets as {SOURCE} give them.",
+            f"The real sets' statistics are those that {SOURCE} give.",
             *(compared(name, Observations(**entries[name]["observations"])) for name in REAL if name in entries),
             f"The sets were made {machines}: standins.json names each one's commit, machine and fingerprint. {learnt} "
             "Tables and picture:",

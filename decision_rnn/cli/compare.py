@@ -64,7 +64,7 @@ def _options(parser: ArgumentParser) -> None:
     known = ", ".join(registered_names())
     add = parser.add_argument
     add("--backbones", type=str, default=DEFAULT_BACKBONES, metavar="A,B", help=f"a variant for each: {known}")
-    add("--controls", type=str, default=",".join(CONTROLS), metavar="A,B", help="what stands beside them, or none")
+    add("--controls", type=str, default=",".join(CONTROLS), metavar="A,B", help="controls to compare with, or none")
     add("--seeds", type=int, default=3, help="seeds of every variant on every dataset, from `seed` on")
     add("--checkpoint_episodes", type=int, default=CHECKPOINT_EPISODES, help="by which every checkpoint is evaluated")
     add("--jobs", type=int | None, help="runs at the same time (default: one for each core)")

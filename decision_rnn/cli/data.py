@@ -97,7 +97,7 @@ def _verify(command: Namespace) -> None:
     except CacheError as error:
         raise InputError(
             f"{error.fault}: it will not be used; the next use makes it again, or, where it is own data, "
-            f"remove {store.path} and write it anew"
+            f"remove {store.path} and write it again"
         ) from None
     total = sum(file["bytes"] for file in store.manifest["files"].values())
     print(f"{total:,} bytes in {store.path} are as they were written")

@@ -42,6 +42,6 @@ def parser() -> ArgumentParser:
     parser.add_argument(
         "--target-return",
         type=float | None,
-        help="asked for where a user names none (default: the first that evaluation asks for)",
+        help="default target return of the policy (default: the first of the run's evaluation)",
     )
     return arrange(parser, ["agent", "output", "target_return"])

@@ -65,7 +65,7 @@ def parser() -> ArgumentParser:
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
     parser.add_argument(
-        "--target-return", type=float | None, help="what to ask for (default: the first that evaluation asks for)"
+        "--target-return", type=float | None, help="target return (default: the first of the run's evaluation)"
     )
     parser.add_argument("--episodes", type=int, default=1, help="how many")
     parser.add_argument("--seed", type=int | None, help="of the first episode (default: that of the evaluation)")
@@ -93,12 +93,12 @@ def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed
     except Exception as error:  # of whatever draws
         reason = " ".join(str(error).split()) or type(error).__name__
         what = "the window is gone" if begun else "no window can be opened here"
-        raise InputError(f"{what} ({reason:.200}): to write a film instead say --video episode.mp4") from None
+        raise InputError(f"{what} ({reason:.200}): to write a video instead, use --video episode.mp4") from None
     finally:
         environment.close()
 
 
 def _tell(trained: "TrainedAgent", asked: float | None, seed: int, end: "Moment") -> None:
-    what = "" if asked is None else f"asked {asked:g}, "
+    what = "" if asked is None else f"target {asked:g}, "
     score = float(trained.provenance.spec.normalised(end.earned))
     print(f"seed {seed}: {what}return {end.earned:.1f}, normalised score {score:.1f}, {end.steps} steps", flush=True)

@@ -104,7 +104,7 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
         if trained.provenance.fingerprint != cell.data.fingerprint:
             raise InputError(
                 f"{cell.dataset} has other contents where {cell.run} was trained (fingerprint "
-                f"{trained.provenance.fingerprint[:12]}) than where the comparison was begun "
+                f"{trained.provenance.fingerprint[:12]}) than where the comparison was started "
                 f"({cell.data.fingerprint[:12]}): give every machine the same data"
             )
         if cell.checkpoint_protocol is not None:

@@ -59,7 +59,7 @@ class Plan:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"the seeds of a comparison are {list(self.seeds)}: name at least one, and each once")
         if first.evaluation.episodes == 0:
-            raise InputError("evaluation.episodes is 0, which leaves nothing to compare: ask for at least 1")
+            raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
         if self.checkpoint_episodes < 0:
             raise InputError(f"checkpoint_episodes is {self.checkpoint_episodes}: it must be at least 0")
         if not self.datasets:

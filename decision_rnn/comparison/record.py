@@ -228,7 +228,7 @@ class Comparison:
         if schema != SCHEMA:
             raise InputError(
                 f"{source} is a comparison of schema {schema}, of which this version knows {SCHEMA}: run its command "
-                "again, which makes the file anew from the runs"
+                "again, which makes the file again from the runs"
             )
         try:
             return cls(

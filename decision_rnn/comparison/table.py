@@ -28,9 +28,9 @@ from decision_rnn.machine import describe_hardware, describe_versions
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Comparison, Role, Target
 
-OBEDIENCE = "obedience, off by"
+OBEDIENCE = "obedience error"
 DEVIATION = "standard deviation over seeds"
-HEADS: dict[Role, str] = {"paper": "at the first target", "best": "at the data's best", "cloning": "asked for nothing"}
+HEADS: dict[Role, str] = {"paper": "at the first target", "best": "at the data's best", "cloning": "no target"}
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -54,7 +54,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
     names = {label: f"{label} ({traits})" if traits else label for label, traits in comparison.traits().items()}
     asked = [t for t in dataset.targets if t.role in ("paper", "best")]
     heads = [
-        f"asked {t.target_return:.5g}, " + (describe_range(t.in_range, t.role == "best") or "paper's") for t in asked
+        f"target {t.target_return:.5g}, " + (describe_range(t.in_range, t.role == "best") or "paper's") for t in asked
     ]
     scores = [["score of the last checkpoint", *heads, "cloning", OBEDIENCE]]
     for summary in summaries:
@@ -114,7 +114,7 @@ def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> 
     asked = list(dict.fromkeys(curve.target.target_return for s in summaries for curve in s.curves))
     head = ["score by checkpoint"]
     for target in asked:
-        text = "cloning" if target is None else f"asked {target:.5g}"
+        text = "cloning" if target is None else f"target {target:.5g}"
         head += [f"last, {text}", f"best, {text}"]
     rows = [head]
     for summary in summaries:
@@ -238,27 +238,27 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
     if scores:
         sentences.append(f"Score: 0 is a random policy, 100 an expert; {'; or '.join(scores)}.")
     if any(t.in_range is False for dataset in comparison.datasets for t in dataset.targets):
-        sentences.append("What is asked beyond the data measures extrapolation.")
+        sentences.append("Targets beyond the data measure extrapolation.")
     if any(summary.obedience is not None for summary in summaries):
         sentences.append(
-            "Obedience: how far the median return is from targets spread through the data's range, in % of it, on "
-            "average; an agent that does not listen comes to about 25."
+            "Obedience error: the mean distance of the median return from targets spread through the data's range, in "
+            "% of that range; an agent that ignores its target has about 25."
         )
     if any(summary.curves for summary in summaries):
         sentences.append(
-            f"Checkpoints: by {comparison.checkpoint_episodes} episodes each; the best one is chosen and measured by "
-            "the same episodes, and so too high."
+            f"Checkpoints: {comparison.checkpoint_episodes} episodes each; the best one is chosen and measured by the "
+            "same episodes, so its score is biased upwards."
         )
     if any(len(summary.seeds) >= FEWEST_FOR_INTERVAL for summary in summaries):
         sentences.append(f"Over seeds: {DEVIATION_NOTE}. Differences: {DIFFERENCE_NOTE}.")
     if any(summary.tuning for summary in summaries):
         sentences.append(
-            "A target chosen by playing: a bandit spends so many episodes on what was asked for here, and what it "
-            "would choose is scored on other episodes."
+            "A target chosen by playing: a bandit spends that many episodes on these targets, and its choice is "
+            "scored on other episodes."
         )
     sentences.append(
         f"Training: median wall time of a run{comparison.describe_jobs()}; one action: median at batch 1 on one "
-        "thread, of the seed where it is lowest; state: what is remembered of one environment."
+        "thread, of the fastest seed; state: memory per environment."
     )
     return sentences
 

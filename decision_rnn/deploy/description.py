@@ -40,10 +40,10 @@ def describe(
             "input": "target_return",
             "conditioned": asked,
             "default": float(default) if asked and default is not None else 0.0,
-            "meaning": "the return asked for, in the environment's units, the same at every step of an episode; the "
+            "meaning": "the target return, in the environment's units, the same at every step of an episode; the "
             "graph takes the rewards from it"
             if asked
-            else "of no effect: the policy is one of behaviour cloning, which is asked for nothing",
+            else "of no effect: a behaviour-cloning policy takes no target",
         },
         "training": {
             "config": to_dict(config),

@@ -180,7 +180,7 @@ class Policy:
             if self._known:
                 raise InputError(
                     f"{len(rows)} observations for {environments} environments: name those that are stepped by index, "
-                    "or begin anew by reset()"
+                    "or start again with reset()"
                 )
             self._grow(len(rows))
             self._known = True

@@ -71,7 +71,7 @@ class Subject:
 def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int | None = None) -> Result:
     """As `evaluate`, of whatever acts: an agent, or a policy that was exported of one."""
     if settings.episodes == 0:
-        raise InputError("evaluation.episodes is 0, which asks for no evaluation: ask for at least 1, such as 100")
+        raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     config, spec = subject.config, subject.provenance.spec
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

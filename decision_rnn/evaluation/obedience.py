@@ -69,7 +69,7 @@ def spread_targets(return_min: float, return_max: float, count: int) -> tuple[fl
     """
     low, high = _checked_range((return_min, return_max))
     if count < 1:
-        raise InputError(f"{count} targets cannot be spread over a range: ask for at least 1")
+        raise InputError(f"{count} targets cannot be spread over a range: give at least 1")
     distance = (high - low) / (count + 1)
     places = 1 - math.floor(math.log10(distance))
     return tuple(round(low + i * distance, places) for i in range(1, count + 1))

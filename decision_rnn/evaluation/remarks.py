@@ -30,7 +30,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         if abs(target - bound) > FAR_BEYOND * (high - low):
             text += (
                 f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "
-                "an episode can earn, so ask for returns near the data's own"
+                "an episode can earn, so choose targets near the data's returns"
             )
         yield text
     if config.best_fraction < 1 and config.agent.return_conditioning:
@@ -42,8 +42,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
     forgets_slowly = getattr(registered(backbone).mixer, "forgets_slowly", False)
     if forgets_slowly and config.training.carry == 1 and protocol.state == "carry":
         yield (
-            f"{backbone} forgets slowly and was trained on slices that each begin from nothing: a state carried over "
-            "whole episodes may score far below what --state window scores, and below training with "
+            f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "
+            "carried over whole episodes may score far below what --state window scores, and below training with "
             "--training.carry 50"
         )
 
@@ -57,12 +57,9 @@ def beside_best(result: Result) -> Iterator[str]:
     if best is None or best.target_return is None:
         return
     beyond = [
-        f"for {target.target_return:g}, {target.score_mean:.1f}"
+        f"at {target.target_return:g}, {target.score_mean:.1f}"
         for target in result.targets
         if target.target_return is not None and target.target_return > best.target_return
     ]
     if beyond:
-        yield (
-            f"asked for the data's best, {best.target_return:g}, it scores {best.score_mean:.1f}; asked "
-            f"{'; '.join(beyond)}"
-        )
+        yield (f"at the data's best, {best.target_return:g}, it scores {best.score_mean:.1f}; {'; '.join(beyond)}")

@@ -40,7 +40,7 @@ def format_result(result: Result) -> str:
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {protocol.episodes} episodes"
         f"{' of cloning' if cloning else ' per target'}, {protocol}, {data.environment_id}",
-        f"{'' if cloning else 'asked for':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
+        f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
         *(_row(target, protocol.episodes, is_best(target.target_return, data.return_max)) for target in result.targets),
         f"{'(the data)':>12}  {data.return_mean:>8.1f} ± {data.return_sd:>6.1f}  {data.score_mean:>8.1f}",
         "± is one standard deviation over episodes; score 0 is a random policy, 100 an expert",

@@ -38,8 +38,8 @@ DIFFERENCE_NOTE = (
 """What `compare_variants` gives, to be printed beside it."""
 
 DEVIATION_NOTE = (
-    "standard deviation of the seeds' scores, and in brackets of the agents' true ones: without what the luck of so "
-    "few episodes makes of it, by a two-way analysis of variance of seeds and episodes"
+    "standard deviation of the seeds' scores, and in brackets of the agents' expected scores, without the noise of a "
+    "finite number of episodes, by a two-way analysis of variance of seeds and episodes"
 )
 """What `deviation_over_seeds` gives, to be printed beside it."""
 

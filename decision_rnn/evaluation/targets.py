@@ -50,7 +50,7 @@ def default_return(config: RunConfig, provenance: Provenance) -> float | None:
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
     """InputError, calling the agent by that name, where a return was named and it clones its data."""
     if not config.agent.return_conditioning:
-        raise InputError(f"{name} clones its data and is asked for no return: leave out the target return")
+        raise InputError(f"{name} clones its data and takes no target return: leave it out")
 
 
 def is_best(target_return: float | None, return_max: float | None) -> bool:
@@ -84,7 +84,7 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
     often = np.quantile(returns, 1 - MANY_SHARE, method="lower")
     return (
         f"of {count:,} episodes {reached}: a score there rests on little or nothing in the data, so read it beside the "
-        "score at the data's best, or ask for less by "
+        "score at the data's best, or choose lower targets with "
         f"--evaluation.target_returns, such as [{often:g}], which {np.mean(returns >= often):.0%} of the episodes reach"
     )
 
@@ -92,7 +92,7 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
 def _reach(target: float, returns: np.ndarray) -> str:
     count, reach, best = len(returns), int((returns >= target).sum()), float(returns.max())
     if not reach:
-        return f"asked {target:g}: no episode of {count:,} reaches it (best {best:g})"
-    what = f"asked {target:g}, the data's best" if target == best else f"asked {target:g}"
+        return f"target {target:g}: no episode of {count:,} reaches it (best {best:g})"
+    what = f"target {target:g}, the data's best" if target == best else f"target {target:g}"
     verb = "reaches" if reach == 1 else "reach"
     return f"{what}: {reach:,} of {count:,} episodes {verb} it ({100 * reach / count:.3g}%)"

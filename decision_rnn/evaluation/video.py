@@ -125,7 +125,7 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
     """The picture with what was asked, what was earned and what is left to earn along its upper edge."""
     words = [f"earned {moment.earned:.0f}", f"step {moment.steps}"]
     if target_return is not None:
-        words = [f"asked {target_return:g}", words[0], f"to go {target_return - moment.earned:.0f}", words[1]]
+        words = [f"target {target_return:g}", words[0], f"to go {target_return - moment.earned:.0f}", words[1]]
     pen = ImageDraw.Draw(picture)
     font = ImageFont.load_default(size=max(8, picture.width // 26))
     pen.text((6, 4), "   ".join(words), font=font, fill="white", stroke_width=1, stroke_fill="black")

@@ -257,7 +257,7 @@ def _resume(
         return 0.0, []  # killed before it was whole
     folder = last_checkpoint(run)
     saved = load_agent(folder)
-    saved.provenance.check_contents(store, run, "train it anew elsewhere")
+    saved.provenance.check_contents(store, run, "train it again in another folder")
     trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(folder)
     trainer.load_state_dict(state)

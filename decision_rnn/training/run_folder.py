@@ -44,7 +44,7 @@ def check_new_run(run: Path) -> None:
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     """The configuration, with what the run there did by default in its version: its dataset's name, its warm-up where
     none was asked for (in version 0.1 one of 500 steps, however short the run), and options that there were none of,
-    where they have their defaults. InputError unless the run was begun with this very configuration.
+    where they have their defaults. InputError unless the run was started with this very configuration.
     """
     path = run / "config.yaml"
     if not path.is_file():
@@ -80,7 +80,8 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
             ]
         key, old, new = pairs[0]
         raise InputError(
-            f"{run} was begun with {key} {old!r}, not {new!r}: resume it with --config {path}, or use another --output"
+            f"{run} was started with {key} {old!r}, not {new!r}: resume it with --config {path}, or use another "
+            "--output"
         )
     return config
 

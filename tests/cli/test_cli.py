@@ -31,9 +31,9 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
     assert done.returncode == 0, done.stderr
     assert "3600" in done.stdout
     assert "(the data)" in done.stdout
-    (reach,) = (line for line in done.stdout.splitlines() if line.startswith("asked 3600: no episode of "))
-    assert reach.index("asked 1800: ") < reach.index(", the data's best: 1 of ")
-    assert done.stdout.index(reach) < done.stdout.index("asked for ")
+    (reach,) = (line for line in done.stdout.splitlines() if line.startswith("target 3600: no episode of "))
+    assert reach.index("target 1800: ") < reach.index(", the data's best: 1 of ")
+    assert done.stdout.index(reach) < done.stdout.index(" target  ")
     (warned,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
     assert "none reaches 3600" in warned
     run = tmp_path / "runs" / "standin-hopper-medium-mingru-seed0"
@@ -137,7 +137,7 @@ def test_backbones_of_one_size_are_compared_and_go_on(
     train += ["--output", "out/standin-hopper-medium/mingru-seed0", "--resume"]
     done = inline_cli(*train, "--backbone.match_parameters", "60k")
     assert done.returncode == 2
-    assert f"begun with backbone.width {widths[0]}" in done.stderr
+    assert f"started with backbone.width {widths[0]}" in done.stderr
     assert inline_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
 
 

@@ -43,7 +43,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         (["run", "--episodes", "0"], "--episodes is 0: it must be at least 1"),
         (["run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
         (["run", "--video", "v.mp4", "--target-return", "nan"], "target-return is 'nan': it must be a number"),
-        (["cloning", "--video", "v.mp4", "--target-return", "5"], "cloning clones its data and is asked for no return"),
+        (["cloning", "--video", "v.mp4", "--target-return", "5"], "cloning clones its data and takes no target return"),
         (["nowhere", "--video", "v.mp4"], "nowhere is not a run folder"),
         (["run", "--video", "v.mp4"], "nothing renders here (no EGL); on Linux, libegl1"),
     ],
@@ -82,8 +82,8 @@ def test_play_prints_return_and_score_of_every_episode(
     expected = {"agent": Path("run/checkpoints/10"), "path": Path("a.mp4"), "target": -300, "episodes": 2, "seed": 4}
     assert asked == expected
     assert done.stdout.splitlines()[1:] == [
-        "seed 4: asked -300, return -875.0, normalised score 50.0, 200 steps",
-        "seed 5: asked -300, return -150.0, normalised score 100.0, 200 steps",
+        "seed 4: target -300, return -875.0, normalised score 50.0, 200 steps",
+        "seed 5: target -300, return -150.0, normalised score 100.0, 200 steps",
         "written to a.mp4",
     ]
     inline_cli("play", "cloning", "--video", "a.mp4")
@@ -104,7 +104,7 @@ def test_an_agent_that_is_evaluated_by_a_window_plays_by_it(
     done = inline_cli("play", "windowed", "--seed", "7")
     first, episode = done.stdout.splitlines()
     assert first == "mingru of own/pendulum in Pendulum-v1, window of 1"
-    assert f"asked -300, return {target.return_mean:.1f}, " in episode
+    assert f"target -300, return {target.return_mean:.1f}, " in episode
     monkeypatch.setattr(video, "watched_environment", lambda name, size: make_environment(name))
     monkeypatch.setattr(video, "draw", lambda environment: None)
     monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)

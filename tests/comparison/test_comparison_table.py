@@ -156,7 +156,7 @@ def test_the_deviation_over_seeds_stands_beside_that_of_the_agents() -> None:
     lucky = [cell("lru", seed, (90.0 * (seed % 2), 90.0 * ((seed + 1) % 2))) for seed in range(5)]
     text = format_comparison(comparison([*alike, *lucky, *of_scores([1.0, 2.0, 3.0, 4.0], "few")]))
     assert rows(text, "standard deviation over seeds") == [["mingru", *["4.0 (4.0)"] * 3], ["lru", *["0.0 (0.0)"] * 3]]
-    assert "without what the luck of so few episodes makes of it" in text
+    assert "without the noise of a finite number of episodes" in text
     assert "standard deviation over seeds" not in format_comparison(comparison(of_scores([80.2, 90.4])))
 
 
@@ -165,10 +165,10 @@ def test_obedience_and_extrapolation_are_never_one_column() -> None:
     text = format_comparison(comparison(of_scores([50.0], remarks=(remark,))))
     head = next(line for line in text.splitlines() if line.startswith("| score of the last"))
     assert [each.strip() for each in head.strip("|").split("|")][1:] == [
-        "asked 3600, beyond the data",
-        "asked 1800, inside the data",
-        "asked 3000, the data's best",
-        "obedience, off by",
+        "target 3600, beyond the data",
+        "target 1800, inside the data",
+        "target 3000, the data's best",
+        "obedience error",
     ]
     assert f"- {remark}" in text
     # 1500 where 1000 and 2000 are asked for: 500 off, of a range of 3000.
@@ -198,7 +198,7 @@ def test_the_best_checkpoint_stands_beside_the_last_and_is_named_so() -> None:
     ]
     text = format_comparison(comparison(cells))
     head = next(line for line in text.splitlines() if line.startswith("| score by checkpoint"))
-    assert "| last, asked 3600 | best, asked 3600 | last, asked 3000 | best, asked 3000 |" in head
+    assert "| last, target 3600 | best, target 3600 | last, target 3000 | best, target 3000 |" in head
     assert rows(text, "score by checkpoint")[0][1:3] == ["50.0 (40.0 to 60.0)", "55.0 (40.0 to 70.0)"]
     assert "by 20 episodes each; the best one is chosen and measured by the same episodes, and so too high" in text
     (summary,) = summarise(comparison(cells))

@@ -88,8 +88,8 @@ def test_datasets_that_share_too_little_have_no_number_and_a_reason() -> None:
 
 def test_cloning_alone_is_aggregated_by_its_one_score() -> None:
     made = made_comparison((), 2, NAMES, (), checkpoints=0)
-    assert table_over_datasets(made)[2] == "| interquartile mean of all runs | asked for nothing |"
-    assert "Asked for nothing, the control cloning has the highest interquartile mean" in page_of(made).text
+    assert table_over_datasets(made)[2] == "| interquartile mean of all runs | no target |"
+    assert "Without a target, the control cloning has the highest interquartile mean" in page_of(made).text
 
 
 @pytest.mark.parametrize(("seeds", "mean", "improvement"), [(4, False, False), (5, False, True), (10, True, True)])

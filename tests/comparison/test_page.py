@@ -162,8 +162,8 @@ def test_variant_whose_every_run_failed_is_in_no_table_but_named() -> None:
 
 
 def test_page_says_over_what_a_verdict_is_adjusted(page: Page) -> None:
-    assert "By Holm's method that level holds over all pairs of variants on this dataset that are asked " in page.text
-    assert "asked for one return, and not over several returns or datasets." in page.text
+    assert "By Holm's method that level holds over all pairs of variants on this dataset at one target, " in page.text
+    assert "at one target, and not over several targets or datasets." in page.text
 
 
 def test_page_says_that_an_improvement_over_datasets_is_not_adjusted() -> None:
@@ -203,7 +203,7 @@ def test_remarks_on_one_dataset_need_no_name() -> None:
 
 def test_page_of_one_seed_claims_no_order() -> None:
     page = page_of(made_comparison(labels=LABELS[:2], controls=(), seeds=1))
-    assert "nobody knows how far luck decided it, so no order is claimed" in page.text
+    assert "A single seed cannot be told from luck, so no order is claimed" in page.text
     assert "interval" not in page.text.partition("Main finding")[2].partition("Scores")[0]
 
 
@@ -216,8 +216,8 @@ def test_page_without_checkpoints_has_the_loss_alone() -> None:
 
 def test_page_of_cloning_alone_asks_for_nothing() -> None:
     page = page_of(made_comparison(labels=(), controls=(), seeds=3))
-    assert "Asked for nothing, the control cloning scores" in page.text
-    assert "Asked against achieved" not in page.headings
+    assert "Without a target, the control cloning scores" in page.text
+    assert "Target and achieved return" not in page.headings
     assert "Calibration of each seed" not in page.headings
 
 

@@ -62,12 +62,12 @@ def said(**scores: list[float]) -> str:
 
 def test_finding_says_that_cloning_is_asked_for_nothing() -> None:
     text = said(a=[50.0, 51.0], cloning=[60.0, 61.0])
-    assert text.startswith("Asked for 3118, the data's best, the control cloning, which is asked for nothing, scores")
+    assert text.startswith("At target 3118, the data's best, the control cloning, which has no target, scores")
 
 
 def test_finding_names_ties_and_claims_only_differences_that_tests_show() -> None:
     text = said(a=[80, 81, 82, 83, 84], b=[79, 81, 82, 83, 84], c=[80, 80, 81, 82, 84], d=[40, 41, 42, 43, 44])
-    assert text.startswith("Asked for 3118, the data's best, a scores highest, 82.0 (95% interval 80.0 to 84.0).")
+    assert text.startswith("At target 3118, the data's best, a scores highest, 82.0 (95% interval 80.0 to 84.0).")
     assert "It is tied with b (81.8) and the control c (81.4): no difference is shown." in text
     assert "It is better than d (42.0)." in text
 
@@ -81,9 +81,8 @@ def test_finding_of_few_seeds_speaks_of_ranges_and_of_no_test() -> None:
 
 
 def test_finding_of_one_seed_claims_no_order() -> None:
-    assert said(a=[80], b=[20]).endswith("With a single seed nobody knows how far luck decided it, so no order is "
-                                         "claimed.")  # fmt: skip
-    assert said(a=[80]) == "Asked for 3118, the data's best, a scores 80.0."
+    assert said(a=[80], b=[20]).endswith("A single seed cannot be told from luck, so no order is claimed.")
+    assert said(a=[80]) == "At target 3118, the data's best, a scores 80.0."
 
 
 def test_finding_says_where_a_control_is_highest_and_where_seeds_are_too_few() -> None:

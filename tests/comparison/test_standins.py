@@ -105,9 +105,9 @@ def test_the_report_has_empty_cells_where_no_run_is_finished(places: Path) -> No
     standins.main()
     text = (places / "results" / "README.md").read_text()
     assert "There is no comparison yet." in text
-    assert f"Of the real sets as {standin_observations.SOURCE} give them." in text
+    assert f"The real sets' statistics are those that {standin_observations.SOURCE} give." in text
     assert "**hopper-medium**: the means differ by at most " in text
-    assert "walker2d" not in text.partition("Of the real sets")[2].partition("**")[2]
+    assert "walker2d" not in text.partition("The real sets' statistics")[2].partition("**")[2]
     assert table(places)["hopper-medium"][-2:] == ["(53.5)", "(65.1)"]
     assert table(places)["hopper-medium"][0] == "15"
     assert table(places)["hopper-medium"][2] == "5 (1,422, -100%)"

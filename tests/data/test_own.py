@@ -89,7 +89,7 @@ def test_a_damaged_dataset_is_not_made_again_but_named(own: Path) -> None:
     write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     table = own / "mine" / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"steps\.npy has .* write own/mine anew"):
+    with pytest.raises(InputError, match=r"steps\.npy has .* write own/mine again"):
         open_dataset("own/mine").open()
     assert table.exists()
 

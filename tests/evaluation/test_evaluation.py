@@ -74,7 +74,7 @@ def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make,
     assert rows(text)["-250"].endswith("the data's best")
     assert "the data's best" not in rows(text)["-400"]
     scores = {asked: 100 * (0.75 * asked + 1600) / 1450 for asked in (-200.0, -250.0)}  # of 1 and 0.5 times the target
-    said = f"asked for the data's best, -250, it scores {scores[-250.0]:.1f}; asked for -200, {scores[-200.0]:.1f}"
+    said = f"at the data's best, -250, it scores {scores[-250.0]:.1f}; at -200, {scores[-200.0]:.1f}"
     assert text.splitlines()[-2:] == [
         "-200 is beyond the data's best -250: its score measures extrapolation",
         said,
@@ -124,8 +124,7 @@ def test_cloning_is_evaluated_once_and_asked_for_nothing(pendulum: Make, played:
     assert result.remarks == ()
     text = format_result(result)
     assert "cloning" in rows(text)
-    assert "asked for" not in text
-    assert "per target" not in text
+    assert "target" not in text
 
 
 def test_clones_do_not_look_at_a_target(pendulum: Make) -> None:

@@ -47,10 +47,10 @@ def test_episodes_that_reach_a_return_are_those_of_the_stores_rewards(tmp_path: 
     for target, reach in ((3.0, 2), (0.25, 4), (-5.0, 5)):
         assert sum(value >= target for value in returns) == reach
     assert describe_reach((4.0, 3.0, 0.25, -5.0), store.episode_returns) == (
-        "asked 4: no episode of 5 reaches it (best 3); "
-        "asked 3, the data's best: 2 of 5 episodes reach it (40%); "
-        "asked 0.25: 4 of 5 episodes reach it (80%); "
-        "asked -5: 5 of 5 episodes reach it (100%)"
+        "target 4: no episode of 5 reaches it (best 3); "
+        "target 3, the data's best: 2 of 5 episodes reach it (40%); "
+        "target 0.25: 4 of 5 episodes reach it (80%); "
+        "target -5: 5 of 5 episodes reach it (100%)"
     )
 
 
@@ -58,9 +58,9 @@ def test_large_counts_and_small_shares_can_be_read() -> None:
     returns = np.arange(2109.0)
     text = describe_reach((3600, 1000, 2108), returns)
     assert text == (
-        "asked 3600: no episode of 2,109 reaches it (best 2108); "
-        f"asked 1000: 1,109 of 2,109 episodes reach it ({100 * np.mean(returns >= 1000):.1f}%); "
-        "asked 2108, the data's best: 1 of 2,109 episodes reaches it (0.0474%)"
+        "target 3600: no episode of 2,109 reaches it (best 2108); "
+        f"target 1000: 1,109 of 2,109 episodes reach it ({100 * np.mean(returns >= 1000):.1f}%); "
+        "target 2108, the data's best: 1 of 2,109 episodes reaches it (0.0474%)"
     )
 
 

@@ -182,7 +182,7 @@ def test_an_agent_that_clones_is_asked_for_no_return(
     trained = pendulum(cloning=True)
     (tmp_path / "clone").mkdir()
     write_agent(tmp_path / "clone", trained)
-    words = "clones its data and is asked for no return: leave out the target return"
+    words = "clones its data and takes no target return: leave it out"
     for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target-return", "5"]):
         done = inline_cli(*arguments, str(tmp_path / "clone"))
         assert done.returncode == 2

@@ -226,7 +226,7 @@ def test_filtered_cloning_by_the_command_line(
     done = inline_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
     assert done.returncode == 0, done.stderr
     assert "are trained on" in done.stdout
-    assert "asked" not in done.stdout + done.stderr  # a clone is asked for nothing
+    assert "target" not in done.stdout + done.stderr  # a cloning agent has none
     (path,) = (tmp_path / "run" / "results").iterdir()
     result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
     assert result["config"]["best_fraction"] == 0.3

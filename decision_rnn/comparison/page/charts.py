@@ -9,7 +9,7 @@ from decision_rnn.comparison.page.axes import LINE, label_points, log_ticks, log
 from decision_rnn.comparison.page.parts import Chart
 from decision_rnn.comparison.page.style import GRID, INK, MUTED, Mark
 from decision_rnn.comparison.page.svg import FRAME, Canvas
-from decision_rnn.comparison.page.words import asked_for, listed, plural
+from decision_rnn.comparison.page.words import describe_target, listed, plural
 from decision_rnn.comparison.record import CellRecord, ComparedDataset
 from decision_rnn.comparison.summary import VariantSummary
 
@@ -37,9 +37,9 @@ def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries,
     for label, curve in curves.items():
         asked, middle, low, high = np.array(curve).T
         described = "; ".join(
-            f"asked {a:.0f}, median {m:.0f}, 10% to 90% {lo:.0f} to {hi:.0f}" for a, m, lo, hi in curve
+            f"target {a:.0f}, median {m:.0f}, 10% to 90% {lo:.0f} to {hi:.0f}" for a, m, lo, hi in curve
         )
-        with canvas.panel(f"{label}: achieved over asked", described) as (axes, drawn):
+        with canvas.panel(f"{label}: achieved over target return", described) as (axes, drawn):
             colour = marks[label].colour
             axes.axline((0, 0), slope=1, color=MUTED, linestyle="--", linewidth=1.2)
             if dataset.data.return_max is not None:
@@ -47,7 +47,7 @@ def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries,
             axes.fill_between(asked, low, high, color=colour, alpha=0.22, linewidth=0)
             axes.plot(asked, middle, "-", marker=marks[label].marker, color=colour, markersize=5, linewidth=1.8)
             axes.set(xlim=x_limits, ylim=y_limits)
-            tidy(axes, "return asked for", "return achieved")
+            tidy(axes, "target return", "achieved return")
         charts.append(Chart(label, drawn[0]))
     return charts
 
@@ -77,10 +77,10 @@ def calibration_panels(
     charts = []
     for label, by_seed in medians.items():
         described = "; ".join(
-            f"seed {seed}: " + ", ".join(f"asked {a:.0f}, off by {m - a:+.0f}" for a, m in points)
+            f"seed {seed}: " + ", ".join(f"target {a:.0f}, off by {m - a:+.0f}" for a, m in points)
             for seed, points in by_seed.items()
         )
-        with canvas.panel(f"{label}: achieved less asked, per seed", described) as (axes, drawn):
+        with canvas.panel(f"{label}: achieved minus target return, per seed", described) as (axes, drawn):
             axes.axhline(0, color=MUTED, linestyle="--", linewidth=1.2)
             if dataset.data.return_max is not None:
                 axes.axvline(dataset.data.return_max, color=MUTED, linestyle=":", linewidth=1.2)
@@ -88,7 +88,7 @@ def calibration_panels(
                 asked, median = np.array(points).T
                 axes.plot(asked, median - asked, "o-", color=marks[label].colour, markersize=3, linewidth=1.2)
             axes.set(xlim=x_limits, ylim=y_limits)
-            tidy(axes, "return asked for", "achieved less asked")
+            tidy(axes, "target return", "achieved minus target")
         charts.append(Chart(f"{label}, {plural(len(by_seed), 'seed')}", drawn[0]))
     return charts
 
@@ -103,7 +103,7 @@ def learning_panels(canvas: Canvas, found: Summaries, marks: Marks) -> list[Char
     charts = []
     for label, of in curves.items():
         described = "; ".join(
-            f"{asked_for(curve.target)}: "
+            f"{describe_target(curve.target)}: "
             + ", ".join(f"step {step:,} {score:.1f}" for step, score in zip(curve.steps, curve.mean, strict=True))
             for curve in of
         )

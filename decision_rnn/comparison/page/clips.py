@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.comparison.page.parts import Chart, Group, Section
-from decision_rnn.comparison.page.words import asked_for
+from decision_rnn.comparison.page.words import describe_target
 from decision_rnn.comparison.record import CellRecord, Comparison, Target
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rendering import render
@@ -98,13 +98,13 @@ def _rendered(
 def _chart(cell: CellRecord, target: Target, played: dict[str, Any], path: Path) -> Chart:
     ending = "the episode ends there" if played["ended"] else "the episode goes on"
     heard = f"{played['seconds']:.1f} seconds earn {played['return']:.0f}, and {ending}"
-    says = f"{cell.variant} on {cell.dataset}, seed {cell.seed}, {asked_for(target)}: {heard}"
+    says = f"{cell.variant} on {cell.dataset}, seed {cell.seed}, {describe_target(target)}: {heard}"
     moving, still = (_data_url(of) for of in (path, path.with_stem(f"{path.stem}-still")))
     picture = Markup(
         '<picture><source media="(prefers-reduced-motion: reduce)" srcset="{}"><img src="{}" alt="{}" width="240" '
         'height="240"></picture>'
     ).format(still, moving, f"Animation: {says}.")
-    return Chart(cell.variant, picture, f"{asked_for(target)[0].upper()}{asked_for(target)[1:]}; {heard}.")
+    return Chart(cell.variant, picture, f"{describe_target(target).capitalize()}; {heard}.")
 
 
 def _data_url(path: Path) -> str:

@@ -7,7 +7,7 @@ from decision_rnn.comparison.page.axes import tidy, vertical
 from decision_rnn.comparison.page.parts import Chart
 from decision_rnn.comparison.page.style import GRID, MUTED, Mark
 from decision_rnn.comparison.page.svg import FRAME, Canvas
-from decision_rnn.comparison.page.words import asked_for, score_of, score_of_return, shortened
+from decision_rnn.comparison.page.words import describe_target, score_of, score_of_return, shortened
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.evaluation.report import format_scores
@@ -97,11 +97,11 @@ def score_dots(
     ]
     aim = None
     if target is not None and target.in_range and target.target_return is not None:
-        aim = (score_of_return(dataset, target.target_return), "what is asked")
+        aim = (score_of_return(dataset, target.target_return), "the target")
     mean = dataset.data.score_mean
     return row_dots(
         canvas,
-        "Scores, nothing asked for" if target is None else f"Scores, {asked_for(target)}",
+        "Scores, no target" if target is None else f"Scores, {describe_target(target)}",
         f"{described}; mean of the data {mean:.1f}",
         "normalised score",
         rows,

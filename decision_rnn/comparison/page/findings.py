@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from decision_rnn.comparison.page.words import asked_for, best_in_data, listed, main_targets, score_of
+from decision_rnn.comparison.page.words import best_in_data, describe_target, listed, main_targets, score_of
 from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, VariantDifferences, compare_variants
@@ -28,8 +28,8 @@ def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls
     if any(of.scores.spread == "95% interval" for summary in found for of in summary.targets):
         paragraphs[-1] += (
             " Scores differ where Welch's test of the seeds' means says so at the 5% level. By Holm's method that "
-            "level holds over all pairs of variants on this dataset that are asked for one return, and not over "
-            "several returns or datasets."
+            "level holds over all pairs of variants on this dataset at one target, and not over several targets or "
+            "datasets."
         )
     obedience = {summary.variant: summary.obedience for summary in found if summary.obedience is not None}
     if obedience:
@@ -43,10 +43,10 @@ def _of_target(target: Target | None, found: Sequence[VariantSummary], controls:
     scores = {label: of.scores for label, of in results.items()}
     ranked = sorted(scores, key=lambda label: -scores[label].score)
     best, names = ranked[0], _named(scores, controls)
-    what = "asked for nothing" if target is None else asked_for(target)
+    what = "without a target" if target is None else f"at {describe_target(target)}"
     first = f"the control {best}" if best in controls else best
     if target is not None and results[best].target.role == "cloning":
-        first += ", which is asked for nothing,"
+        first += ", which has no target,"
     highest = "scores highest," if len(ranked) > 1 else "scores"
     sentences = [f"{what[0].upper()}{what[1:]}, {first} {highest} {_with_spread(scores[best])}."]
     compared = compare_variants({label: of.per_seed for label, of in results.items()})
@@ -84,9 +84,9 @@ def _obedience(scores: Mapping[str, SeedScores], controls: set[str]) -> str:
     ranked = sorted(scores, key=lambda label: scores[label].score)
     best = scores[ranked[0]]
     spread = "" if best.spread is None else f" ({_spread(best)})"
-    closest = "keeps closest to what is asked: it is off" if len(ranked) > 1 else "is off what is asked"
+    lowest = "has the lowest obedience error," if len(ranked) > 1 else "has an obedience error of"
     standing = _without_tests(ranked, scores, _named(scores, controls), lower_is_better=True)
-    text = f"Inside the data's range {ranked[0]} {closest} by {best.score:.1f}%{spread} of that range."
+    text = f"Inside the data's range {ranked[0]} {lowest} {best.score:.1f}%{spread} of that range."
     return " ".join([text, *standing])
 
 
@@ -98,7 +98,7 @@ def _without_tests(
     if not others:
         return []
     if scores[best].spread is None or all(scores[label].spread is None for label in others):
-        return ["With a single seed nobody knows how far luck decided it, so no order is claimed."]
+        return ["A single seed cannot be told from luck, so no order is claimed."]
     tied = [
         label
         for label in others

@@ -30,9 +30,9 @@ THRESHOLDS = 61
 FEW = 10
 """Of them in its table."""
 TITLES: dict[Role, str] = {
-    "paper": "Asked for the first return of each task",
-    "best": "Asked for each dataset's best return",
-    "cloning": "Asked for nothing",
+    "paper": "At the first target of each task",
+    "best": "At the best return of each dataset",
+    "cloning": "Without a target",
 }
 
 
@@ -49,7 +49,7 @@ def overall_findings(results: Sequence[Overall], controls: set[str]) -> list[str
         even = [label for label, improvement in improvements.items() if (improvement.low or 0) <= 0.5]
         known = all(improvement.low is not None for improvement in improvements.values())
         if not known:
-            sentences.append("With fewer than five seeds a dataset it is not known how far luck decided that.")
+            sentences.append("With fewer than five seeds per dataset this cannot be told from luck.")
         elif even:
             sentences.append(
                 f"It is tied with {listed(even, 6)}: the intervals of its probability of improvement on them reach 0.5."

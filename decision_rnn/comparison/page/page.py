@@ -111,7 +111,7 @@ def _compared(comparison: Comparison) -> list[str]:
     return [
         f"{' and '.join(filter(None, (first, second)))} on {names}, each trained for {trained} with "
         f"{plural(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds), 12)}).",
-        f"The last checkpoint plays {plural(comparison.episodes, 'episode')} for each return that is asked for, with "
+        f"The last checkpoint plays {plural(comparison.episodes, 'episode')} for each target, with "
         f"{'; '.join(states)}.",
     ]
 

@@ -70,9 +70,9 @@ class Sections:
             "Normalised scores of the last checkpoint: 0 is a random policy, 100 an expert. A return inside the data's "
             "range measures how well an agent obeys; one beyond it measures how it extrapolates, which is another "
             f"question, in a column of its own. {describe_scores(shown)} "
-            "The obedience error is how far the median return is from what is asked, over the targets inside the "
-            "data's range: lower is better. The best checkpoint is chosen by the very episodes that score it, and so "
-            "is too high: it stands there because papers report it."
+            "The obedience error is the mean distance of the median return from the target, over the targets inside "
+            "the data's range: lower is better. The best checkpoint is chosen by the same episodes that score it, so "
+            "its score is biased upwards: it is shown because papers report it."
             + (f" Over seeds the table of every target gives the {DEVIATION_NOTE}." if several else ""),
             "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds "
             "(a plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls.",
@@ -84,12 +84,12 @@ class Sections:
             return Group(charts=tuple(charts.obedience_panels(self.canvas, dataset, found, self.marks)))
 
         text = (
-            "What an agent achieves when it is asked for a return, the median of all seeds' episodes with a band from "
-            "the 10th to the 90th percentile. On the dashed diagonal it does what it is told; to the right of the "
-            "dotted line it is asked for more than any episode in the data earned. The numbers are in the table of "
-            "every target, with the scores.",
+            "The return that an agent achieves for each target: the median of all seeds' episodes, with a band from "
+            "the 10th to the 90th percentile. On the dashed diagonal it achieves its target; to the right of the "
+            "dotted line the target is higher than any return in the data. The numbers are in the table of every "
+            "target, with the scores.",
         )
-        return Section("obedience", "Asked against achieved", text, self._groups(group))
+        return Section("obedience", "Target and achieved return", text, self._groups(group))
 
     def learning(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
@@ -103,7 +103,7 @@ class Sections:
         text = (
             "The loss, mean over seeds, and the score of every checkpoint, by "
             f"{self.comparison.checkpoint_episodes} episodes each: a thick line with marks is the mean over seeds for "
-            "the first return asked for, thin lines are its seeds, a dotted line is the mean for the data's best "
+            "the first target, thin lines are its seeds, a dotted line is the mean for the data's best "
             "return, grey lines are the other variants. A curve that still rises says that longer training may change "
             "the order. Losses of different objectives cannot be compared.",
         )
@@ -122,13 +122,13 @@ class Sections:
                 chart("Parameters", "parameters", "parameters"),
                 chart("Training", "seconds of training", "training_seconds"),
                 chart("One action", "µs for one action", "action_microseconds"),
-                chart("State", "bytes remembered of one environment", "state_bytes"),
+                chart("State", "bytes of state per environment", "state_bytes"),
             )
             return Group(charts=tuple(c for c in made if c), tables=(tables.cost_table(found, self.traits),))
 
         text = (
-            "The score for the first return asked for, over what an agent costs: further left is cheaper, further up "
-            f"is better. Training is the median wall time of a run{self.comparison.describe_jobs()}; an action is one "
+            "The score at the first target, over the cost of an agent: further left is cheaper, further up is "
+            f"better. Training is the median wall time of a run{self.comparison.describe_jobs()}; an action is one "
             "step in one environment on one thread, of the seed where it is fastest; the state is what the agent keeps "
             "of one environment between steps.",
         )
@@ -143,10 +143,9 @@ class Sections:
             return Group(charts=tuple(panels), tables=(tables.calibration_table(cells),) * bool(panels))
 
         text = (
-            "How far the median return of each seed's episodes is from what was asked: a line is a seed. Above zero it "
-            "earns more than it is asked for, below zero less; right of the dotted line it is asked for more than any "
-            "episode in the data earned. Lines that lie together say that the fault is the "
-            "method's; lines apart say that it is a matter of luck in training.",
+            "The difference between each seed's median return and its target: a line is a seed. Above zero it earns "
+            "more than its target, below zero less; right of the dotted line the target is higher than any return in "
+            "the data. Lines close together point to the method, lines far apart to luck in training.",
         )
         return Section("calibration", "Calibration of each seed", text, self._groups(group))
 
@@ -160,9 +159,9 @@ class Sections:
             return Group(charts=(chart,), tables=(tables.tuning_table(found),)) if chart else Group()
 
         text = (
-            "Whoever may play in the environment can choose which return to ask for by trying. This is the score to "
-            "expect of a choice made by that many episodes per seed, over all targets: what is gained from left to "
-            "right is bought with interaction, which offline learning is meant to do without.",
+            "Anyone who can play in the environment can choose a target by trying. This is the expected score of a "
+            "choice made by that many episodes per seed, over all targets: the gain from left to right is bought with "
+            "interaction, which offline learning is meant to do without.",
         )
         return Section("tuning", "Score against episodes spent on choosing a target", text, self._groups(group))
 

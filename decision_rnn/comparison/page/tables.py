@@ -7,8 +7,8 @@ import numpy as np
 from decision_rnn.comparison.page.charts import seed_medians
 from decision_rnn.comparison.page.parts import Cell, Table
 from decision_rnn.comparison.page.words import (
-    asked_for,
     best_in_data,
+    describe_target,
     main_targets,
     score_of_return,
     seeds_cell,
@@ -33,7 +33,7 @@ def score_table(dataset: ComparedDataset, found: Summaries, traits: Traits, chec
     head += ["obedience error, % of the data's range"] * obeys
     curves = any(summary.curves for summary in found)
     if curves:
-        asked = "" if targets[0] is None else f" asked for {targets[0].target_return:g}"
+        asked = "" if targets[0] is None else f", target {targets[0].target_return:g}"
         head += [f"{which} checkpoint{asked}, {checkpoint_episodes} episodes" for which in ("last", "best")]
     rows: list[list[Cell | str]] = []
     for summary in found:
@@ -41,7 +41,7 @@ def score_table(dataset: ComparedDataset, found: Summaries, traits: Traits, chec
         cloning = summary.of_role("cloning")
         if cloning is not None:
             cell = seeds_cell(cloning.scores, cloning.per_seed, width)
-            row.append(Cell(cell.text, f"asked for nothing; {cell.detail}".removesuffix("; "), width))
+            row.append(Cell(cell.text, f"no target; {cell.detail}".removesuffix("; "), width))
         else:
             for target in targets:
                 of = next((of for of in summary.targets if of.target == target), None)
@@ -66,7 +66,7 @@ def _score_head(dataset: ComparedDataset, target: Target | None) -> str:
     """The head of a target's scores; inside the data's range not the highest is the aim, but the one asked for."""
     if target is None:
         return "score"
-    text = f"score, {asked_for(target)}"
+    text = f"score, {describe_target(target)}"
     if target.target_return is None or not target.in_range:
         return text
     return f"{text} (which scores {score_of_return(dataset, target.target_return):.1f})"
@@ -84,7 +84,7 @@ def target_table(found: Summaries) -> Table:
     rows: list[list[Cell | str]] = [
         [
             summary.variant,
-            asked_for(of.target),
+            describe_target(of.target),
             seeds_cell(of.scores, of.per_seed),
             format_deviation(of.deviation),
             f"{of.return_mean:.0f} ± {of.return_sd:.0f}",
@@ -94,7 +94,7 @@ def target_table(found: Summaries) -> Table:
         for summary in found
         for of in summary.targets
     ]
-    head = ("variant", "asked", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%")
+    head = ("variant", "target", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%")
     return Table.of("Every target", head, rows)
 
 
@@ -106,7 +106,7 @@ def calibration_table(cells: dict[str, Sequence[CellRecord]]) -> Table:
         for seed, points in seed_medians(of).items()
         for asked, median in points
     ]
-    return Table.of("Each seed's median return", ("variant", "seed", "asked", "achieved", "difference"), rows)
+    return Table.of("Each seed's median return", ("variant", "seed", "target", "achieved", "difference"), rows)
 
 
 def checkpoint_table(found: Summaries) -> Table:
@@ -114,7 +114,7 @@ def checkpoint_table(found: Summaries) -> Table:
     rows = [
         [
             summary.variant,
-            asked_for(curve.target),
+            describe_target(curve.target),
             f"{step:,}",
             f"{curve.mean[i]:.1f}",
             ", ".join(f"{seed[i]:.1f}" for seed in curve.per_seed),
@@ -123,7 +123,7 @@ def checkpoint_table(found: Summaries) -> Table:
         for curve in summary.curves
         for i, step in enumerate(curve.steps)
     ]
-    return Table.of("Every checkpoint's score", ("variant", "asked", "step", "mean", "seeds"), rows)
+    return Table.of("Every checkpoint's score", ("variant", "target", "step", "mean", "seeds"), rows)
 
 
 def curve_table(caption: str, x: str, y: str, curves: Mapping[str, Sequence[tuple[float, float]]]) -> Table:

@@ -31,11 +31,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def asked_for(target: Target) -> str:
-    """What was asked for and where that lies: `asked for 3600, beyond the data`."""
+def describe_target(target: Target) -> str:
+    """The target and where it is relative to the data: `target 3600, beyond the data`."""
     if target.target_return is None:
-        return "asked for nothing"
-    what = f"asked for {target.target_return:g}"
+        return "no target"
+    what = f"target {target.target_return:g}"
     where = describe_range(target.in_range, target.role == "best")
     return f"{what}, {where}" if where else what
 
@@ -58,7 +58,7 @@ def describe_scores(all_scores: Iterable[SeedScores]) -> str:
             "confidence interval"
         )
     if None in spreads:
-        parts.append("the score of a single seed, which tells nothing of how far luck decided it")
+        parts.append("the score of a single seed, which cannot be told from luck")
     return f"A score is {', or '.join(parts)}." if parts else ""
 
 

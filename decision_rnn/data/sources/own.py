@@ -48,7 +48,7 @@ class OwnSource(Source):
         try:
             return EpisodeStore.open(folder)
         except CacheError as error:
-            raise InputError(f"{error.fault}: remove it and write {name} anew with write_store") from None
+            raise InputError(f"{error.fault}: remove it and write {name} again with write_store") from None
 
     def download(self, name: str, progress: bool) -> list[Path]:
         """There is nothing to fetch: InputError."""
