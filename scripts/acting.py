@@ -1,9 +1,9 @@
-"""Makes results/deploy/: a million steps of acting with an exported policy, whether memory and latency stay flat.
+"""Makes results/deploy/: memory and latency over a million steps of acting with an exported policy.
 
 python scripts/acting.py [--policy policy.onnx] [--steps 1000000]     # two minutes; POLICY: untrained if left out
 
-The steps are taken by a process of its own, which imports numpy and onnxruntime alone: one environment, noise for
-observations, an episode every 1,000 steps and one that lasts for the whole second half.
+A separate process, which imports only numpy and onnxruntime, takes the steps: one environment, noise as observations,
+episodes of 1,000 steps in the first half, one episode for the whole second half.
 """
 
 import argparse
@@ -20,19 +20,19 @@ import numpy as np
 from decision_rnn.deploy import Policy
 
 POINTS = 100
-"""Pieces that the steps are divided into; of each the memory and the latency are kept."""
+"""Number of intervals for which memory and latency are recorded."""
 EPISODE = 1000
 SEED = 0
 
 
 def resident() -> float:
-    """MiB of this process in memory, of Linux's own count."""
+    """Resident memory of this process in MiB, as counted by Linux."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def act(path: str, steps: int) -> None:
-    """Act and print, piece by piece, the steps so far, MiB, and the median and 99th percentile of a step's µs."""
+    """Act and print, per interval, the steps so far, MiB, and the median and 99th percentile of a step's µs."""
     policy, generator = Policy.load(path), np.random.default_rng(SEED)
     piece = max(steps // POINTS, 1)
     observations = generator.normal(0, 1, (EPISODE, policy.observation_dim)).astype(np.float32)
@@ -50,7 +50,7 @@ def act(path: str, steps: int) -> None:
 
 
 def picture(rows: np.ndarray, path: Path) -> None:
-    """Memory and latency against the steps so far."""
+    """Plot memory and latency against the steps so far."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

@@ -1,10 +1,10 @@
-"""Makes asked-achieved.png in a folder of results/: the return that a comparison's agents reach over the one asked for.
+"""Makes asked-achieved.png in a folder of results/: achieved against target return of a comparison's agents.
 
     decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
     cp runs/kinds-of-data/comparison.json results/kinds-of-data
     python scripts/asked_achieved.py results/kinds-of-data
 
-A panel for each dataset; cloning, where the comparison has it, as a line.
+A panel for each dataset; cloning, if the comparison has it, as a line.
 """
 
 import argparse
@@ -20,7 +20,7 @@ INK, PALE, CLONING = "#1f4e8c", "#9db8d9", "#c26a1b"
 
 
 def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> dict[float | None, list[float]]:
-    """By return asked for, ascending, or for cloning's None, the median return of every seed's episodes."""
+    """The median return of each seed's episodes, by target return in ascending order; cloning has the target None."""
     medians: dict[float | None, list[float]] = {}
     for cell in comparison.cells:
         if (cell.variant, cell.dataset) == (variant, dataset.data.name):
@@ -30,7 +30,7 @@ def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> di
 
 
 def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: str) -> None:
-    """One dataset: a line for the mean over seeds, a dot for each seed, the diagonal, the data's range, cloning."""
+    """Plot one dataset: a line for the mean over seeds, a dot per seed, the diagonal, the data's range, cloning."""
     data, medians = dataset.data, curves(comparison, dataset, variant)
     top = 1.05 * max(max(medians), data.return_max)
     axes.axvspan(data.return_min, data.return_max, color="0.94", linewidth=0)

@@ -1,7 +1,7 @@
-"""Makes results/bench/backbones.*: what every layer costs over the length of the sequence, as tables, picture and JSON.
+"""Makes results/bench/backbones.*: the cost of every layer over sequence length, as tables, picture and JSON.
 
-pip install minGRU-pytorch mambapy einops     # the peers, as far as they shall join in
-python scripts/bench_backbones.py             # some six minutes of an idle core
+pip install minGRU-pytorch mambapy einops     # optional: peers to compare with
+python scripts/bench_backbones.py             # about six minutes on an idle core
 """
 
 import json
@@ -25,12 +25,12 @@ TITLES = {
 
 
 def short(value: float) -> str:
-    """Three digits, and no powers of ten."""
+    """A number with three digits and no exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def table(rows: list[dict[str, Any]], kind: str) -> str:
-    """The rows of one kind: a line for each layer, a column for each length; how many times better in brackets."""
+    """The rows of one kind: a line for each layer, a column for each length; the ratio in brackets."""
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
         _, layer, point = row["name"].split("/")
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    """backbones.md: the rows as tables."""
+    """The text of backbones.md: the rows as tables."""
     sections = [f"## {title}\n\n{table(rows, kind)}\n" for kind, title in TITLES.items() if f"/{kind}-" in str(rows)]
     return (
         "# Backbones over length\n\nOne layer of width 128 in fp32, without the stack's norms and MLP, at a batch of 8 "

@@ -1,9 +1,9 @@
-"""Makes results/coverage/: how often intervals cover the truth at the numbers of seeds that people have.
+"""Makes results/coverage/: how often intervals cover the truth with usual numbers of seeds.
 
     python scripts/interval_coverage.py    # three minutes on one core
 
-Scores are drawn from distributions whose mean, interquartile mean and the like are known; an interval's coverage is the
-share of draws in which it holds them.
+Scores are sampled from distributions with known mean, interquartile mean and so on; the coverage of an interval is the
+share of samples in which it contains the true value.
 """
 
 import argparse
@@ -43,7 +43,7 @@ RESULTS = ALL_RESULTS / "coverage"
 SEED = 0
 RESAMPLES = 1000
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-OURS = np.array(  # scores asked for 3600, four backbones by three seeds, of results/hopper-mixed and its -carry
+OURS = np.array(  # scores for target 3600, four backbones by three seeds, of results/hopper-mixed and its -carry
     [
         [89.6, 90.2, 90.4, 87.3, 81.9, 60.3, 95.2, 89.6, 93.6, 57.2, 89.1, 91.3],
         [95.1, 61.4, 91.3, 93.6, 70.8, 81.7, 83.4, 90.5, 90.6, 89.6, 91.0, 86.9],
@@ -51,7 +51,7 @@ OURS = np.array(  # scores asked for 3600, four backbones by three seeds, of res
 ).ravel()
 
 LEVELS = ((20, 110), (2, 12))
-"""Between what several datasets' means and standard deviations are spread."""
+"""The ranges of several datasets' means and standard deviations."""
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ def two_humps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndar
     return np.where(low, generator.normal(55, 12, shape), generator.normal(90, 3, shape))
 
 
-SHAPES: dict[str, tuple[Draw, float]] = {  # and their means
+SHAPES: dict[str, tuple[Draw, float]] = {  # samplers and their means
     "normal": (lambda generator, shape: generator.normal(70, 10, shape), 70.0),
     "skewed": (lambda generator, shape: 100 - generator.lognormal(2.5, 0.8, shape), 100 - np.exp(2.5 + 0.8**2 / 2)),
     "two-humped": (two_humps, 0.7 * 90 + 0.3 * 55),
@@ -77,12 +77,12 @@ NAMED = {
 
 
 def covered(low: np.ndarray, high: np.ndarray, truth: np.ndarray | float) -> tuple[float, float]:
-    """Coverage, and the median length; ends may stand on the truth."""
+    """Coverage and median length of intervals; an end equal to the truth covers it."""
     return float(((low <= truth + 1e-9) & (truth - 1e-9 <= high)).mean()), float(np.median(high - low))
 
 
 def mean_intervals(x: np.ndarray, generator: np.random.Generator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Ends of every interval for the mean, each (draws,), of scores (draws, seeds).
+    """The ends, each (draws,), of every interval for the mean of scores (draws, seeds).
 
     The percentile, BCa and studentised bootstraps of Efron and Tibshirani (1993, chapters 12 to 14).
     """
@@ -114,7 +114,7 @@ def mean_intervals(x: np.ndarray, generator: np.random.Generator) -> dict[str, t
 
     variances = ((x - mean) ** 2 @ weights - (means - mean) ** 2).clip(0)
     errors = np.sqrt(variances / (n - 1))
-    with np.errstate(divide="ignore", invalid="ignore"):  # where one score alone was redrawn there is no error
+    with np.errstate(divide="ignore", invalid="ignore"):  # a resample of a single score has no error
         studentised = np.nan_to_num(
             (means - mean) / np.where(errors > 1e-9, errors, 0), nan=0.0, posinf=1e9, neginf=-1e9
         )
@@ -124,10 +124,10 @@ def mean_intervals(x: np.ndarray, generator: np.random.Generator) -> dict[str, t
 
 
 def one_dataset(trials: int, generator: np.random.Generator) -> Iterator[Row]:
-    """Intervals for the mean over seeds, and the percentile bootstrap of the interquartile mean for that."""
+    """Intervals for the mean over seeds, and the percentile bootstrap for the interquartile mean."""
     for (shape, (draw, truth)), n in itertools.product(SHAPES.items(), (1, 3, 5, 10, 20)):
         x = draw(generator, (trials, n))
-        if n == 1:  # a score by itself: its range is a point
+        if n == 1:  # the range of a single score is a point
             intervals = {"range": (x[:, 0], x[:, 0])}
         else:
             parts = [mean_intervals(part, generator) for part in np.array_split(x, max(1, trials // 500))]
@@ -145,7 +145,7 @@ def one_dataset(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 
 def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
-    """How often Welch's interval covers a difference of 10, is taken for better, and equal variants for different."""
+    """How often Welch's interval covers and detects a difference of 10, and how often equal variants seem to differ."""
     for shape, n in itertools.product(SHAPES, (5, 10, 20)):
         draw = SHAPES[shape][0]
         found = [compare_seeds(a + 10, b) for a, b in draw(generator, (trials, 2, n))]
@@ -164,7 +164,7 @@ def differences(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 
 def suite(shape: str, datasets: int, seeds: int, trials: int, generator: np.random.Generator) -> np.ndarray:
-    """Scores (trials, datasets, seeds) on datasets of different levels, one dataset's being the middle of LEVELS."""
+    """Scores (trials, datasets, seeds) on datasets of different levels; a single dataset has the middle of LEVELS."""
     levels, sd = (np.linspace(*ends, datasets) if datasets > 1 else np.mean([ends], axis=1) for ends in LEVELS)
     draw, mean = SHAPES[shape]
     scale = {"normal": 10.0, "skewed": 15.9, "two-humped": 17.9}[shape]
@@ -192,7 +192,7 @@ def aggregates(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 
 def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
-    """Intervals of the probability of improvement between normal scores whose means lie up to `effect` sd apart."""
+    """Intervals of the probability of improvement, for normal scores whose means are on average `effect` sd apart."""
     for datasets, effect, n in itertools.product((1, 3, 9), (0.0, 0.6, 1.5, 3.0), (5, 10, 20)):
         effects = np.linspace(0, 2 * effect, datasets) if datasets > 1 else np.array([effect])
         true = float(stats.norm.cdf(effects / np.sqrt(2)).mean())
@@ -213,7 +213,7 @@ def improvements(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 
 def profiles(trials: int, generator: np.random.Generator) -> Iterator[Row]:
-    """Pointwise bands of the performance profile, averaged over thresholds where its truth lies in 0.01 to 0.99."""
+    """Pointwise bands of the performance profile, averaged over thresholds where its true value is in 0.01 to 0.99."""
     thresholds = np.arange(5.0, 130.0, 2.5)
     for datasets, n in itertools.product((1, 3, 9), (3, 5, 10, 20)):
         true = (suite("normal", datasets, 200_000, 1, generator)[0][..., None] > thresholds).mean(axis=(0, 1))
@@ -233,7 +233,7 @@ def profiles(trials: int, generator: np.random.Generator) -> Iterator[Row]:
 
 
 def cell(row: Row) -> str:
-    """Coverage, and the length beside it; one that comes of dividing by zero is infinite."""
+    """Coverage, with the length in brackets; a length that results from dividing by zero is infinite."""
     width = row["width"]
     return f"{row['coverage']:.1%} ({'∞' if width > 1e6 else f'{round(width, 3):.3g}'})"
 
@@ -253,7 +253,7 @@ def pivot(rows: list[Row], down: tuple[str, ...], across: str = "interval") -> s
 
 
 def plot(rows: list[Row]) -> None:
-    """Coverage over seeds, a panel for each shape."""
+    """Plot coverage over seeds, a panel for each shape."""
     figure, panels = plt.subplots(1, len(SHAPES), figsize=(13, 3.6), sharey=True)
     for panel, shape in zip(panels, SHAPES, strict=True):
         panel.axhline(LEVEL, color="0.5", linestyle="--", linewidth=1)

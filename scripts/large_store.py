@@ -1,9 +1,9 @@
-"""Makes results/large-store/: what a store larger than memory may hold takes to write, open and train from.
+"""Makes results/large-store/: the cost of writing, opening and training from a store that may exceed memory.
 
     python scripts/large_store.py                 # about five minutes and 6 GB of disk in the temporary folder
     python scripts/large_store.py --steps 2000000 # to try it
 
-Each stage is a process of its own, so that its peak of resident memory (VmHWM) is its own.
+Each stage is a separate process, so that its peak resident memory (VmHWM) is its own.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-SMALL, LARGE = "own/small", "own/large"  # a million steps, and those that are asked for
+SMALL, LARGE = "own/small", "own/large"  # a million steps, and `--steps`
 MILLION = 1_000_000
 TRAINING_STEPS = 200
 ROUNDS = 60
@@ -28,13 +28,13 @@ MB = 1e6
 
 
 def resident() -> dict[str, float]:
-    """Resident memory of this process now, in MB; its peak is VmHWM, and anonymous and file-backed pages sum to it."""
+    """Resident memory of this process in MB: its peak (VmHWM), and its current anonymous and file-backed pages."""
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {line[0][:-1]: int(line[1]) * 1024 / MB for line in lines if line[0] in ("VmHWM:", "RssAnon:", "RssFile:")}
 
 
 class Peaks(threading.Thread):
-    """Of anonymous and of file-backed memory each, looked for every 10 ms: the kernel keeps only that of their sum."""
+    """Peaks of anonymous and file-backed memory, sampled every 10 ms: the kernel keeps only the peak of the sum."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -49,7 +49,7 @@ class Peaks(threading.Thread):
 
 
 def episodes(steps: int) -> Iterator[Any]:
-    """Noise in Hopper's sizes: episodes of 1 to 1000 steps that have `steps` in all."""
+    """Noise in Hopper's sizes: episodes of 1 to 1000 steps, `steps` in total."""
     from decision_rnn import Episode
 
     generator = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def write(steps: int) -> dict[str, Any]:
-    """Both stores, by the package's own writer."""
+    """Write both stores with the package's own writer."""
     from decision_rnn import write_store
 
     generating = seconds_of(lambda: sum(len(episode.rewards) for episode in episodes(steps)))
@@ -84,7 +84,7 @@ def write(steps: int) -> dict[str, Any]:
 
 
 def convert(steps: int) -> dict[str, Any]:
-    """A million steps in D4RL's layout, as anybody's file would be converted."""
+    """Convert a million steps from D4RL's layout, like a user's file."""
     from decision_rnn import open_dataset
     from decision_rnn.data.formats.d4rl import write_file
 
@@ -94,7 +94,7 @@ def convert(steps: int) -> dict[str, Any]:
 
 
 def open_again(steps: int) -> dict[str, Any]:
-    """The large store verified as a whole, and then opened again and again; and the small one."""
+    """Verify the whole large store, then open both stores repeatedly."""
     from decision_rnn import open_dataset
 
     peaks = Peaks()
@@ -107,7 +107,7 @@ def open_again(steps: int) -> dict[str, Any]:
 
 
 def train(steps: int) -> dict[str, Any]:
-    """`decision-rnn train own/large`, but for the episodes that it plays in the end."""
+    """`decision-rnn train own/large`, without the evaluation at the end."""
     from decision_rnn.cli.arguments import parse_run
     from decision_rnn.training.loop import train
 
@@ -119,7 +119,7 @@ def train(steps: int) -> dict[str, Any]:
 
 
 def sample(steps: int) -> dict[str, Any]:
-    """As many batches as it takes to read each part of the large store about once: what training for long comes to."""
+    """Sample enough batches to read each part of the large store about once, as long training does."""
     from decision_rnn import open_dataset
     from decision_rnn.data.stream import StepStream
 
@@ -133,7 +133,7 @@ def sample(steps: int) -> dict[str, Any]:
 
 
 def step(steps: int) -> dict[str, Any]:
-    """One training step, and one batch, on either store: in turn, medians of wall time."""
+    """Time one training step and one batch on each store, in turn: medians of wall time."""
     from decision_rnn import open_dataset
     from decision_rnn.cli.arguments import parse_run
     from decision_rnn.training.loop import prepare
@@ -211,7 +211,7 @@ def main() -> None:
     if options.stage:
         print(json.dumps(STAGES[options.stage](options.steps)))
         return
-    from results_folder import RESULTS, Made, write_report  # here: a stage's memory must not hold what it imports
+    from results_folder import RESULTS, Made, write_report  # here: keep its imports out of a stage's memory
 
     made = Made.here(seeds=[0])
     measured = {}
@@ -219,7 +219,7 @@ def main() -> None:
         places = {"DECISION_RNN_DATA": folder, "DECISION_RNN_CACHE": f"{folder}/cache", "OMP_NUM_THREADS": "1"}
         for stage in STAGES:
             if stage == "open":
-                time.sleep(3)  # what was written within two seconds is hashed at every use
+                time.sleep(3)  # files are hashed at every use until they are two seconds old
             command = [sys.executable, __file__, "--steps", str(options.steps), "--stage", stage]
             done = subprocess.run(command, env=os.environ | places, stdout=subprocess.PIPE, text=True, check=True)
             measured[stage] = json.loads(done.stdout.splitlines()[-1])

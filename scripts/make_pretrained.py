@@ -3,8 +3,8 @@
     decision-rnn train hopper-medium --output runs/pretrained --evaluation.episodes 0
     python scripts/make_pretrained.py runs/pretrained hopper-medium
 
-The parameters are rounded to half precision, and what is left of the agent is evaluated: its card and results are of
-what is shipped. `--output` is decision_rnn/pretrained unless it is given.
+The parameters are rounded to half precision before the agent is evaluated, so that its card and results describe what
+is shipped. `--output` defaults to decision_rnn/pretrained.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from decision_rnn.files import new_directory, remove_directory
 
 ROOT = Path(__file__).parents[1] / "decision_rnn" / "pretrained"
 LARGEST = 2_000_000
-"""Bytes of an agent that is shipped."""
+"""Maximum size of a shipped agent in bytes."""
 
 
 def make(run: str, name: str, output: Path, episodes: int) -> Path:
-    """Write the agent of a run into a folder of that name in `output`, in place of the one there."""
+    """Write the agent of a run to the folder `name` in `output`, replacing an existing one."""
     trained = load_agent(find_agent(run))
     with torch.no_grad():
         for parameter in trained.agent.parameters():

@@ -1,10 +1,10 @@
-"""Goes on from a behaviour policy with PPO, where SAC has become slow: a snapshot of the actor every few steps.
+"""Continues training a behaviour policy with PPO, when SAC has become slow, with regular snapshots of the actor.
 
 pip install -e ".[train-behavior]"
 python scripts/refine_behavior.py HalfCheetah-v5 runs/behavior/halfcheetah-seed0-0360k.safetensors
 
-The actor keeps its layers; the spread of its noise becomes one learnt number per action, the same in all states. The
-critic begins from nothing and is trained alone first, lest its errors undo what the actor can do.
+The actor keeps its layers; the standard deviation of its noise becomes one learnt number per action, the same in all
+states. The critic starts from scratch and is trained alone first, so that its errors do not undo what the actor can do.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor, nn
 from train_behavior import Snapshots
 
-ENVIRONMENTS, ROLLOUT = 8, 2048  # steps of each between updates
-SATURATED = 20.0  # tanh of it is 1 in float32; stable-baselines3 wants a bound
-CRITIC_ALONE = 8  # rollouts for which the actor stays as it was
+ENVIRONMENTS, ROLLOUT = 8, 2048  # ROLLOUT: steps per environment between updates
+SATURATED = 20.0  # its tanh is 1 in float32; stable-baselines3 requires a bound
+CRITIC_ALONE = 8  # rollouts during which the actor is frozen
 
 
 class Squashed(gym.ActionWrapper):
-    """Takes actions before their tanh: PPO's Gaussian lies there, as that of `decision_rnn.data.standin.Policy`."""
+    """Takes actions before their tanh, where PPO's Gaussian is, as in `decision_rnn.data.standin.policies.Policy`."""
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
@@ -46,7 +46,7 @@ def layers_of(model: PPO) -> dict[str, nn.Linear]:
 
 
 def actor_of(model: PPO) -> dict[str, Tensor]:
-    """The actor's tensors by their names in the file, where a state's log_std is a linear map of the last layer."""
+    """The actor's tensors by their names in the file, whose log_std is a linear layer: here with zero weights."""
     tensors = {
         f"{name}.{part}": getattr(layer, part)
         for name, layer in layers_of(model).items()
@@ -57,7 +57,7 @@ def actor_of(model: PPO) -> dict[str, Tensor]:
 
 
 class CriticFirst(BaseCallback):
-    """Holds the actor still for the first rollouts."""
+    """Freezes the actor for the first rollouts."""
 
     def __init__(self) -> None:
         super().__init__()

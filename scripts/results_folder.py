@@ -1,4 +1,4 @@
-"""What the folders of results/ have in common: each report ends with what it was made by, in one form.
+"""Shared by the scripts that make folders of results/: each report ends with how it was made, in one form.
 
 Made by `COMMAND` at commit COMMIT; seeds SEEDS; PROCESSOR, CORES cores, GPU: NAME; SYSTEM; VERSIONS; NOTES.
 """
@@ -22,15 +22,15 @@ RESULTS = ROOT / "results"
 
 @dataclass(frozen=True)
 class Made:
-    """What results were made by.
+    """How results were made.
 
     Attributes:
-        command: As it can be typed again.
-        commits: Of the source tree; several where runs were added later.
-        seeds: Of all that is drawn at random; empty where nothing is.
-        hardware: As `decision_rnn.machine.hardware` gives it.
-        versions: Of the packages that the numbers depend on.
-        notes: What else a reader has to know of the making.
+        command: The command that made them.
+        commits: Commits of the source tree; several if runs were added later.
+        seeds: Seeds of everything random; empty if nothing is.
+        hardware: As returned by `decision_rnn.machine.hardware`.
+        versions: Versions of the packages that the numbers depend on.
+        notes: What else a reader has to know.
     """
 
     command: str
@@ -42,13 +42,13 @@ class Made:
 
     @classmethod
     def here(cls, seeds: Sequence[int] = (), packages: Sequence[str] = (), notes: str = "") -> "Made":
-        """By this script, as it was called, on this machine.
+        """How this script, as it was called, makes results on this machine.
 
         Call it first: once the script has written its results, the tree differs from its commit.
 
         Args:
-            seeds: Of what is drawn at random.
-            packages: Installed packages whose versions count beside those that every score depends on.
+            seeds: Seeds of everything random.
+            packages: Installed packages to list besides those that every score depends on.
             notes: What else a reader has to know.
         """
         used = {**versions(PACKAGES), **{name: version(name) for name in packages}}
@@ -67,7 +67,7 @@ class Made:
 
 
 def command_line() -> str:
-    """The command that this script was started by, its folder's and its options' names as one types them."""
+    """The command that started this script, as one types it."""
     return shlex.join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]])
 
 

@@ -1,10 +1,10 @@
-"""Makes results/return-limits/: what agents score under other limits of the return-to-go than they were trained with.
+"""Makes results/return-limits/: scores of agents under different limits of the return-to-go.
 
     decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
-    python scripts/return_limits.py runs/kinds-of-data    # by estimate half an hour on two cores
+    python scripts/return_limits.py runs/kinds-of-data    # about half an hour on two cores (estimate)
 
-The limit acts when the agent acts, so each agent is evaluated under all of them: asked for the paper's return, which no
-data reach on most sets. The agents are those whose run is finished.
+The limit applies only when the agent acts, so each agent is evaluated under all limits, with the paper's target return,
+which no episode reaches in most datasets. Only finished runs are evaluated.
 """
 
 import argparse
@@ -25,7 +25,7 @@ LIMITS = (0.0, 1.0, 0.98, 0.95, 0.9, 0.85, 0.8, 0.6)
 """No limit, the largest return-to-go of the data, and quantiles below it."""
 
 Scores = dict[str, dict[float, list[float]]]
-"""By dataset and limit, a score for each seed."""
+"""A score for each seed, by dataset and limit."""
 
 
 def named(limit: float) -> str:
@@ -33,7 +33,7 @@ def named(limit: float) -> str:
 
 
 def finished(comparison: Path, variant: str) -> list[tuple[Path, CellRecord]]:
-    """The runs of a variant that have a result, and what that is, by dataset and seed."""
+    """The runs of a variant that have a result, with their records, ordered by dataset and seed."""
     cells = [cell for cell in read_comparison(comparison).cells if cell.variant == variant]
     return [(comparison / cell.run, cell) for cell in sorted(cells, key=lambda cell: (cell.dataset, cell.seed))]
 
@@ -46,14 +46,14 @@ def row(scores: dict[float, list[float]]) -> str:
 
 
 def made_by(made: Made, cells: Sequence[CellRecord]) -> Made:
-    """What the report is made by, with the agents' seeds and the commits that trained and first evaluated them."""
+    """How the report is made, with the agents' seeds and the commits that trained and first evaluated them."""
     commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in cells)
     seeds = sorted({cell.seed for cell in cells})
     return replace(made, seeds=seeds, notes=f"the agents were made at commit {', '.join(commits)}")
 
 
 def picture(scores: Scores, path: Path) -> None:
-    """A line for each dataset, a dot for each seed."""
+    """Plot a line for each dataset and a dot for each seed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

@@ -1,4 +1,4 @@
-"""What behaviour policies return with their own noise, for choosing a stand-in's: a Markdown table, a row a snapshot.
+"""Prints the returns of behaviour policies with their own noise, to choose a stand-in's: a Markdown table.
 
 python scripts/score_behavior.py runs/behavior/halfcheetah-seed3-01*.safetensors --episodes 20
 """

@@ -1,11 +1,11 @@
-"""Goes on from a behaviour policy by random search, where SAC and PPO lose what they had: a snapshot every few steps.
+"""Continues from a behaviour policy by random search, where SAC and PPO make it worse, with regular snapshots.
 
 python scripts/search_behavior.py runs/behavior/hopper-seed0-0150k.safetensors --steps 6_000_000
 
 Augmented random search (Mania, Guy and Recht, "Simple random search of static policies is competitive for reinforcement
-learning", 2018, version V1-t) of the layer of the mean, along the first principal components of what that layer reads:
-a few dozen numbers in place of several hundred, so that a few directions tell where to go. The other layers and the
-noise stay as they are. As in the paper, what a hopper gets for being alive is no part of what is searched for.
+learning", 2018, version V1-t) of the layer of the mean, along the first principal components of its input: a few dozen
+numbers instead of several hundred, so that a few directions suffice. The other layers and the noise are unchanged. As
+in the paper, the reward for being alive is not part of the objective.
 """
 
 import argparse
@@ -21,16 +21,16 @@ from decision_rnn.data.standin.policies import Policy
 from decision_rnn.data.store.episode import Episode
 
 COMPONENTS = 12
-"""Nine tenths of the variance of what hopper's last layer reads."""
+"""They hold nine tenths of the variance of the input of hopper's last layer."""
 SPREAD, STEP = 0.05, 0.02
-"""Standard deviations of what a direction adds to the mean before tanh, and the step along the best ones."""
-BEST = 0.5  # the share of the directions that a step is made of
-ALIVE = 1.0  # hopper's and walker's reward for it, in every step
+"""Standard deviation of what a direction adds to the mean before tanh, and step size along the best directions."""
+BEST = 0.5  # share of the directions used for a step
+ALIVE = 1.0  # hopper's and walker's reward per step for being alive
 FIRST, WATCHED = 900_000, 1_000_000  # seeds of the first episodes, and of those that a snapshot is scored on
 
 
 class Search:
-    """A policy whose last layer can be moved along components; `steps` counts what it plays."""
+    """A policy whose last layer can be moved along components; `steps` counts environment steps."""
 
     def __init__(self, actor: Path, environment: str, noise: float) -> None:
         self.policy, self.environment, self.steps = Policy(actor, noise), environment, 0
@@ -46,13 +46,13 @@ class Search:
         self.place = np.zeros((len(self.bias), COMPONENTS + 1))
 
     def put(self, place: np.ndarray) -> None:
-        """Move the layer to a place, (action components, COMPONENTS + 1), the last column the bias."""
+        """Move the layer to a place, (action components, COMPONENTS + 1), the last column for the bias."""
         slopes = place[:, :-1] @ self.components
         self.policy.weights["mean.weight"] = np.asarray(self.weight + slopes, np.float32)
         self.policy.weights["mean.bias"] = np.asarray(self.bias + place[:, -1] - slopes @ self.centre, np.float32)
 
     def play(self, seed: int) -> Episode:
-        """An episode, whose noise is that seed's too."""
+        """Play an episode; the seed also determines the noise."""
         noise = np.random.default_rng(seed)
         (episode,) = play_episodes(self.environment, lambda seen: self.policy.sample(seen, noise), 1, seed)
         self.steps += len(episode.rewards)

@@ -1,16 +1,16 @@
 """Makes results/selective-copying/: which backbones solve the selective copying task, by number of layers.
 
-    python scripts/selective_copying.py                                 # goes on where it stopped
+    python scripts/selective_copying.py                                 # resumes where it stopped
     python scripts/selective_copying.py --backbones mamba --layers 3    # some rows; several may run at once
     python scripts/selective_copying.py --name selective-copying-256 --length 256 --tokens 16
 
-Tokens stand at random places among blanks, and have to be repeated in their order once the markers come: Gu & Dao,
-"Mamba" (2023), and Feng et al., "Were RNNs All We Needed?" (2024), in the form of `torch_copying_data` of
-state-spaces/s4. A layer whose dynamics do not look at its input cannot skip the blanks; and a gate that looks at the
-input alone does not know how many tokens came before: that takes a second layer.
+Tokens at random positions among blanks have to be repeated in order once the markers come: Gu & Dao, "Mamba" (2023),
+and Feng et al., "Were RNNs All We Needed?" (2024), in the form of `torch_copying_data` of state-spaces/s4. A layer
+whose dynamics do not depend on its input cannot skip the blanks, and a gate that depends only on the input does not
+know how many tokens came before: that takes a second layer.
 
-Every row is a file of its own in results/NAME/rows/: one that is there is not made again, and a run that is killed
-loses the row in work.
+Every row is a file in results/NAME/rows/: existing rows are not made again, and a killed run loses only the row in
+progress.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from decision_rnn.training.trainer import Trainer
 
 EVALUATE_EVERY = 100
 SOLVED = 0.995
-"""Share of right tokens at which a row's training ends before its last step."""
+"""Accuracy at which the training of a row stops early."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "lstm": {"forget_bias": 3.0},
     "mingru": {"forget_bias": 3.0},
@@ -42,24 +42,24 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rnn-relu": {"activation": "relu"},
     "transformer": {"heads": 4},
 }
-"""What differs from the backbones' defaults. A gate that begins by forgetting half of the state at every step passes no
-gradient over the blanks, nor does the plain RNN: its recurrent matrix begins with a spectral radius of about 0.6. Where
-the name goes on after a hyphen it is a second form of that backbone."""
+"""Options that differ from the backbones' defaults. A gate that initially forgets half of the state at every step
+passes no gradient over the blanks; neither does the plain RNN, whose recurrent matrix initially has a spectral radius
+of about 0.6. A hyphen in a name marks a second form of that backbone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """What all rows of a table share: the task, and how it is trained.
+    """The task and the training that all rows of a table share.
 
     Attributes:
-        length: Places at which the tokens and blanks stand.
-        tokens: How many are to be copied.
-        vocabulary: How many kinds of symbols there are, the blank and the marker included.
+        length: Number of positions for tokens and blanks.
+        tokens: Number of tokens to copy.
+        vocabulary: Number of different symbols, including the blank and the marker.
         width: Channels of the residual stream.
-        steps: Optimiser steps at most; fewer where a row is SOLVED.
-        batch_size: Sequences per step, never the same twice.
+        steps: Maximum optimiser steps; fewer if the accuracy reaches SOLVED.
+        batch_size: Sequences per step, always newly sampled.
         learning_rate: AdamW's peak rate, after 100 steps of warm-up; then it falls to zero along a cosine.
-        seed: Of weights and sequences.
+        seed: Seed of the weights and the sequences.
     """
 
     length: int = 64
@@ -73,7 +73,7 @@ class Protocol:
 
 
 class Copier(nn.Module):
-    """Embedding, backbone, and the logits of the tokens where the markers stand; `Trainer` takes it."""
+    """Embedding, backbone, and the logits of the tokens at the markers; for `Trainer`."""
 
     def __init__(self, config: BackboneConfig, protocol: Protocol) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Copier(nn.Module):
         self.head = nn.Linear(config.width, protocol.vocabulary)
 
     def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
-        """The cross-entropy on problems and solutions, as of `sequences`; no state is carried between batches."""
+        """The cross-entropy on problems and solutions from `sequences`; no state is carried between batches."""
         symbols, tokens = batch
         return F.cross_entropy(self.predict(symbols).flatten(0, 1), tokens.flatten()), ()
 
@@ -96,7 +96,7 @@ class Copier(nn.Module):
 def sequences(protocol: Protocol, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Problems and their solutions, (count, length + tokens) and (count, tokens) of integers.
 
-    0 is the blank and vocabulary - 1 the marker; the tokens lie between them.
+    0 is the blank, vocabulary - 1 the marker, and the tokens are between them.
     """
     tokens = torch.randint(1, protocol.vocabulary - 1, (count, protocol.tokens), generator=generator)
     order = torch.rand(count, protocol.length, generator=generator).argsort(dim=1)
@@ -108,7 +108,7 @@ def sequences(protocol: Protocol, count: int, generator: torch.Generator) -> tup
 
 @torch.no_grad()
 def accuracy(model: Copier, protocol: Protocol, count: int, generator: torch.Generator) -> float:
-    """The share of right tokens over fresh sequences."""
+    """The share of correct tokens on new sequences."""
     right = 0
     for _ in range(count // 256):
         symbols, tokens = sequences(protocol, 256, generator)
@@ -117,21 +117,21 @@ def accuracy(model: Copier, protocol: Protocol, count: int, generator: torch.Gen
 
 
 def backbone_config(form: str, layers: int, protocol: Protocol) -> BackboneConfig:
-    """Attention reaches the first token; the MLPs between the layers are narrow, as the mixers are what is compared."""
+    """A row's configuration: attention reaches the first token; MLPs are narrow, because the mixers are compared."""
     window = {"window": protocol.length + protocol.tokens} if form == "transformer" else {}
     options = {"width": protocol.width, "layers": layers, "mlp_ratio": 1.0, **window, **OPTIONS.get(form, {})}
     return registered(form.partition("-")[0]).config(**options)
 
 
 def form_of(row: dict[str, Any]) -> str:
-    """The key of OPTIONS that a row was trained by, or its backbone's name."""
+    """The key of OPTIONS that a row was trained with, or its backbone's name."""
     config = row["config"]
     forms = (form for form in OPTIONS if form.startswith(f"{config['name']}-"))
     return next((form for form in forms if config.items() >= OPTIONS[form].items()), config["name"])
 
 
 def train_row(form: str, layers: int, protocol: Protocol) -> dict[str, Any]:
-    """Train one backbone of one depth, in float32 on one thread; its accuracy, and how it came there."""
+    """Train one backbone with `layers` layers, in float32 on one thread; returns its accuracy, curve and settings."""
     torch.manual_seed(protocol.seed)
     generator = torch.Generator().manual_seed(protocol.seed)
     config = backbone_config(form, layers, protocol)
@@ -166,7 +166,7 @@ def train_row(form: str, layers: int, protocol: Protocol) -> dict[str, Any]:
 
 
 def kept_rows(folder: Path, protocol: Protocol) -> list[dict[str, Any]]:
-    """The finished rows; SystemExit where they were made under another protocol."""
+    """The finished rows; raises SystemExit if they were made under another protocol."""
     rows = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     if any(row["protocol"] != asdict(protocol) for row in rows):
         raise SystemExit(f"{folder} holds rows of another protocol: choose another --name, or remove it")
@@ -219,7 +219,7 @@ def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None
 
 
 def plot(table: dict[str, Any], names: list[str], depths: list[int], protocol: Protocol, path: Path) -> None:
-    """Left the accuracy of every row; right the learning curves of the deepest."""
+    """Plot the accuracy of every row, left, and the learning curves of the deepest, right."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), gridspec_kw={"width_ratios": [1, 1.3]})
     for n in depths:
         present = [i for i, name in enumerate(names) if n in table[name]]

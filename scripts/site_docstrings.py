@@ -1,4 +1,4 @@
-"""Docstrings for the documentation's Python reference: an extension of griffe, which reads them (mkdocs.yml)."""
+"""A griffe extension for the docstrings in the documentation's Python reference (mkdocs.yml)."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import griffe
 
 
 class ExampleSections(griffe.Extension):
-    """Reads the section that docstrings call Example as what griffe calls Examples: sessions to be shown as code."""
+    """Renames the docstring section Example to griffe's Examples, so that its sessions are shown as code."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

@@ -1,8 +1,8 @@
-"""The pages of the documentation that are not written in docs/: a hook of MkDocs (mkdocs.yml).
+"""An MkDocs hook (mkdocs.yml) for the pages of the documentation that are not in docs/.
 
-README.md is the first page, CONTRIBUTING.md and CHANGELOG.md are pages too, and every README in results/ comes with
-the files it links to. The command-line and the configuration reference are made from the code. Links in Markdown are
-those that work in the repository; here they are turned into the site's.
+README.md is the first page, CONTRIBUTING.md and CHANGELOG.md are pages too, and every README in results/ comes with the
+files it links to. The command-line and the configuration reference are made from the code. Links in Markdown work in
+the repository; here they are rewritten for the site.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""Pages of the site that stand at the repository's root."""
+"""Pages of the site from files at the repository's root."""
 PUBLISHED = ("results/*/*.md", "results/*/*.png", "results/*/*.html", "results/*/*.json", "configs/**/*.yaml")
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HELP_COLUMNS = "80"
 WIDE = 1000
-"""Pixels: pictures of several panels side by side, which a phone shows too small to read."""
+"""Pixels; pictures at least this wide, such as panels side by side, are too small to read on a phone."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root, of results/ and those made from the code, and what they link to."""
+    """Add the pages of the root and of results/, the files they link to, and the pages made from the code."""
     for source, page in MOVED.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     for pattern in PUBLISHED:
@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the repository's links into the site's."""
+    """Rewrite the repository's links for the site."""
     places = {path: source for source, path in MOVED.items()}
     uri = page.file.src_uri
     source = places.get(uri) or (uri if uri.startswith("results/") else f"docs/{uri}")
@@ -51,7 +51,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let every picture be opened by itself, and wide ones scroll where a screen is narrow."""
+    """Link every picture to its file, and let wide ones scroll on a narrow screen."""
 
     def linked(match: re.Match[str]) -> str:
         path = Path(config.docs_dir, os.path.normpath(PurePosixPath(page.file.dest_uri).parent / match["source"]))
@@ -63,20 +63,20 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def width_of(picture: Path) -> int:
-    """The width of a PNG file in pixels, which its header holds."""
+    """The width of a PNG file in pixels, from its header."""
     return int.from_bytes(picture.read_bytes()[16:20], "big")
 
 
 def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str:
-    """The text of a page with its links as they are in the site.
+    """The text of a page with its links rewritten for the site.
 
-    A link to a file of the repository that the site lacks becomes its words alone. One that leads nowhere stays as it
-    is, for MkDocs to find.
+    A link to a file of the repository that the site lacks is replaced by its text. A broken link is kept, for MkDocs to
+    report.
 
     Args:
-        markdown: As it stands in the repository.
-        source: The page's path there.
-        find: A file of the site by its path, or None.
+        markdown: The text in the repository.
+        source: The page's path in the repository.
+        find: Returns the site's file with a given path, or None.
     """
 
     def turned(match: re.Match[str]) -> str:
@@ -89,7 +89,7 @@ def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str
         if not (ROOT / path).exists() and not find(site_path(path)):
             return match[0]
         if not find(site_path(path)):
-            return "\0"  # the words alone
+            return "\0"  # marks text without its link
         there = os.path.relpath(site_path(path), PurePosixPath(site_path(source)).parent).replace(os.sep, "/")
         return match["before"] + there + (f"#{anchor}" if anchor else "") + match["after"]
 
@@ -105,7 +105,7 @@ def rewrite_links(markdown: str, source: str, find: Callable[[str], Any]) -> str
 
 
 def site_path(path: str) -> str:
-    """Where a file of the repository is in the site."""
+    """The path in the site of a file of the repository."""
     return MOVED.get(path, path.removeprefix("docs/"))
 
 
@@ -124,7 +124,7 @@ def command_line_page() -> str:
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    """The words of every command that has a help of its own, the program's first."""
+    """The words of every command with its own help, the program itself first."""
     from decision_rnn.bench import BENCHES
     from decision_rnn.cli.data import ACTIONS
     from decision_rnn.cli.main import COMMANDS
@@ -138,7 +138,7 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 def help_of(words: tuple[str, ...]) -> str:
-    """What a command prints for --help."""
+    """The output of a command's `--help`."""
     from decision_rnn.cli.main import main
 
     out = io.StringIO()
@@ -217,12 +217,12 @@ def key_list(kind: type, prefix: str, leave_out: set[str] | None = None) -> list
 
 
 def written(value: Any) -> str:
-    """A default as YAML has it."""
+    """A default as written in YAML."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def attributes_of(kind: type) -> dict[str, str]:
-    """What the Attributes sections of a class and of those it inherits from say of each attribute."""
+    """The description of each attribute in the Attributes sections of a class and its base classes."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         parsed = docstring_parser.parse(base.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)

@@ -1,4 +1,4 @@
-"""Means and standard deviations of the medium stand-ins' observations beside those of D4RL's sets."""
+"""Means and standard deviations of the medium stand-ins' observations, compared with those of D4RL's datasets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ SOURCE = (
     "the model cards of huggingface.co/edbeeching/decision-transformer-gym-hopper-medium, -halfcheetah-medium and "
     "-walker2d-medium"
 )
-"""Of `REAL`: Decision Transformers trained on D4RL's v2 sets, whose users normalise observations by these numbers."""
+"""Source of `REAL`: Decision Transformers trained on D4RL's v2 datasets, which normalise observations with `REAL`."""
 
 
 @dataclass(frozen=True)
 class Observations:
-    """What the observations of a set are on average, and how far they spread: (entries,) each."""
+    """Means and standard deviations of the observations of a dataset: (entries,) each."""
 
     mean: Sequence[float]
     sd: Sequence[float]
@@ -52,19 +52,19 @@ JOINTS = {  # in the order of Gymnasium's documentation; v4 and v5 have the same
 
 
 def entries_of(task: str) -> list[str]:
-    """What the numbers of an observation are: the positions first, then the velocities, which also have the way on."""
+    """Names of an observation's entries: first the positions, then the velocities, which include that forwards."""
     parts = ("torso", *JOINTS[task])
     positions = ["height", *(f"{part}, angle" for part in parts)]
     return [*positions, "speed forwards", "speed upwards", *(f"{part}, angular velocity" for part in parts)]
 
 
 def differences(name: str, ours: Observations) -> np.ndarray:
-    """How far our means are from the real ones, in real standard deviations, (entries,)."""
+    """The differences of our means from the real ones, in real standard deviations, (entries,)."""
     return (np.array(ours.mean) - REAL[name].mean) / REAL[name].sd
 
 
 def compared(name: str, ours: Observations) -> str:
-    """A set's table, and above it the largest differences of the means over the positions and over the velocities."""
+    """A dataset's table, and above it the largest differences of means among the positions and the velocities."""
     short = name.removeprefix("standin/")
     task = short.partition("-")[0]
     off, names, positions = differences(name, ours), entries_of(task), TASKS[task].positions

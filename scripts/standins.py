@@ -1,12 +1,12 @@
-"""Makes results/standins/: what every stand-in holds beside D4RL's set of that name, and how hard it is to learn from.
+"""Makes results/standins/: every stand-in compared with D4RL's dataset of that name, and how hard it is to learn from.
 
     decision-rnn compare --config configs/comparisons/standins.yaml --output runs/standins
     python scripts/standins.py
 
-The first takes an hour and a half on two cores and goes on where it stopped: it clones the stand-ins that a published
-score can be set beside, and trains the Decision Transformer as published on them. Where it has no result on a set, or one on other contents than the
-set has now, the table has none. What standins.json says of a set is kept as long as the set's recipe is the same:
-remove the file to measure all of them again.
+The first command takes an hour and a half on two cores and resumes where it stopped: it trains cloning and the Decision
+Transformer as published on the stand-ins for which there are published scores. The table leaves out missing results,
+and results on other contents than the dataset's current ones. What standins.json says of a dataset is kept while its
+recipe is the same: remove the file to measure all of them again.
 """
 
 import argparse
@@ -57,7 +57,7 @@ Entry = dict[str, Any]
 
 
 def measure(standin: Standin, store: EpisodeStore, made: Made) -> Entry:
-    """All that the tables say of what a stand-in holds, and where it was made."""
+    """The statistics of a stand-in for the tables, and where it was made."""
     spec, statistics = standin.spec, store.manifest["statistics"]
     return {
         "statistics": statistics,
@@ -81,12 +81,12 @@ def recipes_of(name: str) -> list[str]:
 
 
 def is_kept(entry: Entry, name: str) -> bool:
-    """Whether what was measured before is of the same recipe, and all that the tables ask for."""
+    """Whether an earlier measurement has the same recipe and everything that the tables need."""
     return entry.get("recipes") == recipes_of(name) and "observations" in entry
 
 
 def find_comparison(folder: Path) -> Comparison | None:
-    """The comparison of a folder, else the one kept with the results; None where neither is there."""
+    """The comparison of a folder, else the one kept with the results; None if there is neither."""
     for path in (folder / "comparison.json", RESULTS / "comparison.json"):
         if path.is_file():
             return read_comparison(path)
@@ -94,11 +94,11 @@ def find_comparison(folder: Path) -> Comparison | None:
 
 
 def scores_of(comparison: Comparison, contents: Mapping[str, set[str]]) -> dict[str, dict[str, float]]:
-    """The normalised scores by set and method; asked for a return, at the first that the task's paper asks for.
+    """The normalised scores by dataset and method; for a method with target returns, at the task's first one.
 
     Args:
-        comparison: As far as it has come.
-        contents: By set the fingerprints that it is known by: a score on other contents is left out.
+        comparison: The comparison, possibly unfinished.
+        contents: The known fingerprints of each dataset: a score on other contents is left out.
     """
     fingerprints = {dataset.data.name: dataset.data.fingerprint for dataset in comparison.datasets}
     scores: dict[str, dict[str, float]] = {}
@@ -112,7 +112,7 @@ def scores_of(comparison: Comparison, contents: Mapping[str, set[str]]) -> dict[
 
 
 def beside(ours: float, theirs: float | None, digits: int = 0) -> str:
-    """Our number with D4RL's and how far off it is."""
+    """Our number, with D4RL's and the relative difference in brackets."""
     if theirs is None:
         return f"{ours:,.{digits}f}"
     return f"{ours:,.{digits}f} ({theirs:,.{digits}f}, {100 * (ours - theirs) / abs(theirs):+.0f}%)"
@@ -140,7 +140,7 @@ def row(standin: Standin, entry: Entry, scores: Mapping[str, float]) -> list[str
 
 
 def draw(returns: dict[str, np.ndarray], path: Path) -> None:
-    """Every set's episodes by return, with D4RL's mean, standard deviation and range above them."""
+    """Plot every dataset's episodes by return, with D4RL's mean, standard deviation and range above them."""
     figure, axes = plt.subplots(len(TASKS), len(LEVELS), figsize=(18, 6.6), sharex="row", layout="constrained")
     for i, task in enumerate(TASKS):
         for j, level in enumerate(LEVELS):
@@ -168,7 +168,7 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
 def report(
     entries: Mapping[str, Entry], comparison: Comparison | None, scores: Mapping[str, Mapping[str, float]]
 ) -> str:
-    """The text of README.md, without what made it."""
+    """The text of README.md, without how it was made."""
     machines = "; ".join(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})

@@ -1,12 +1,12 @@
-"""Which sequence layers from PyPI obey the law of `decision_rnn.testing`, each wrapped in a page of code.
+"""Checks which sequence layers from PyPI obey the law of `decision_rnn.testing`, each in a small wrapper.
 
     pip install --no-deps minGRU-pytorch mambapy xlstm s5-pytorch yet-another-retnet ncps && pip install einops
     python scripts/third_party_layers.py
 
-A wrapper gives a layer what the contract asks for by what the layer itself offers: its parallel form where it takes the
-state, its recurrent form as `step`; where the parallel form takes no state, it is used for a slice that begins an
-episode in every row, and steps elsewhere. Episodes are kept apart by the wrapper, which calls the layer once for each
-piece of time without a reset. What then breaks is the layer's own.
+A wrapper implements the contract with what the layer itself offers: its parallel form if that takes the state, its
+recurrent form as `step`; a parallel form without a state is used for a slice that starts an episode in every row, and
+steps elsewhere. The wrapper keeps episodes apart by calling the layer once for each piece of time without a reset. Any
+remaining failure is the layer's own.
 """
 
 import json
@@ -41,7 +41,7 @@ FOLDER = RESULTS / "third-party-layers"
 
 
 class Wrapped(SequenceMixer):
-    """A layer with its episodes kept apart: `piece` is called for time without a reset. `forms`: a row's state."""
+    """A layer with its episodes kept apart: `piece` gets time without a reset. `forms`: the shapes of a row's state."""
 
     def __init__(self, layer: nn.Module, *forms: tuple[int, ...]) -> None:
         super().__init__()
@@ -66,11 +66,11 @@ class Wrapped(SequenceMixer):
         return torch.cat(outputs, dim=1), state
 
     def first(self, x: Tensor) -> tuple[Tensor, State]:
-        """Time without a reset that begins with an episode's first step."""
+        """Time without a reset that starts with an episode's first step."""
         return self.piece(x, self.initial_state(len(x)))
 
     def piece(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Time without a reset: here by steps."""
+        """Time without a reset: here step by step."""
         outputs = []
         for t in range(x.shape[1]):
             y, state = self.step(x[:, t], state)
@@ -101,7 +101,7 @@ class TorchLSTM(Wrapped):
 
 
 class TorchAttention(Wrapped):
-    """nn.MultiheadAttention over the last WINDOW steps, whose inputs are the state, with a 1 for each that is there."""
+    """nn.MultiheadAttention over the last WINDOW steps; the state is their inputs, and a 1 for each that exists."""
 
     WINDOW, HEADS = 6, 2
 
@@ -134,7 +134,7 @@ class PytorchMinGRU(Wrapped):
 
 
 class Mambapy(Wrapped):
-    """Its parallel form takes and gives no state."""
+    """Its parallel form takes and returns no state."""
 
     def __init__(self) -> None:
         config = MambaConfig(d_model=WIDTH, n_layers=1, d_state=4)
@@ -148,7 +148,7 @@ class Mambapy(Wrapped):
 
 
 class XlstmMLSTM(Wrapped):
-    """Its parallel form takes and gives no state. `copied`: `step` is given a copy of the convolution's state."""
+    """Its parallel form takes and returns no state. `copied`: `step` is given a copy of the convolution's state."""
 
     def __init__(self, copied: bool) -> None:
         config = mLSTMLayerConfig(embedding_dim=WIDTH, num_heads=2, context_length=64, _num_blocks=1)
@@ -201,7 +201,7 @@ class PytorchS5(Wrapped):
 
 
 class Retnet(Wrapped):
-    """Its steps are told their place in the episode, a number for the whole batch: rows are run one by one."""
+    """Its steps are given their position in the episode, one number for the whole batch: rows are run one by one."""
 
     def __init__(self) -> None:
         super().__init__(MultiScaleRetention(WIDTH, 1), (1, WIDTH, WIDTH))
@@ -236,7 +236,7 @@ class NcpsCfC(Wrapped):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer to be checked; `float32`: whether its parts agree to no more than that; `skip`: clauses, and why."""
+    """A layer to check; `float32`: whether it is only as accurate as that; `skip`: the clauses not tried, and why."""
 
     package: str
     name: str
@@ -264,7 +264,7 @@ LAYERS = [
 
 
 def check(layer: Layer) -> Report:
-    """The layer under the law, as nearly as float64 allows where the layer computes in it."""
+    """Check a layer against the law, with float64's bounds too if it computes in float64."""
     bounds = FLOAT32 if layer.float32 else TIGHT
     report = check_mixer(
         lambda: layer.make(), width=WIDTH, tolerances=bounds, skip=layer.skip, shrink_seconds=5, raise_error=False
@@ -273,7 +273,7 @@ def check(layer: Layer) -> Report:
 
 
 def text(reports: dict[str, tuple[Layer, Report]]) -> str:
-    """The table, a mark for each clause, and under it every broken clause with its smallest failing case."""
+    """The report: a table with a mark for each clause, then every broken clause with its smallest failing case."""
     marks = {"passed": "✓", "broken": "✗", "not tried": "·"}
     names = [f"{layer.package} {version(layer.package)}: {layer.name}" for layer, _ in reports.values()]
     lines = [

@@ -1,11 +1,11 @@
-"""Trains a behaviour policy for the stand-in datasets from nothing: SAC, with a snapshot of the actor every few steps.
+"""Trains a behaviour policy for the stand-in datasets from scratch with SAC, with regular snapshots of the actor.
 
 pip install -e ".[train-behavior]"
 python scripts/train_behavior.py Walker2d-v5 --seed 0 --steps 600000 --out runs/behavior
 
-The actors are files as in decision_rnn/data/standin/behavior; learning.csv beside them gives the return of the
+The actors are files as in decision_rnn/data/standin/behavior; a file *-learning.csv beside them has the return of the
 latest training episodes at each snapshot. The defaults are stable-baselines3's own, one update of 256 transitions per
-environment step. How often it learns is said by two options together: all environments take a step, then come
+environment step. Two options together set the number of updates: all environments take a step, then come
 `--gradient-steps` updates, so that `--environments 2 --gradient-steps 1` is one update for two environment steps, as is
 `--environments 4 --gradient-steps 2 --bf16`, which takes half the default's time.
 """
@@ -30,7 +30,7 @@ LEARNING_STARTS = 10_000  # environment steps of uniform actions before the firs
 
 
 def actor_of(model: SAC) -> dict[str, Tensor]:
-    """The actor's tensors by their names in the file that `decision_rnn.data.standin.Policy` reads."""
+    """The actor's tensors by their names in the file that `decision_rnn.data.standin.policies.Policy` reads."""
     actor = model.policy.actor
     layers = {
         "hidden.0": actor.latent_pi[0],
@@ -42,7 +42,7 @@ def actor_of(model: SAC) -> dict[str, Tensor]:
 
 
 class Snapshots(BaseCallback):
-    """Saves the actor every `every` environment steps, with a line in learning.csv and a progress bar."""
+    """Saves the actor every `every` environment steps, with a line in *-learning.csv and a progress bar."""
 
     def __init__(
         self,

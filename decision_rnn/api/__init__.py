@@ -1,1 +1,1 @@
-"""What `import decision_rnn` offers: training, evaluating, comparing, recording; a thin layer."""
+"""The Python API: training, evaluation, comparison and recording; a thin layer over the package."""

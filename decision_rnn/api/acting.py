@@ -1,4 +1,4 @@
-"""An agent in your own loop: one environment or many, numpy in and out, each reset at any time."""
+"""An agent in your own loop: one environment or many, NumPy in and out, resets at any time."""
 
 import sys
 from typing import Any, Literal
@@ -21,10 +21,10 @@ from decision_rnn.evaluation.targets import check_conditioned, default_return
 class EnvironmentActor:
     """The agent for your own loop; `run.actor(target_return)` makes one.
 
-    It carries what the agent remembers. One environment: observations (O,), rewards a number, actions (A,) float32.
-    Many: pass the vector environment, or the number of environments; then observations are (num_envs, O), rewards
-    (num_envs,), actions (num_envs, A). Rewards are those of the previous action, not normalised; they update the
-    return-to-go, so pass every one. On the same observations and rewards it acts as `evaluate` does.
+    It carries the agent's memory between calls. One environment: observations (O,), rewards a number, actions (A,)
+    float32. Many: pass the vector environment, or the number of environments; then observations are (num_envs, O),
+    rewards (num_envs,), actions (num_envs, A). Pass the unnormalised reward of every previous action: it updates the
+    return-to-go. On the same observations and rewards it acts as `evaluate` does.
 
     Pass `done`, the third argument, or call `reset` when episodes have ended. A vector environment resets its
     environments itself, and `done` is `terminated | truncated` as its `step` returned them. With Gymnasium's default,
@@ -84,7 +84,7 @@ class EnvironmentActor:
         self.num_envs, self._reset_by_next_step = _layout(env, num_envs)
         agent = prepare_to_act(trained.agent)
         self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
-        # One that sees a part of an observation knows no more of it than the least number of entries.
+        # An agent with an observation mask knows only the minimum size of an observation.
         self._largest = self.observation_dim if agent.observation_index is None else sys.maxsize
         if env is not None:
             self._check_spaces(env)
@@ -97,16 +97,15 @@ class EnvironmentActor:
         self.reset(default if target_return is None else target_return)
 
     def reset(self, target_return: Any = None, index: Any = None) -> None:
-        """Begin an episode: the next observation is its first, and the reward passed with it is ignored.
+        """Start an episode: the next observation is its first, and the reward passed with it is ignored.
 
         Args:
             target_return: The target return from now on, a number or one for each of these environments, in the order
-                of `index`; as before if left out.
-            index: Which environments: their numbers, starting from 0, each once, or a mask (num_envs,) bool; all if
-                left out.
+                of `index`; unchanged if left out.
+            index: The environments: distinct indices from 0, or a mask (num_envs,) bool; all if left out.
 
         Raises:
-            InputError: If there are no such environments, a return is not finite, or the agent was trained by cloning.
+            InputError: If `index` is invalid, a return is not finite, or the agent was trained by cloning.
         """
         rows = _environments(index, len(self._pending))
         if target_return is not None:
@@ -162,10 +161,10 @@ class EnvironmentActor:
 
 
 class _Memory:
-    """What is remembered of every environment."""
+    """The agent's memory of every environment."""
 
     def begin(self, first: Tensor, target: Tensor) -> None:
-        """Forget the rows where `first`, (batch,) bool, is true, and ask for these targets, (batch,), there."""
+        """Reset the rows where `first`, (batch,) bool, is true, to their target returns in `target`, (batch,)."""
         raise NotImplementedError
 
     def act(self, observation: Tensor, reward: Tensor) -> Tensor:
@@ -185,13 +184,13 @@ class _CarriedMemory(_Memory):
         self.state = initial if self.state is None else reset_rows(self.state, initial, first)
 
     def act(self, observation: Tensor, reward: Tensor) -> Tensor:
-        assert self.state is not None  # the first call begins all rows
+        assert self.state is not None  # the first call starts all rows
         action, self.state = self.actor.act(observation, reward, None, self.state)
         return action
 
 
 class _WindowMemory(_Memory):
-    """A state for each group of environments whose episodes began together and are at the same step."""
+    """A state for each group of environments whose episodes started together and are at the same step."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -214,8 +213,8 @@ class _WindowMemory(_Memory):
 
 
 def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
-    """The number of environments, None for one without a batch dimension, and whether the step after an episode's last
-    one resets them."""
+    """The number of environments (None for one without a batch dimension), and whether each is reset by the step after
+    an episode's last one."""
     if env is None:
         if num_envs is not None and num_envs < 1:
             raise InputError(f"num_envs is {num_envs}: it must be at least 1")
@@ -228,7 +227,7 @@ def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
 
 
 def _environments(index: Any, count: int) -> np.ndarray:
-    """The numbers that an index names, (rows,) int64 in its order; all of them for None."""
+    """The environments selected by `index`, (rows,) int64 in its order; all of them for None."""
     if index is None:
         return np.arange(count)
     try:
@@ -261,7 +260,7 @@ def _returns(target_return: Any, count: int) -> Tensor:
 
 
 def _rows(value: Any, count: int, name: str, dtype: type) -> np.ndarray:
-    """A number for every environment; one number stands for all of them."""
+    """One number per environment; a single number is broadcast."""
     array: np.ndarray = np.asarray(value, dtype)
     if array.size != 1 and array.shape != (count,):
         raise InputError(f"{name} has shape {array.shape} where there are {count} environments")

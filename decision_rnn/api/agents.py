@@ -1,4 +1,4 @@
-"""Finding an agent by any of its names."""
+"""Loading an agent by any of its names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ from decision_rnn.evaluation.evaluate import Subject
 
 
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
-    """The agent of that name, in evaluation mode on the CPU.
+    """Load an agent, in evaluation mode on the CPU.
 
-    No code that the agent names is run: if its backbone, objective or environment is defined in a module outside the
-    package, name that module here or import it first.
+    No code named by the agent is run: if its backbone, objective or environment is defined in a module outside the
+    package, name that module in `plugins` or import it first.
 
     Args:
         name: A run's folder, for its last checkpoint; the folder of a checkpoint or of a packaged agent;
@@ -27,8 +27,8 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         training step (`.step`).
 
     Raises:
-        InputError: If there is no such agent, naming the file that is missing, damaged or does not fit, or the module
-            that it requires.
+        InputError: If there is no such agent, or a file or a required module is missing, damaged or does not match; the
+            message names it.
 
     Example:
         >>> trained = decision_rnn.load_agent(run.folder)

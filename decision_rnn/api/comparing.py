@@ -51,32 +51,31 @@ def compare(
 ) -> Comparison:
     """Train and evaluate variants on datasets with several seeds; `decision-rnn compare` does the same.
 
-    Runs are made in separate processes, so a script must do its work under `if __name__ == "__main__":`, and what a
-    notebook registers must be in a module that `plugins` names. If interrupted and called again, it continues without
+    Runs are made in separate processes, so a script must do its work under `if __name__ == "__main__":`, and whatever a
+    notebook registers must be in a module named in `plugins`. If interrupted and called again, it continues without
     repeating finished runs.
 
     Args:
         datasets: A dataset as `train` takes it, or a list of them.
         backbones: Names, each a variant; if left out, `mingru`, `minlstm`, `lru` and `transformer`, or none if
             `variants` are given.
-        variants: What differs, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
+        variants: The keys of each variant, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
         controls: What to compare them with: any of `cloning`, `filtered-cloning` (the best tenth of the episodes),
             `mlp` and `conv`; an empty list for none.
         seeds: The number of seeds of every variant on every dataset, starting from `seed`.
         steps: Optimiser steps of every run; 2,000 if left out.
         output: The folder for the runs and the tables; `runs/compare-DATASETS` if left out.
-        checkpoint_episodes: The number of episodes by which every checkpoint is evaluated; 0 to evaluate only the last
-            one.
-        jobs: The number of runs at a time; one per core if left out.
+        checkpoint_episodes: The number of episodes for evaluating every checkpoint; 0 to evaluate only the last one.
+        jobs: The number of concurrent runs; one per core if left out.
         executor: Where to run: on this machine (`local`), or on a Ray cluster (`ray`).
         ray_address: The address of a running cluster; if left out, one is started on this machine.
-        progress: Whether to show a bar and a line for each run that ends.
+        progress: Whether to show a progress bar and a line for each finished run.
         plugins: Modules to import first, here and in the runs.
         config: Any other key of a run, shared by all variants, as `train` takes it.
 
     Returns:
-        The comparison, as its `comparison.json` holds it: `.cells` are the runs with every episode's return, `.failed`
-        those that failed, which do not stop the others. `print(comparison)` shows the tables, in Markdown.
+        The comparison, as in its `comparison.json`: `.cells` are the runs with every episode's return, `.failed` those
+        that failed, which do not stop the others. `print(comparison)` shows the tables, in Markdown.
 
     Raises:
         InputError: If an argument is invalid, before the first run.
@@ -126,7 +125,7 @@ def compare(
 
 
 def _call(arguments: Mapping[str, Any]) -> str:
-    """The call of `compare` with those arguments, as text, without those that are the defaults."""
+    """The call of `compare` with these arguments as text, without those equal to their defaults."""
     defaults: dict[str, Any] = {"path": None, "partial": "keep"}
     defaults |= {name: parameter.default for name, parameter in inspect.signature(compare).parameters.items()}
     asked = {name: plain(value) for name, value in arguments.items()}
@@ -142,7 +141,7 @@ def plan_of(
     checkpoint_episodes: int,
     jobs: int | None,
 ) -> Plan:
-    """What to run; arguments as for `compare`. InputError if one is invalid."""
+    """The plan of a comparison; arguments as for `compare`. Raises InputError if one is invalid."""
     for name, count in {"seeds": seeds, "checkpoint_episodes": checkpoint_episodes, "jobs": jobs}.items():
         if type(count) is not int and (name, count) != ("jobs", None):
             raise InputError(f"{name} is {count!r:.100}: it must be a whole number")
@@ -161,7 +160,7 @@ def plan_of(
 
 
 def executor_of(plan: Plan, jobs: int | None, executor: str, ray_address: str | None) -> Executor:
-    """What runs the cells; arguments as for `compare`."""
+    """The executor that runs the cells; arguments as for `compare`."""
     if executor == "ray":
         from decision_rnn.comparison.executors.ray import RayExecutor
 

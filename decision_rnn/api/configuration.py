@@ -1,4 +1,4 @@
-"""From the arguments of a call in Python to the configuration of a run: the keys are those of its YAML file."""
+"""Converts the arguments of a Python call to the configuration of a run, with the same keys as its YAML file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -25,7 +25,7 @@ def configuration(
     plugins: Sequence[str],
     config: Mapping[str, Any],
 ) -> RunConfig:
-    """The run that the arguments of `train` describe; InputError naming an invalid one."""
+    """The configuration described by the arguments of `train`; raises InputError naming an invalid one."""
     import_plugins(plugins)
     keys = run_keys(config, steps, "train()")
     dataset = find_dataset(data, environment_id, keys.get("path"), keys.get("partial", "keep"))
@@ -41,11 +41,11 @@ def configuration(
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[str, Any]:
-    """The keys of a run given by name, as plain values, including the number of steps.
+    """The keyword arguments of a run as plain values, with `steps` in the training section.
 
     Raises:
-        InputError: Naming `source`, for an unknown key, with the section it may belong to, and for a dataset, which is
-            not a key of a call.
+        InputError: If a key is unknown (the message suggests the section it may belong to) or is `dataset`, which is
+            not a keyword, or if the steps are given twice. The message names `source`.
     """
     keys: dict[str, Any] = plain(config)
     if "dataset" in keys:
@@ -73,7 +73,7 @@ def key_in_section(key: str) -> str:
 def evaluation_settings(
     configured: EvaluationConfig, *, targets: float | Sequence[float] | None = None, **others: Any
 ) -> EvaluationConfig:
-    """The configured settings, overridden by those that are not None; InputError for an invalid one."""
+    """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
     given = {name: plain(value) for name, value in others.items() if value is not None}
     for name, value in given.items():
         if name != "state" and type(value) is not int:
@@ -90,7 +90,7 @@ def evaluation_settings(
 
 
 def output_folder(output: Any) -> Path | None:
-    """The folder that `output` names, or None; InputError if it is not a path."""
+    """The folder given by `output`, or None; raises InputError if it is not a path."""
     if output is not None and not isinstance(output, str | Path):
         raise InputError(f"output is {output!r:.100}: it must be the path of a folder")
     return Path(output) if output else None

@@ -1,4 +1,4 @@
-"""Any collection of episodes as a dataset with a name: a run records the name, and is resumed and scored with it."""
+"""Turns any collection of episodes into a named dataset: a run records the name, and is resumed and scored with it."""
 
 import contextlib
 import hashlib
@@ -26,11 +26,11 @@ def find_dataset(
 ) -> Dataset:
     """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes.
 
-    Episodes without a name are written as `own/episodes-HASH`, by their contents: the same episodes are the same
-    dataset.
+    Unnamed episodes are written as `own/episodes-HASH`, where HASH depends on their contents: the same episodes are the
+    same dataset.
 
     Args:
-        data: As `train` takes it.
+        data: As for `train`.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         path: The file of a D4RL dataset given by name.
         partial: Whether partial episodes are kept or dropped.
@@ -39,7 +39,7 @@ def find_dataset(
         InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
             `path` does not apply.
     """
-    minari = sys.modules.get("minari")  # whose datasets nobody can have without it
+    minari = sys.modules.get("minari")  # unless it is imported, `data` is no Minari dataset
     of_minari = minari is not None and isinstance(data, minari.MinariDataset)
     whole = of_minari and data.total_episodes == data.storage.total_episodes
     if environment_id is not None and (whole or isinstance(data, Dataset | str | EpisodeStore)):
@@ -61,7 +61,7 @@ def find_dataset(
         if whole:
             return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
         environment_id = environment_id or getattr(data.spec.env_spec, "id", None)
-        data = data.iterate_episodes()  # some of them
+        data = data.iterate_episodes()  # a subset of the dataset
     if not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
         raise InputError(
             f"{type(data).__name__} is no data: give the name of a dataset, what open_dataset, write_store or record "
@@ -75,7 +75,7 @@ def find_dataset(
 
 
 def _name_of(store: EpisodeStore) -> str | None:
-    """The name of the dataset that a store holds in full; None if the store is not where datasets are found."""
+    """The name of the dataset that a store holds in full; None if it is not in the folder of a named dataset."""
     with contextlib.suppress(ValueError):
         name = store.path.relative_to(store_folder("")).as_posix()
         if name.partition("/")[0] in SOURCES:
@@ -89,7 +89,7 @@ def _name_of(store: EpisodeStore) -> str | None:
 
 
 def _keep(episodes: Iterable[Any], environment_id: str) -> str:
-    """Write episodes as a dataset named by their contents, unless it exists; returns its name."""
+    """Write episodes as a dataset named by a hash of their contents, unless it exists; returns its name."""
     kept = list(as_episodes(episodes, "the list of episodes"))
     digest = hashlib.sha256(environment_id.encode())
     for episode in kept:

@@ -1,4 +1,4 @@
-"""Recording: a policy or an agent plays, and its episodes become a dataset."""
+"""Records the episodes of a policy or an agent as a dataset."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -41,20 +41,20 @@ def record(
 
     Args:
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
-            vector environment; or an agent: a run, a result of `load_agent`, or a name that it takes. Actions are
+            vector environment; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
             written unchanged; agents are trained on actions within [-1, 1].
         environment: A registered Gymnasium id; or an environment or vector environment made by `gymnasium.make` or
             `gymnasium.make_vec`, which stays open. Spaces must be flat boxes. An agent trained on the data is evaluated
             in the registered environment: if wrappers or arguments make this one different, register it under its own
             id, or `train` will refuse to evaluate.
         name: The name of the new dataset: `own/` and a word.
-        episodes: The number of episodes to play. Every environment of a vector plays its share, because the first
-            episodes to end would be the short ones.
+        episodes: The number of episodes to play. Every environment of a vector plays its share, because taking the
+            first episodes to end would favour short ones.
         steps: Alternatively, the minimum number of steps to play, in whole episodes.
-        seed: Episode i begins with reset(seed + i); a vector environment is reset once, with `seed`, and then resets
+        seed: Episode i starts with reset(seed + i); a vector environment is reset once, with `seed`, and then resets
             itself.
-        target_return: The target return of an agent, as `Run.actor` takes it.
-        progress: Whether to show a bar.
+        target_return: The target return of an agent, as for `Run.actor`.
+        progress: Whether to show a progress bar.
         plugins: Modules to import first.
 
     Returns:
@@ -109,7 +109,7 @@ def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
 
 
 def _shown(episodes: Iterator[Episode], quota: Quota) -> Iterator[Episode]:
-    """The episodes, with a bar."""
+    """Yield the episodes with a progress bar."""
     unit = "episode" if quota.episodes is not None else "step"
     with bar(total=quota.episodes or quota.steps, desc="recording", unit=unit) as shown:
         for episode in episodes:

@@ -1,4 +1,4 @@
-"""A run, the folder in which an agent was trained, and what you can do with it: `train` and `evaluate` are here."""
+"""A run, the folder in which an agent was trained, with the functions `train` and `evaluate`."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -72,9 +72,9 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:
-        """What was logged every `training.log_every` steps: arrays of one length by name, `step` (int64), `seconds` of
-        training so far, `loss` (the mean since the previous entry), `gradient_norm` (before clipping), `learning_rate`,
-        `steps_per_second`."""
+        """The metrics logged every `training.log_every` steps: arrays of equal length by name, `step` (int64),
+        `seconds` of training so far, `loss` (the mean since the previous entry), `gradient_norm` (before clipping),
+        `learning_rate`, `steps_per_second`."""
         lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
@@ -121,7 +121,7 @@ def train(
             The callback does not affect the training, and its time does not count as training time.
         progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
             False, nothing is printed.
-        resume: Resume the run in `output` from its last checkpoint, with the same bits as if it had not stopped.
+        resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         plugins: Modules to import first, which register backbones, objectives, sources or environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:
@@ -198,17 +198,17 @@ def evaluate(
     folder.
 
     Args:
-        agent: A run, an agent, the name of one as `load_agent` takes it, or the file of an exported policy.
+        agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
         targets: The target returns, undiscounted sums of the environment's rewards; if left out, the paper's for the
             task and the best return in the data. An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for every
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `state` is `window`.
-        seed: Episode i of every target begins with the environment's reset(seed + i).
-        return_limit: A limit of the return-to-go in place of the run's `agent.return_limit`: the quantile of its data
-            at each timestep, 0 for none. Above 0 it needs the data.
-        output: A folder to write the result to, in place of the run's.
+        seed: Episode i of every target starts with the environment's reset(seed + i).
+        return_limit: A limit on the return-to-go that replaces the run's `agent.return_limit`: a quantile of the data's
+            returns-to-go at each time step, 0 for no limit. Values above 0 need the data.
+        output: A folder to write the result to, instead of the run's.
         processes: The number of processes; one per core if left out.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
@@ -252,7 +252,7 @@ def evaluate(
     written = output_folder(output) or folder
     if written is not None:
         try:
-            check_folder(written / "results")  # before minutes are spent on what it shall hold
+            check_folder(written / "results")  # before minutes are spent on the evaluation
         except OSError as error:
             raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
@@ -274,7 +274,7 @@ def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -
     settings, spec, best = config.evaluation, provenance.spec, provenance.return_max
     asked = asked_returns(settings, spec, best)
     tell(describe_reach(asked, seen.episode_returns))
-    # The data's best that nobody named is asked to be read beside the others: that few reach it needs no warning.
+    # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]
     if (few := describe_few(wanted, seen.episode_returns)) is not None:
         warn(f"warning: {few}")

@@ -1,4 +1,4 @@
-"""Command lines: a run from a YAML file with `--section.key value` on top; what all commands share is in words.py."""
+"""Parses a run from a YAML file with `--section.key value` overrides; what all commands share is in words.py."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -36,22 +36,22 @@ def parse_run(
     file: tuple[Mapping[str, Any], str] | None = None,
     needed: Sequence[str] = (),
 ) -> tuple[RunConfig, Namespace]:
-    """The run that a command line asks for, and the command's own options.
+    """The configuration of the run that a command line describes, and the command's own options.
 
-    A YAML file named by `--config` comes first, `--section.key value` goes on top of it. Plugins are imported where
-    the command line names them: those that the file names must be among them.
+    Options `--section.key value` override the YAML file given by `--config`. Only plugins named on the command line are
+    imported; those named in the file must be among them.
 
     Args:
         program: The command's name, for its help.
-        arguments: What follows it.
+        arguments: The words after the command's name.
         add_options: Adds the command's own options.
-        file: Keys and values in place of those of `--config`, and where they come from.
-        needed: The keys that help shows first.
+        file: Keys and values instead of those of `--config`, and their origin, for messages.
+        needed: The keys that `--help` shows first.
 
     Raises:
-        InputError: Naming the file or key that cannot be used.
+        InputError: If a file or key is invalid; the message names it.
     """
-    first, rest = take(arguments, BACKBONE, OBJECTIVE, "--config", "--plugins")  # they decide what the rest may say
+    first, rest = take(arguments, BACKBONE, OBJECTIVE, "--config", "--plugins")  # the other options depend on them
     plugins = split_names(first.plugins)
     import_plugins(plugins)
     data: dict[str, Any] = {}
@@ -80,17 +80,17 @@ def parse_run(
     check_backbone_keys(base.backbone.name, [key for key, _ in options_of(rest)], COMMAND_LINE)
     given = parse(parser, rest, defaults=False)
     if given.dataset is None:
-        del given["dataset"]  # a positional that is left out hides what the file says
+        del given["dataset"]  # a positional that is left out would override the file
     if given.get(WIDTH) is not None:
         if given.get(MATCH) is not None:
             raise two_widths(COMMAND_LINE)
-        base[MATCH] = None  # the command line goes on top: its width stands, whatever the file asks for
+        base[MATCH] = None  # a width on the command line overrides match_parameters in the file
     base.update(given)
     return instantiate(parser, base), base
 
 
 def add_config(parser: ArgumentParser, needed: Sequence[str]) -> None:
-    """The last option of a parser of runs, and its help in order."""
+    """Add `--config`, the last option of a parser of runs, and arrange the parser's help."""
     parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
     arrange(parser, needed, "data, files and seeds")
 
@@ -98,7 +98,7 @@ def add_config(parser: ArgumentParser, needed: Sequence[str]) -> None:
 def default_parser(
     program: str, add_options: Callable[[ArgumentParser], None], needed: Sequence[str]
 ) -> ArgumentParser:
-    """The parser of a command of runs with the default backbone and objective."""
+    """The parser of a command for runs, with the default backbone and objective."""
     parser = run_parser(program, DEFAULT_BACKBONE, DEFAULT_OBJECTIVE)
     add_options(parser)
     add_config(parser, needed)

@@ -1,4 +1,4 @@
-"""`decision-rnn bench`: one benchmark, as a table and as JSON."""
+"""`decision-rnn bench`: run one benchmark and print it as a table, optionally with JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from decision_rnn.errors import InputError, did_you_mean
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run the benchmark that is named first; its parameters are its options."""
+    """Run the benchmark named by the first argument; its parameters are options."""
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: decision-rnn bench NAME ...; NAME is one of {', '.join(BENCHES)}")
         return
@@ -32,12 +32,12 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parsers() -> dict[str, ArgumentParser]:
-    """Of the command: every benchmark's."""
+    """The parsers of the command, one per benchmark."""
     return {name: _parser(name)[0] for name in BENCHES}
 
 
 def _parser(name: str) -> tuple[ArgumentParser, list[str]]:
-    """Of a benchmark, and its parameters' keys."""
+    """The parser of a benchmark, and the keys of its parameters."""
     parser = command_parser(f"decision-rnn bench {name}")
     keys = parser.add_function_arguments(BENCHES[name])
     parser.add_argument("--json", type=Path | None, help="also write the rows to this file")

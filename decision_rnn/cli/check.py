@@ -1,4 +1,4 @@
-"""`decision-rnn check`: a layer under the law of sequence mixers."""
+"""`decision-rnn check`: check a layer against the law of sequence mixers."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ from decision_rnn.plugins import import_plugins
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the report; 0 where the layer obeys, 1 where it breaks a clause."""
+    """Print the report; returns 0 if the layer obeys the law, 1 if it breaks a clause."""
     command = parse_command(parser(), arguments)
     if command.width is not None and command.width < 1:
         raise InputError(f"command line: width is {command.width}: it must be at least 1")
-    from decision_rnn.testing import check_mixer  # here, lest `--help` wait for it
+    from decision_rnn.testing import check_mixer  # here: slow, and not needed for `--help`
 
     report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
     print(report)
@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = command_parser("decision-rnn check")
     parser.add_argument("mixer", type=str, help="a registered backbone, or module.Class from the working folder")
     parser.add_argument("--width", type=int | None, help="channels of its input and output (default: 8)")
@@ -33,10 +33,10 @@ def parser() -> ArgumentParser:
 
 
 def find_mixer(name: str) -> Callable[..., Any]:
-    """The mixer that is registered by a name, or the class of a module, which is imported for it.
+    """The mixer registered under a name, or a class named as `module.Class`, whose module is imported.
 
     Raises:
-        InputError: If there is no such thing.
+        InputError: If there is no such mixer.
     """
     from decision_rnn.backbones import registered, registered_names
 

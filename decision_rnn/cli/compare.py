@@ -23,7 +23,7 @@ NEEDED = ("dataset", "backbones", "seeds", "training.steps", "jobs", "output")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run what is missing and print the tables; 1 where runs failed, InputError for what cannot be used."""
+    """Run what is missing and print the tables; returns 1 if runs failed. Raises InputError for invalid input."""
     plan, command = plan_of(arguments)
     comparison = compare(plan, executor_of(plan, command), shlex.join([*PROGRAM.split(), *arguments]))
     print(comparison)
@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
-    """What a command line asks to be compared, and the command's own options."""
+    """The plan that a command line describes, and the command's own options."""
     variants, datasets, command = parse_variants(PROGRAM, arguments, _options, NEEDED)
     if command.ray_address is not None and command.executor != "ray":
         raise InputError("command line: --ray-address is for --executor ray: give both or neither")
@@ -45,12 +45,12 @@ def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
 
 
 def parser() -> ArgumentParser:
-    """Of the command, with the default backbone."""
+    """The parser of the command, with the default backbone."""
     return default_parser(PROGRAM, _options, NEEDED)
 
 
 def executor_of(plan: Plan, command: Namespace) -> Executor:
-    """What runs the cells, as the command line asks for it."""
+    """The executor that the command line selects."""
     return comparing.executor_of(plan, command.jobs, command.executor, command.ray_address)
 
 

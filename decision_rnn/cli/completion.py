@@ -1,4 +1,4 @@
-"""`decision-rnn completion SHELL`: a script by which a shell completes commands, options and their values."""
+"""`decision-rnn completion SHELL`: print a script that lets a shell complete commands, options and their values."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh")
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Print the script; InputError for a shell that is not known, or where shtab is not installed."""
+    """Print the script; raises InputError for an unknown shell, or if shtab is not installed."""
     command = parse(parser(), arguments)
     if command.shell not in SHELLS:
         raise InputError(f"command line: unknown shell {command.shell!r:.100}: known are {', '.join(SHELLS)}")
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = ArgumentParser(
         prog="decision-rnn completion",
         description="Completion of commands, options and values, as a script for your shell: "

@@ -31,7 +31,7 @@ USAGE = """usage: decision-rnn data ACTION ...
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run one of the actions; InputError for input that cannot be used."""
+    """Run one of the actions; raises InputError for invalid input."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parsers() -> dict[str, ArgumentParser]:
-    """Of the command: every action's."""
+    """The parsers of the command, one per action."""
     return {name: _parser(name) for name in ACTIONS}
 
 

@@ -1,7 +1,7 @@
-"""`decision-rnn evaluate`: the scores of an agent.
+"""`decision-rnn evaluate`: evaluate an agent.
 
-Those of a run or of one of its checkpoints are written into the run's folder. Those of any other agent, which may lie
-where nobody may write, are printed, and written where `--output` says.
+The result of a run or of one of its checkpoints is written to the run's folder. The result of any other agent, whose
+folder may be read-only, is printed, and written only to the folder given by `--output`.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from decision_rnn.parsing import check_numbers, parse
 
 NEEDED = ("run", "target_returns", "episodes", "state", "window", "processes")
 OF_THE_RUN = {"episodes": "Episodes per target return.", "state": "", "window": "", "seed": ""}
-"""Options whose defaults are the run's, and their help where EvaluationConfig's is not true of them."""
+"""Options that default to the run's settings, and their help if EvaluationConfig's does not apply."""
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Evaluate an agent as it was configured, but for what the command line says; InputError for unusable input."""
+    """Evaluate an agent, overriding its settings with the command line's; raises InputError for invalid input."""
     words = parser()
     command = parse_command(words, arguments)
     check_numbers(command)
     if command.processes is not None and command.processes < 1:
         raise InputError(f"command line: --processes is {command.processes}: it must be at least 1")
-    given = parse(words, arguments, defaults=False)  # what is left out is as the run was configured
+    given = parse(words, arguments, defaults=False)  # what is left out keeps the run's setting
     settings = {f.name: given[f.name] for f in fields(EvaluationConfig) if f.name in given}
-    from decision_rnn.api.agents import load_subject  # here, lest `--help` wait for them
+    from decision_rnn.api.agents import load_subject  # here: slow, and not needed for `--help`
     from decision_rnn.api.run import evaluate
     from decision_rnn.evaluation.results import result_file
 
@@ -48,14 +48,14 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = command_parser("decision-rnn evaluate")
     parser.add_argument(
         "run", type=str, help="a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     )
     parser.add_class_arguments(EvaluationConfig)
     for action in parser._actions:
-        if action.dest in OF_THE_RUN:  # `run` reads the run before it knows their defaults
+        if action.dest in OF_THE_RUN:  # their defaults are known only once the run is read
             action.help = f"{OF_THE_RUN[action.dest] or action.help} (default: the run's)"
     help_limit = "another than the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
     parser.add_argument("--return_limit", type=float | None, help=help_limit)

@@ -1,4 +1,4 @@
-"""`decision-rnn export`: an agent as a file that acts without torch."""
+"""`decision-rnn export`: write an agent as a file that acts without torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ from decision_rnn.files import existing_ancestor
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Export an agent and say how closely its file acts as it does; InputError for what cannot be."""
+    """Export an agent and print how closely the file matches its actions; raises InputError for invalid input."""
     command = parse_command(parser(), arguments)
-    from decision_rnn.checkpoint import load_agent, run_of  # here, lest `--help` wait for them
+    from decision_rnn.checkpoint import load_agent, run_of  # here: slow, and not needed for `--help`
     from decision_rnn.deploy.hub import find_agent
     from decision_rnn.deploy.onnx import STEPS, export_onnx
     from decision_rnn.evaluation.results import results_of
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = command_parser("decision-rnn export")
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")

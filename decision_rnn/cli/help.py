@@ -1,4 +1,4 @@
-"""What `--help` shows: first what one needs, then the rest under headings, each with its default."""
+"""The layout of `--help`: first the options one needs, then the rest under headings, each with its default."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 
 class HelpFormatter(DefaultHelpFormatter):
-    """An option's own words and its default, where it has one; no types, which the words and errors tell."""
+    """Shows an option's help and its default, if it has one, but no types, which help and errors explain."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -18,20 +18,20 @@ class HelpFormatter(DefaultHelpFormatter):
 
 
 def arrange(parser: ArgumentParser, needed: Sequence[str], rest: str = "further options") -> ArgumentParser:
-    """Add `--quiet` to a command's parser and put the options that one needs before all others in its help.
+    """Add `--quiet` to a command's parser and show the options one needs first in its help.
 
     Args:
-        parser: With all its options.
-        needed: Their keys, in order.
-        rest: The heading of those that have no other.
+        parser: The parser, with all its options.
+        needed: The keys of the options one needs, in order.
+        rest: The heading of the options that have no other.
     """
     parser.formatter_class = HelpFormatter
-    # main.py takes it off the command line, whatever the command.
+    # main.py removes it from the command line of every command.
     parser.add_argument("--quiet", action="store_true", help="print results and errors alone: no bar, no remark")
     shown = {action.dest: action for action in parser._actions if action.help != argparse.SUPPRESS}
     chosen = [shown[key] for key in needed if key in shown]
     group = parser.add_argument_group("what one needs")
-    groups: Any = parser._action_groups  # a list, whatever its type says
+    groups: Any = parser._action_groups  # a list, despite its declared type
     for other in groups:
         other._group_actions = [action for action in other._group_actions if action not in chosen]
     group._group_actions = chosen

@@ -1,4 +1,4 @@
-"""The command line, `decision-rnn COMMAND ...`: a command is a module of this folder."""
+"""The command line, `decision-rnn COMMAND ...`: each command is a module of this folder."""
 
 import errno
 import importlib
@@ -44,15 +44,14 @@ COMMANDS = (
     "bench",
     "completion",
 )
-"""Modules of this folder, imported when they are asked for: torch takes seconds that `--help` need not wait for."""
+"""Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
 
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
-"""What any write may meet, and the user can mend: a full disk, a quota, a folder that may not be written; and a read,
-a file that may not be read."""
+"""Errors of file access that the user can fix: full disk, quota, file too large, read-only file system, permissions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 2 where the input cannot be used, or what the command returns."""
+    """Run a command; returns the exit code: 0, 2 if the input is invalid, or what the command returns."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -72,13 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"decision-rnn: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         if error.errno not in DISK_FAULTS:
             raise
-        what = "access" if error.errno == errno.EACCES else "write"  # which of read and write it was, nobody says
+        what = "access" if error.errno == errno.EACCES else "write"  # EACCES may come from a read or a write
         where = f" {error.filename}" if error.filename else ""
         print(
             f"decision-rnn: cannot {what}{where}: {error.strerror}; what was written before is intact", file=sys.stderr

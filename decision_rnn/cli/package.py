@@ -1,4 +1,4 @@
-"""`decision-rnn package`: an agent as one folder to hand on, and to the Hugging Face Hub."""
+"""`decision-rnn package`: write an agent as one folder to share, and push it to the Hugging Face Hub."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,9 @@ from decision_rnn.parsing import COMMAND_LINE, split_names
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Write the folder, push it if asked, and say where it is; InputError for what cannot be used."""
+    """Write the folder, push it if requested, and print where it is; raises InputError for invalid input."""
     command = parse_command(parser(), arguments)
-    from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub  # here, because torch comes with it
+    from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub  # here: imports torch
     from decision_rnn.deploy.package import package
 
     if command.push is not None:
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = command_parser("decision-rnn package")
     parser.add_argument("run", type=str, help="the run's folder, or that of a checkpoint or of a packaged agent")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`decision-rnn play`: an agent in its environment, to be watched."""
+"""`decision-rnn play`: watch an agent in its environment."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Play episodes and print what they come to; InputError for what cannot be used."""
+    """Play episodes and print their returns and scores; raises InputError for invalid input."""
     command = parse_command(parser(), arguments)
     check_numbers(command)
     if command.episodes < 1:
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
     if command.video is None and not has_screen():
         raise InputError("there is no screen to open a window on: write a film instead, --video episode.mp4")
-    from decision_rnn.checkpoint import load_agent  # here, lest `--help` wait for them
+    from decision_rnn.checkpoint import load_agent  # here: slow, and not needed for `--help`
     from decision_rnn.data.environments import check_environment
     from decision_rnn.deploy.hub import find_agent
     from decision_rnn.evaluation.actor import describe_state, window_of
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = command_parser("decision-rnn play")
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
@@ -90,7 +90,7 @@ def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed
                 begun = True
                 if moment.ended:
                     _tell(trained, asked, seed + number, moment)
-    except Exception as error:  # of whatever draws
+    except Exception as error:  # rendering can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         what = "the window is gone" if begun else "no window can be opened here"
         raise InputError(f"{what} ({reason:.200}): to write a video instead, use --video episode.mp4") from None

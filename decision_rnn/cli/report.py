@@ -1,4 +1,4 @@
-"""`decision-rnn report`: a comparison as one HTML file."""
+"""`decision-rnn report`: write a comparison as one HTML file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +14,20 @@ CLIPS = 3
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Write the page and say where it is; InputError for what cannot be used."""
+    """Write the page and print where it is; raises InputError for invalid input."""
     command = parse(parser(), arguments)
     if command.clips < 0:
         raise InputError(f"{COMMAND_LINE}: --clips is {command.clips}: it must be at least 0")
     plugins = split_names(command.plugins)
     import_plugins(plugins)
-    from decision_rnn.comparison.page.page import write_page  # here, because torch comes with it
+    from decision_rnn.comparison.page.page import write_page  # here: imports torch
 
     path = write_page(command.comparison, command.output, command.clips, plugins)
     print(f"written to {path}")
 
 
 def parser() -> ArgumentParser:
-    """Of the command."""
+    """The parser of the command."""
     parser = ArgumentParser(prog="decision-rnn report", exit_on_error=False, allow_abbrev=False)
     parser.add_argument("comparison", type=Path, help="folder of a comparison, or its comparison.json")
     parser.add_argument("--output", type=Path | None, help="the page (default: report.html in the comparison's folder)")

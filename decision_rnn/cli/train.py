@@ -1,4 +1,4 @@
-"""`decision-rnn train`: one run, from data to scores."""
+"""`decision-rnn train`: make one run, from data to scores."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ NEEDED = ("dataset", "backbone", "training.steps", "seed", "output", "resume")
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Train an agent and, unless no episodes are asked for, evaluate it; InputError for what cannot be used."""
+    """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
     config, command = parse_run(PROGRAM, arguments, _options, needed=NEEDED)
     from decision_rnn.api.run import train_run
     from decision_rnn.evaluation.results import result_file
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> ArgumentParser:
-    """Of the command, with the default backbone."""
+    """The parser of the command, with the default backbone."""
     return default_parser(PROGRAM, _options, NEEDED)
 
 

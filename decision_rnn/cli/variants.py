@@ -1,4 +1,4 @@
-"""The variants of a comparison from its command line, whose keys go on top of those of its YAML file."""
+"""Parses the variants of a comparison from its command line, whose keys override those of its YAML file."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,16 +17,16 @@ from decision_rnn.parsing import COMMAND_LINE, options_of, read_yaml, split_name
 def parse_variants(
     program: str, arguments: Sequence[str], add_options: Callable[[ArgumentParser], None], needed: Sequence[str] = ()
 ) -> tuple[list[Variant], list[str], Namespace]:
-    """The variants that a command line asks for, controls last, the datasets' names, and the command's own options.
+    """The variants that a command line describes, controls last, the datasets' names, and the command's own options.
 
     Args:
         program: The command's name, for its help.
-        arguments: What follows it.
+        arguments: The words after the command's name.
         add_options: Adds the command's own options.
-        needed: The keys that help shows first.
+        needed: The keys that `--help` shows first.
 
     Raises:
-        InputError: Naming the file or key that cannot be used.
+        InputError: If a file or key is invalid; the message names it.
     """
     asked, _ = take(arguments, BACKBONE, "--config", "--backbones")
     if asked.backbone is not None:
@@ -55,6 +55,6 @@ def parse_variants(
 
 
 def _without_backbone_keys(arguments: Sequence[str], known: Collection[str]) -> list[str]:
-    """A command line without the options of backbones but those known."""
+    """The command line without backbone options, except for the known ones."""
     foreign = [f"--{key}" for key, _ in options_of(arguments) if key.startswith("backbone.") and key[9:] not in known]
     return take(arguments, *dict.fromkeys(foreign))[1]

@@ -1,4 +1,4 @@
-"""What the command lines of all commands share; nothing of runs and agents, whose import takes seconds."""
+"""Parsing shared by all commands, without imports for runs and agents, which take seconds."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,24 +11,24 @@ from decision_rnn.plugins import PLUGINS_HELP, import_plugins
 
 
 def command_parser(program: str) -> ArgumentParser:
-    """A parser for a command, which may need plugins."""
+    """A parser for a command, with the option `--plugins`."""
     parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--plugins", type=str, default="", metavar="A,B", help=PLUGINS_HELP)
     return parser
 
 
 def parse_command(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    """Parse a command line and import the plugins that it names; InputError for what cannot be used."""
+    """Parse a command line and import the plugins that it names; raises InputError for invalid input."""
     command = parse(parser, arguments)
     import_plugins(split_names(command.plugins))
     return command
 
 
 def take(arguments: Sequence[str], *options: str) -> tuple[argparse.Namespace, list[str]]:
-    """Take options, each one or several words, out of a command line with the text that follows them.
+    """Remove options, each given by its spellings with spaces between them, and their values from a command line.
 
     Returns:
-        The texts, None for the options that are not there, and the rest.
+        The values, None for options that are not there, and the remaining words.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in options:

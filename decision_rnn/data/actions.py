@@ -1,4 +1,4 @@
-"""Whether an agent, whose actions lie in [-1, 1], can learn a dataset's."""
+"""Checks whether an agent, whose actions are within [-1, 1], can learn a dataset's actions."""
 
 from typing import Literal
 
@@ -9,22 +9,21 @@ from decision_rnn.data.environments import MissingEnvironmentError, describe_alt
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
-LARGEST = 1.01  # some data overstep 1 by a rounding error
+LARGEST = 1.01  # some data exceed 1 by rounding errors
 
 RESCALE = "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
 
 
 def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None:
-    """Raise InputError, saying what to do, where an agent cannot be trained on a store's actions as they are asked for.
+    """Raise InputError, with a remedy, if an agent cannot be trained on a store's actions as configured.
 
-    Clipping is right where the environment does so too: policies that draw from a Gaussian leave the box [-1, 1], and
-    what MuJoCo's environments then carry out is the nearest action in it. Where the box is another one, clipping
-    would put other actions in the place of those that were carried out. Where the environment cannot be made here,
-    nobody can tell: `clip` is taken at its word.
+    Clipping is right if the environment clips too: samples from a Gaussian policy leave the box [-1, 1], and MuJoCo's
+    environments then execute the nearest action inside. If the action space is another box, clipping would change the
+    actions that were executed. If the environment cannot be made here, its box is unknown and `clip` is trusted.
 
     Args:
         store: The episodes.
-        actions: `keep` to train on them as they are, `clip` to clip them to [-1, 1] (`StepStream(clip_actions=True)`).
+        actions: `keep` to train on them unchanged, `clip` to clip them to [-1, 1] (`StepStream(clip_actions=True)`).
     """
     if actions == "keep" and store.largest_action <= LARGEST:
         return
@@ -56,7 +55,7 @@ def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None
 
 
 def _box(store: EpisodeStore) -> gymnasium.spaces.Box | None:
-    """The actions of the environment that the data were collected in; None where it cannot be made here."""
+    """The action space of the environment that the data were collected in; None if it is unknown or not a Box."""
     if describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Datasets by name. What stands before the first "/" is the source; no name falls back from one source to another."""
+"""Datasets by name. The part before the first "/" is the source; a name never falls back to another source."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,29 +12,29 @@ PARTIAL_HELP = "keep or drop episodes that break off, neither terminated nor tru
 
 
 def names() -> list[str]:
-    """The datasets that can be named, by source; a Minari dataset can be one that is not here yet."""
+    """The names of known datasets, by source; a Minari dataset may not be downloaded yet."""
     return [name for source in SOURCES.values() for name in source.names()]
 
 
 def open_dataset(name: str, path: Path | str | None = None, partial: Literal["keep", "drop"] = "keep") -> Dataset:
     """The dataset called `name`; a name without a source means the stand-in ("hopper-medium").
 
-    Nothing is read or made yet: `Dataset.spec` and `Dataset.open` do that, and raise an error for a name that its
-    source does not know.
+    Nothing is read or made yet: `Dataset.spec` and `Dataset.open` do that, and raise an error for a name that is
+    unknown to its source.
 
     Args:
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
             `own/mine`.
-        path: The file to read, for the datasets of D4RL.
+        path: The file to read, for D4RL datasets.
         partial: Whether partial episodes are kept or dropped.
 
     Returns:
-        The dataset, which `train` takes. `.spec` says where agents are evaluated and how they are scored; `.open()`
-        makes or converts what is not here yet and returns its episodes, an `EpisodeStore`: `.observations` (steps, O),
-        `.actions` (steps, A), `.rewards` (steps,), `.episode_returns` and `.episode_lengths` (episodes,).
+        The dataset, for `train`. `.spec` describes how agents are evaluated and scored; `.open()` makes or converts the
+        data on first use and returns the episodes, an `EpisodeStore`: `.observations` (steps, O), `.actions` (steps,
+        A), `.rewards` (steps,), `.episode_returns` and `.episode_lengths` (episodes,).
 
     Raises:
-        InputError: Listing the known names, when there is no such source.
+        InputError: If there is no such source; the message lists the known names.
 
     Example:
         >>> dataset = decision_rnn.open_dataset("own/swing")

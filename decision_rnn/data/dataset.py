@@ -1,4 +1,4 @@
-"""A dataset that has been named: known by its spec, opened when its episodes are needed."""
+"""A named dataset: described by its spec, opened when its episodes are needed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,12 @@ from decision_rnn.data.store.episode_store import MANIFEST, EpisodeStore
 
 @dataclass(frozen=True)
 class Dataset:
-    """What `open_dataset` returns; nothing is read before you access `spec` or call `open`.
+    """A dataset, as returned by `open_dataset`; nothing is read before you access `spec` or call `open`.
 
     Attributes:
         name: The full name, including the source.
-        source: Where it comes from.
-        path: The file to read, for the datasets of D4RL.
+        source: The source that it comes from.
+        path: The file to read, for D4RL datasets.
         partial: Whether partial episodes, neither terminated nor truncated, are kept; with `drop` the store is a
             separate one, with its own fingerprint.
     """
@@ -29,7 +29,7 @@ class Dataset:
 
     @property
     def spec(self) -> DatasetSpec:
-        """Where it is evaluated and how it is scored; InputError if there is no such dataset.
+        """Its evaluation environment, references and target returns; raises InputError if there is no such dataset.
 
         Once the store exists, the spec also reflects its contents: access it again after `open`.
         """
@@ -43,9 +43,9 @@ class Dataset:
     def open(self, progress: bool = True) -> EpisodeStore:
         """Its episodes, made or converted on first use and reopened afterwards.
 
-        A store is keyed by the dataset's name and by what it was made from: a recipe, or files of a size and SHA-256.
-        One that is corrupt, or was made from something else, is never used: it is made again, with a line on stderr.
-        Raises InputError if the source is unavailable or invalid.
+        A converted store is valid for what it was made from: a recipe, or files with a size and SHA-256. If that has
+        changed or the store is corrupt, it is made again, with a line on stderr. Raises InputError if the source is
+        unavailable or invalid.
 
         Args:
             progress: Show progress bars on stderr if that is a terminal.
@@ -54,5 +54,5 @@ class Dataset:
         return store if self.partial == "keep" else complete_episodes(self.name, store)
 
     def download(self, progress: bool = True) -> list[Path]:
-        """Fetch what it is made from, if that is not here; returns its paths."""
+        """Download its source files if they are missing; returns their paths."""
         return self.source.download(self.name, progress)

@@ -1,4 +1,4 @@
-"""Fetching a file by URL: resumed where it broke off, verified, and in its place whole or not at all."""
+"""Downloads a file by URL: resumable, verified and atomic."""
 
 import http.client
 import urllib.error
@@ -11,25 +11,25 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import fsync_path, locked
 from decision_rnn.messages import bar
 
-TIMEOUT = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds without data
 BLOCK = 1 << 18
 NETWORK_FAULTS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
 def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> None:
-    """Fetch `url` into the new file `path`.
+    """Download `url` to the new file `path`.
 
-    What has arrived is kept in a hidden file beside it, with which the next call goes on. Two processes do not fetch
-    the same file at once: the second waits, then finds it there.
+    A partial download is kept in a hidden file next to `path`, and the next call resumes it. Two processes do not
+    download the same file at once: the second waits for the first.
 
     Args:
-        url: http or https.
-        path: Of the file; one that exists is kept.
-        sha256: The content's; None where nobody has published one.
-        progress: Show a bar on stderr where that is a terminal.
+        url: An http or https URL.
+        path: The file to write; an existing one is kept.
+        sha256: The expected SHA-256; None if none is published.
+        progress: Show a progress bar on stderr if that is a terminal.
 
     Raises:
-        InputError: When the server refuses or breaks off, or the content has another SHA-256.
+        InputError: If the server refuses, the connection breaks, or the content has another SHA-256.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
@@ -53,7 +53,7 @@ def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> No
 
 
 def _receive(url: str, part: Path, progress: bool) -> None:
-    """Bring `part` to the whole of what `url` serves."""
+    """Download the part of `url` that `part` still lacks."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -62,7 +62,7 @@ def _receive(url: str, part: Path, progress: bool) -> None:
         if error.code != 416 or not have:
             raise
         if error.headers.get("Content-Range") == f"bytes */{have}":
-            return  # it was all there
+            return  # it was complete already
         part.unlink()
         _receive(url, part, progress)
         return

@@ -1,4 +1,4 @@
-"""The environments that datasets were collected in: needed to evaluate an agent, not to read data or to train."""
+"""The environments that datasets were collected in: needed to evaluate an agent, not to read data or train."""
 
 import contextlib
 import json
@@ -19,36 +19,36 @@ from decision_rnn.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
 REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?(?:(?:[<>=!~]=|[<>])[\w.*+!]+(?:,(?=[<>=!~]))?)*")
-"""A package of the index as pip takes it: what a dataset asks for beside that, a URL or an option, is not passed on."""
+"""A package on the index in pip's syntax; other requirements of a dataset, URLs or options, are not passed on."""
 
 
 BESIDE_THE_POINT = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
-"""What environments are made with that makes none of them another."""
+"""Arguments for making environments that do not change their behaviour."""
 WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering")
-"""Gymnasium's wrappers that alter neither observations nor actions nor rewards."""
+"""Gymnasium wrappers that change neither observations, actions nor rewards."""
 
 
 class MissingEnvironmentError(InputError):
-    """An environment is not registered here, or cannot be made."""
+    """An environment is not registered, or cannot be made here."""
 
 
 def check_id(environment_id: Any, where: str) -> str:
-    """The Gymnasium id that `where` names; InputError where it is none, or names a module to import ("os:X-v0")."""
+    """The id that `where` gives; raises InputError if it is no Gymnasium id or names a module to import ("os:X-v0")."""
     if not isinstance(environment_id, str) or not ID.fullmatch(environment_id):
         raise InputError(f"{where} names no environment: {environment_id!r:.100} is no Gymnasium id, such as Hopper-v5")
     return environment_id
 
 
 def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
-    """The environment, without what its libraries say of their own files, which no user of a dataset can mend.
+    """Make an environment, without its libraries' warnings about their own files, which users cannot fix.
 
-    MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written. `settings` are for
-    `gymnasium.make`, such as a render mode: ours alone, never a dataset's.
+    MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written. `settings` are arguments of
+    `gymnasium.make`, such as a render mode; they never come from a dataset.
 
-    Raises MissingEnvironmentError where the environment cannot be made here. Only an id that is registered is made:
-    others could name a module to import.
+    Raises MissingEnvironmentError if the environment cannot be made here. Only registered ids are made: others could
+    name a module to import.
     """
-    import mujoco  # here, because it takes a while, and listing datasets needs none of it
+    import mujoco  # here: the import is slow, and listing datasets does not need it
 
     if environment_id not in gymnasium.registry:
         raise MissingEnvironmentError(
@@ -56,14 +56,14 @@ def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
             f"{did_you_mean(environment_id, gymnasium.registry, likeness=0.8)}install the package that registers it, "
             "and name a module that does so when it is imported by --plugins MODULE"
         )
-    if mujoco.get_mju_user_warning() is None:  # a program around us may have set its own
+    if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own
         mujoco.set_mju_user_warning(_report_mujoco)
     try:
         with warnings.catch_warnings():
-            # A dataset is evaluated in the version that it was collected in, whether there is a newer one or not.
+            # A dataset is evaluated in the version that it was collected in, even if there is a newer one.
             warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
             return gymnasium.make(environment_id, disable_env_checker=True, **settings)
-    except Exception as error:  # of whatever it is made of
+    except Exception as error:  # the environment's code can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise MissingEnvironmentError(
             f"the environment {environment_id} cannot be made here ({reason:.300}): mend its package"
@@ -76,7 +76,7 @@ def _report_mujoco(message: str) -> None:
 
 
 def environment_spaces(environment_id: str) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-    """Its observations' and its actions' space; MissingEnvironmentError where it cannot be made here."""
+    """The observation and action spaces of an environment; raises MissingEnvironmentError if it cannot be made here."""
     environment = make_environment(environment_id)
     spaces = (environment.observation_space, environment.action_space)
     environment.close()
@@ -84,9 +84,9 @@ def environment_spaces(environment_id: str) -> tuple[gymnasium.Space[Any], gymna
 
 
 def environment_sizes(environment_id: str) -> tuple[int, int]:
-    """How many numbers its observations and actions have.
+    """The sizes of an environment's observations and actions.
 
-    Raises MissingEnvironmentError where it cannot be made here, InputError where one of them is not a flat Box.
+    Raises MissingEnvironmentError if it cannot be made here, InputError if a space is not a flat Box.
     """
     sizes = []
     for space, kind in zip(environment_spaces(environment_id), ("observations", "actions"), strict=True):
@@ -99,13 +99,13 @@ def environment_sizes(environment_id: str) -> tuple[int, int]:
 def check_environment(
     environment_id: str, requirements: Sequence[str] = (), settings: dict[str, Any] | None = None
 ) -> None:
-    """Raise InputError, saying what to do, unless agents can be evaluated in an environment here.
+    """Raise InputError, with a remedy, unless agents can be evaluated in an environment here.
 
     Args:
         environment_id: The Gymnasium id.
-        requirements: What the dataset says that it is installed by (`DatasetSpec.requirements`).
-        settings: What the dataset says of it beside the id (`DatasetSpec.environment_settings`): where they are not
-            those it is registered with, it is another environment.
+        requirements: The packages that the dataset declares for it (`DatasetSpec.requirements`).
+        settings: The dataset's settings besides the id (`DatasetSpec.environment_settings`): if they differ from the
+            registered ones, it is another environment.
     """
     without = "or leave evaluation out, --evaluation.episodes 0"
     close = [re.sub(r" ?([<>=!~]=|[<>,]) ?", r"\1", requirement[:200]) for requirement in requirements]
@@ -134,9 +134,9 @@ def check_environment(
 
 
 def describe_alteration(environment_id: str, settings: dict[str, Any] | None) -> str | None:
-    """How the settings that a dataset names differ from those of the registered environment; None where they do not.
+    """How a dataset's settings differ from those of the registered environment; None if they do not, or are not known.
 
-    It is never made with a dataset's settings, which could name any code.
+    No environment is made with a dataset's settings, which could name any code.
     """
     if settings is None or environment_id not in gymnasium.registry:
         return None
@@ -148,9 +148,9 @@ def describe_alteration(environment_id: str, settings: dict[str, Any] | None) ->
 
 
 def registered_settings(environment_id: str) -> dict[str, Any]:
-    """What an environment is registered with, in plain JSON: `kwargs`, `max_episode_steps`, `additional_wrappers`.
+    """The settings of a registered environment, in plain JSON: `kwargs`, `max_episode_steps`, `additional_wrappers`.
 
-    Gymnasium's own `EnvSpec.to_json` refuses environments that are registered with a class for an entry point.
+    Gymnasium's own `EnvSpec.to_json` refuses environments whose entry point is a class.
     """
     registered = gymnasium.registry[environment_id]
     settings = {
@@ -163,11 +163,11 @@ def registered_settings(environment_id: str) -> dict[str, Any]:
 
 
 def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tuple[str, dict[str, Any]]:
-    """The id of an environment that somebody has made, and what it was made with, as `registered_settings` gives it.
+    """The id and the settings of an existing environment, in the form of `registered_settings`.
 
-    Wrappers that alter neither observations, actions nor rewards are left out. Raises InputError where it has no id.
+    Wrappers that change neither observations, actions nor rewards are left out. Raises InputError if it has no id.
     """
-    # A vector's own specification leaves out what each of its environments is wrapped in.
+    # The spec of a vector environment leaves out the wrappers of its environments.
     made = environment.envs[0].spec if isinstance(environment, gymnasium.vector.SyncVectorEnv) else environment.spec
     if made is None:
         raise InputError(
@@ -189,7 +189,7 @@ def play_episodes(
         environment_id: A registered Gymnasium id with flat Box spaces.
         policy: A function from an observation (O,) to an action (A,).
         episodes: The number of episodes.
-        seed: Episode i begins with the environment's reset(seed + i).
+        seed: Episode i starts with the environment's reset(seed + i).
 
     Raises:
         InputError: If the environment cannot be made here or has other spaces, or an action has a different shape.
@@ -202,9 +202,9 @@ def play_episodes(
 def of_environment(
     episodes: Iterable[Episode], environment_id: str, name: str, sizes: tuple[int, int] | None
 ) -> Iterator[Episode]:
-    """Yield the episodes of `name`; InputError where their sizes are not those of the environment.
+    """Yield the episodes of `name`; raises InputError if their sizes are not those of the environment.
 
-    `sizes` are how many numbers its observations and actions have; None where nobody knows: nothing is checked then.
+    `sizes` are those of its observations and actions; None if they are unknown, and then nothing is checked.
     """
     for index, episode in enumerate(episodes):
         found = episode.observations.shape[1:] + episode.actions.shape[1:]

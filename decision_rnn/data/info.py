@@ -1,4 +1,4 @@
-"""What a dataset holds, in a few lines of text."""
+"""A summary of a dataset in a few lines of text."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ BINS, WIDTH = 12, 40  # of the histogram
 
 
 def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
-    """Episodes, steps, returns, ends, fingerprint, whose scores may be compared with ours, what hinders evaluation."""
+    """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint."""
     s = store.manifest["statistics"]
     both = int((store.terminated & store.truncated).sum())
     partial = int((~store.terminated & ~store.truncated).sum())
@@ -34,7 +34,7 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
 
 
 def _environment_faults(spec: DatasetSpec, store: EpisodeStore) -> list[str]:
-    """Why agents cannot be evaluated here, where they cannot."""
+    """The reasons why agents cannot be evaluated here, if any."""
     try:
         check_environment(store.environment_id, spec.requirements, spec.environment_settings)
     except InputError as error:
@@ -43,9 +43,9 @@ def _environment_faults(spec: DatasetSpec, store: EpisodeStore) -> list[str]:
 
 
 def histogram(returns: np.ndarray) -> list[str]:
-    """A line for each of a few equal ranges of return: its ends, a bar, its number of episodes."""
+    """A text histogram of returns, a line per bin: its range, a bar, its number of episodes."""
     counts, edges = np.histogram(returns, BINS)
-    bars = ("#" * -(-int(count) * WIDTH // int(counts.max())) for count in counts)  # rounded up: one is seen
+    bars = ("#" * -(-int(count) * WIDTH // int(counts.max())) for count in counts)  # rounded up: a single episode shows
     return [
         f"  {low:>9.1f} to {high:>9.1f} |{bar:<{WIDTH}} {count}"
         for low, high, bar, count in zip(edges[:-1], edges[1:], bars, counts, strict=True)

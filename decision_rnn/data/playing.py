@@ -1,4 +1,4 @@
-"""Episodes as they are played, in one environment or in a vector of them, by anything that acts."""
+"""Plays episodes in one environment or a vector environment with any policy."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
 Act = Callable[[Any, Any, Any], Any]
-"""From an observation, the reward of the action before and whether an episode has ended to an action, as
-`decision_rnn.api.acting.EnvironmentActor`; of one environment, or of all of a vector with the batch first."""
+"""A policy: called with an observation, the reward of the previous action and whether the episode ended, it returns an
+action, like `decision_rnn.api.acting.EnvironmentActor`. In a vector environment all have the batch first."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """How much to play: so many episodes, or whole episodes until there are so many steps."""
+    """How much to play: a number of episodes, or whole episodes until there are at least a number of steps."""
 
     episodes: int | None = None
     steps: int | None = None
@@ -32,11 +32,11 @@ class Quota:
             )
 
     def met(self, episodes: int, steps: int) -> bool:
-        """Whether that is enough."""
+        """Whether so many episodes and steps meet the quota."""
         return episodes >= self.episodes if self.episodes is not None else steps >= (self.steps or 0)
 
     def share(self, number: int, count: int) -> "Quota | None":
-        """What falls to one of so many environments; None for nothing."""
+        """The share of environment `number` of `count`; None if it has nothing to play."""
         if self.episodes is None:
             return Quota(steps=math.ceil((self.steps or 0) / count))
         own = self.episodes // count + (number < self.episodes % count)
@@ -45,7 +45,7 @@ class Quota:
 
 @dataclass
 class _Course:
-    """An episode that is going on."""
+    """An episode in progress."""
 
     observations: list[np.ndarray]
     actions: list[np.ndarray] = field(default_factory=list)
@@ -62,11 +62,11 @@ class _Course:
 
 
 def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> Iterator[Episode]:
-    """Play in one environment, which is not closed: episode i begins with its reset(seed + i). `act` is told of an
-    episode's first observation by a true `done`.
+    """Play in one environment, which is not closed: episode i starts with its reset(seed + i). `act` gets a true `done`
+    with an episode's first observation.
 
     Raises:
-        InputError: If an action has another shape than the environment's.
+        InputError: If the shape of an action is not the environment's.
     """
     index = steps = 0
     while not quota.met(index, steps):
@@ -84,12 +84,12 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
 
 
 def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, seed: int) -> Iterator[Episode]:
-    """Play in a vector of environments, which is not closed, in any of Gymnasium's modes of resetting them.
+    """Play in a vector environment, which is not closed, with any of Gymnasium's autoreset modes.
 
-    Each of them plays its share, whatever the others have come to: the first episodes to end would be the short ones.
+    Each environment plays its own share: taking the first episodes to end would favour short ones.
 
     Raises:
-        InputError: If actions have another shape than the environments'.
+        InputError: If the shape of the actions is not the environments'.
     """
     count, mode = environments.num_envs, environments.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     observations, _ = environments.reset(seed=seed)

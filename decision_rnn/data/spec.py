@@ -1,4 +1,4 @@
-"""The spec of a dataset: where it is evaluated, how its scores are normalised, and its target returns."""
+"""The spec of a dataset: its evaluation environment, the normalisation of its scores and its target returns."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -22,15 +22,15 @@ def normalised_scores(returns: np.ndarray | float, reference_min: float, referen
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is known of a dataset by its name.
+    """The evaluation environment, reference scores and target returns of a dataset.
 
     `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score = 100 * (return - min) /
     (max - min). `target_returns` are the targets of evaluation and `return_scale` divides returns-to-go, as in the
-    Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence: where the references come from, and
-    whose scores ours may be compared with. `contents` is the fingerprint of the store that the spec was read from, None
-    if the dataset's name alone determines it.
+    Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence on where the references come from
+    and which scores ours may be compared with. `contents` is the fingerprint of the store that the spec was read from,
+    None if the dataset's name alone determines it.
 
-    `requirements` are the packages that the dataset says its environment requires, as pip takes them.
+    `requirements` are the packages that the dataset declares for its environment, in pip's syntax.
     `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
     `additional_wrappers`), None if it gives none. Both are read from third-party files:
     `environments.check_environment` checks them.
@@ -48,7 +48,7 @@ class DatasetSpec:
     environment_settings: dict[str, Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("target_returns", "requirements"):  # lists, where they come from JSON
+        for name in ("target_returns", "requirements"):  # JSON gives lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
@@ -58,7 +58,7 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class MujocoTask:
-    """A MuJoCo task: its sizes, D4RL's returns of a random and of an expert policy (Fu et al. 2020), its targets.
+    """A MuJoCo task: its sizes, D4RL's returns of a random and an expert policy (Fu et al. 2020), and its targets.
 
     `environment` is the Gymnasium id without its version. The first `positions` numbers of an observation are
     positions; velocities, and for ant v5 contact forces, come after them. The targets are the Decision Transformer's;
@@ -96,19 +96,19 @@ TASKS = {
 
 
 def task_of(environment_id: str) -> MujocoTask | None:
-    """The task of a Gymnasium id, whatever its version; None where it is none of `TASKS`."""
+    """The task of a Gymnasium id, ignoring its version; None if it is not in `TASKS`."""
     return next((t for t in TASKS.values() if environment_id.rpartition("-v")[0] == t.environment), None)
 
 
 def observation_index(mask: str, environment_id: str) -> np.ndarray | None:
-    """Which numbers of an observation an agent sees under a mask: (seen,) int64, ascending; None for all.
+    """The observation entries that an agent sees under a mask: (seen,) int64, ascending; None for all.
 
     Args:
-        mask: `none`, or `velocity`: positions alone are seen.
-        environment_id: The Gymnasium id, whose task says what an observation's numbers are.
+        mask: `none`, or `velocity` to see only positions.
+        environment_id: The Gymnasium id, whose task determines which entries are positions.
 
     Raises:
-        InputError: For an environment whose velocities we cannot tell.
+        InputError: If it is not known which entries of the environment's observations are velocities.
     """
     if mask == "none":
         return None
@@ -122,10 +122,11 @@ def observation_index(mask: str, environment_id: str) -> np.ndarray | None:
 
 
 def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
-    """The spec of a dataset that no table knows.
+    """The spec of a dataset that is not predefined, read from its store.
 
-    References are the source's own where it has them, else D4RL's where the task is one of `TASKS`, else the
-    lowest and the highest return in the data, which are then asked for together with the median.
+    The references are the source's own if it has any, otherwise D4RL's if the task is in `TASKS`, otherwise the lowest
+    and highest return in the data. The target returns are the task's, otherwise the highest and the median return in
+    the data.
     """
     task = task_of(store.environment_id)
     source, statistics = store.manifest["source"], store.manifest["statistics"]

@@ -9,14 +9,14 @@ from torch import Tensor
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
-LARGE = 1 << 29  # bytes of a table: a larger one is neither mapped nor on a GPU, its slices are read from the file
+LARGE = 1 << 29  # bytes: slices of a larger table are read from the file, not from a memory map or a GPU
 
 
 class Batch(NamedTuple):
     """B slices of K consecutive steps of the stream.
 
-    A slice may begin in the middle of an episode. `reset` is true where what is remembered does not belong: at the
-    first step of each episode and, where a row goes on from batch to batch, of a slice elsewhere in the stream.
+    A slice may start in the middle of an episode. `reset` is true where the recurrent state must be reset: at the first
+    step of each episode and, if rows continue from batch to batch, of a slice that does not continue its row.
     """
 
     return_to_go: Tensor  # (B, K, 1) undiscounted, in the environment's units
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 class MappedWindows:
-    """The overlapping slices of a table that is mapped or on a GPU: a batch of them is one gather.
+    """All overlapping slices of a table that is memory-mapped or on a GPU; a batch is one gather.
 
     Window i is rows i .. i+context-1 of the table.
     """
@@ -42,18 +42,18 @@ class MappedWindows:
         return len(self.windows)
 
     def gather(self, starts: Tensor) -> Tensor:
-        """The windows that begin at `starts` (B,), as (B, context, columns)."""
+        """The windows that start at `starts` (B,), as (B, context, columns)."""
         return self.windows.index_select(0, _send(starts, self.windows.device))
 
 
 class FileWindows:
-    """The same of a table larger than memory may hold, read as they are asked for.
+    """The same slices of a table that may exceed memory, read from the file on demand.
 
-    A mapping would come to be resident as a whole: around a slice the system maps as much as it pleases.
+    A memory map would become fully resident, because the system also loads the pages around each slice.
     """
 
     def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
-        self.file = open(str(table.filename), "rb", buffering=0)  # noqa: SIM115 - as long as the stream lives
+        self.file = open(str(table.filename), "rb", buffering=0)  # noqa: SIM115 - open as long as the stream
         self.first_byte, self.row_bytes = table.offset, table.strides[0]
         self.shape = (context, table.shape[1])
         self.length = len(table) - context + 1
@@ -63,7 +63,7 @@ class FileWindows:
         return self.length
 
     def gather(self, starts: Tensor) -> Tensor:
-        """The windows that begin at `starts` (B,), as (B, context, columns)."""
+        """The windows that start at `starts` (B,), as (B, context, columns)."""
         block = np.empty((len(starts), *self.shape), np.float32)
         for window, start in zip(block, starts.tolist(), strict=True):
             self.file.seek(self.first_byte + start * self.row_bytes)
@@ -73,23 +73,23 @@ class FileWindows:
 
 
 class WeightedStarts:
-    """The first steps of slices, likelier in episodes of higher return, as `StepStream` says."""
+    """Samples the first steps of slices, with higher probability in episodes of higher return; see `StepStream`."""
 
     def __init__(self, store: EpisodeStore, context: int, weighting: float) -> None:
         returns = store.episode_returns
         spread = float(np.ptp(returns)) or 1.0
         self.weights = torch.from_numpy(np.exp(weighting * (returns - returns.min()) / spread))
-        # No slice begins in the last steps of the store.
+        # No slice starts in the last context - 1 steps of the store.
         bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
         self.first, self.last = bounds[:-1], bounds[1:] - 1
         self.cumulative = (self.weights * bounds.diff()).cumsum(0)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """That many, (count,) int64."""
+        """Sample `count` first steps, (count,) int64."""
         drawn = torch.rand(count, dtype=torch.float64, generator=generator) * self.cumulative[-1]
         episode = torch.searchsorted(self.cumulative, drawn, right=True).clamp_max(len(self.weights) - 1)
         before_end = ((self.cumulative[episode] - drawn) / self.weights[episode]).long()
-        return torch.maximum(self.last[episode] - before_end, self.first[episode])  # unless rounding leads out of it
+        return torch.maximum(self.last[episode] - before_end, self.first[episode])  # rounding may leave the episode
 
 
 class StepStream:
@@ -127,7 +127,7 @@ class StepStream:
         self.device = torch.device(device)
         windows = MappedWindows if store.table.nbytes <= LARGE else FileWindows
         self.windows: MappedWindows | FileWindows = windows(store.table, context, self.device)
-        self.following = torch.full((batch_size,), len(self.windows))  # where each row would go on; not yet anywhere
+        self.following = torch.full((batch_size,), len(self.windows))  # each row's next start; past the end: none yet
         self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
 
     def sample(self) -> Batch:
@@ -157,7 +157,7 @@ class StepStream:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What makes a resumed run draw the same batches."""
+        """The state with which a resumed run samples the same batches."""
         state = {"generator": self.generator.get_state()}
         return {**state, "following": self.following} if self.carry > 1 else state
 
@@ -168,5 +168,5 @@ class StepStream:
 
 
 def _send(x: Tensor, device: torch.device) -> Tensor:
-    """x on the device; to a GPU from pinned memory, so that the host need not wait for it."""
+    """Move x to the device; to a GPU from pinned memory, so that the host does not wait."""
     return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x

@@ -1,1 +1,1 @@
-"""Files that others read and write: bytes to episodes and back."""
+"""Reads and writes episodes in the file formats of other tools."""

@@ -1,7 +1,7 @@
 """D4RL's HDF5 layout (Fu et al. 2020), version 2: steps end to end, cut into episodes by flags.
 
 `observations` (N, O), `actions` (N, A), `rewards`, `terminals` and `timeouts` (N,) or (N, 1), of any numeric type;
-`next_observations` (N, O) where there are any. Everything else in the file is left alone.
+`next_observations` (N, O) if present. Everything else in the file is ignored.
 """
 
 from collections.abc import Iterator
@@ -21,25 +21,24 @@ from decision_rnn.files import new_file
 class D4RLFile:
     """A file in D4RL's layout, validated as a whole before any of it is converted.
 
-    An episode ends where `terminals | timeouts`, and where the next row is not what followed (an array was cut
-    there, as at the seam of a medium-expert file). The last episode of a file is usually cut as well: it is kept,
-    neither terminated nor truncated; complete.py drops such episodes where that is asked for. Without `timeouts` an
-    episode ends at `max_episode_steps`, as in D4RL's own `sequence_dataset`. Without `next_observations` what followed
-    an episode's last action is not known; the last observation stands in its place. `notes` are sentences on what of
-    this happened.
+    An episode ends where `terminals | timeouts` is true, and where the next row does not continue it (as at the seam of
+    a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is kept,
+    neither terminated nor truncated; store/complete.py can drop such episodes. Without `timeouts` an episode ends at
+    `max_episode_steps`, as in D4RL's own `sequence_dataset`. Without `next_observations` the observation after an
+    episode's last action is unknown, and the last observation is repeated. `notes` are sentences on which of these
+    cases occurred.
     """
 
     def __init__(self, path: Path, max_episode_steps: int | None = None, observed: int | None = None) -> None:
         """Validate the file.
 
         Args:
-            path: Of the file.
+            path: The HDF5 file.
             max_episode_steps: The environment's time limit, which no episode may exceed.
-            observed: How many of the observations' columns, from the first on, the environment gives: those after
-                them are left out.
+            observed: The number of leading observation columns that the environment gives; the others are left out.
 
         Raises:
-            InputError: Naming the file and the key.
+            InputError: If the file is invalid; the message names the file and the key.
         """
         self.path = path
         self.notes: list[str] = []
@@ -80,7 +79,7 @@ class D4RLFile:
         return column
 
     def _check_values(self, file: h5py.File) -> np.ndarray:
-        """See that all numbers are finite; returns (N,) bool, true where the next row is not what followed."""
+        """Check that all numbers are finite; returns (N,) bool, true where an episode breaks off with no flag."""
         seams = np.zeros(self.steps, bool)
         for first in range(0, self.steps, CHUNK):
             rows = slice(first, first + CHUNK)
@@ -94,7 +93,7 @@ class D4RLFile:
         return seams & ~self.terminals & ~self.timeouts
 
     def _cut_at(self, limit: int | None, seams: np.ndarray) -> None:
-        """Put the time limit in the place of the timeouts that the file does not have."""
+        """Set timeouts at the time limit, for a file that has none."""
         if limit is None:
             return
         ends = np.append(np.flatnonzero((self.terminals | seams)[:-1]), self.steps - 1)
@@ -106,7 +105,7 @@ class D4RLFile:
         self.notes.append(f"it has no timeouts: episodes were ended at {limit} steps")
 
     def _cut(self, seams: np.ndarray, limit: int | None) -> None:
-        """Find the episodes' first rows and ends, and see that they can be episodes."""
+        """Find the first rows and the ends of the episodes, and check that they are plausible."""
         flagged = self.terminals | self.timeouts
         if limit is not None and seams.sum() > (~flagged).sum() // 2:
             raise InputError(
@@ -133,11 +132,11 @@ class D4RLFile:
             self.notes.append("it has no next_observations: an episode's last observation stands for what followed")
 
     def episodes(self) -> Iterator[Episode]:
-        """Yield the episodes in order, as the numbers are in the file."""
+        """Yield the episodes in order, with the numbers of the file unchanged."""
         with open_file(self.path) as file:
             first = 0
             while first < len(self.stops):
-                # Many episodes at a time: a read of a few rows would decompress whole chunks of the file.
+                # Many episodes at a time: reading a few rows would decompress whole chunks of the file.
                 last = max(first + 1, int(np.searchsorted(self.stops, self.starts[first] + CHUNK)))
                 begin, end = self.starts[first], self.stops[last - 1]
                 block = {key: file[key][begin:end] for key in ("observations", "actions", "rewards")}
@@ -156,10 +155,10 @@ class D4RLFile:
 
 
 def write_file(path: Path, store: EpisodeStore) -> None:
-    """Write a store in D4RL's layout to the new file `path`, whole or not at all.
+    """Write a store in D4RL's layout to the new file `path`, atomically.
 
-    Rewards are float64: their float32 would give returns-to-go that differ in the last bit. Raises InputError when
-    the file exists, and when a partial episode could not be told from the one after it.
+    Rewards are float64: with float32 the returns-to-go would differ in the last bit. Raises InputError if the file
+    exists, or if a partial episode could not be separated from the next one.
     """
     ends = store.offsets[1:] - 1
     unflagged = ~(store.terminated | store.truncated)[:-1]

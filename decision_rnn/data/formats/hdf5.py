@@ -1,6 +1,6 @@
-"""Reading HDF5 that somebody else wrote: every fault is an InputError that names the file and the key.
+"""Reads third-party HDF5 files: every fault is an InputError that names the file and the key.
 
-Nothing in such a file is executed: only numbers are read, and only those that lie in the file itself.
+Nothing in such a file is executed: only numbers are read, and only those in the file itself.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ import numpy as np
 
 from decision_rnn.errors import InputError
 
-DEFLATE = 1032  # the most that HDF5's gzip filter can compress (zlib's technical details)
+DEFLATE = 1032  # the maximum compression factor of HDF5's gzip filter (zlib's technical details)
 
 
 @contextlib.contextmanager
 def open_file(path: Path) -> Iterator[h5py.File]:
-    """Open an HDF5 file to read; what h5py raises inside the block becomes an InputError."""
+    """Open an HDF5 file for reading; exceptions of h5py inside the block become InputErrors."""
     if not path.is_file():
         raise InputError(f"{path} is not a file: name an HDF5 file")
     try:
@@ -25,16 +25,16 @@ def open_file(path: Path) -> Iterator[h5py.File]:
             yield file
     except InputError:
         raise
-    except Exception as error:  # h5py raises many kinds for a damaged file
+    except Exception as error:  # h5py raises many types for a damaged file
         reason = " ".join(str(error).split())
         raise InputError(f"{path} cannot be read as HDF5 ({reason}): fetch or write it again") from None
 
 
 def find_dataset(group: h5py.Group, key: str, where: str) -> h5py.Dataset:
-    """The numbers under `key`; `where` names file and group in errors.
+    """The numeric dataset at `key`; `where` names file and group in errors.
 
-    Raises InputError when the key is absent, when it leads to another file, when it holds no numbers, and when it
-    claims to hold more of them than a file of that size can.
+    Raises InputError if the key is missing, is a link to another place, holds no numbers, or claims to hold more of
+    them than a file of that size can.
     """
     link = group.get(key, getlink=True)
     if link is None:
@@ -52,14 +52,14 @@ def find_dataset(group: h5py.Group, key: str, where: str) -> h5py.Dataset:
 
 
 def as_flags(values: np.ndarray, key: str, where: str) -> np.ndarray:
-    """Flags of any numeric type, as bool; InputError where one is neither 0 nor 1."""
+    """Flags of any numeric type, as bool; raises InputError if one is neither 0 nor 1."""
     if not np.isin(values, (0, 1)).all():
         raise InputError(f"{where} has {key} that are neither 0 nor 1: they must be flags")
     return values.astype(bool)
 
 
 def check_finite(values: np.ndarray, key: str, where: str, first: int = 0) -> None:
-    """Raise InputError, naming the row, where a value is not finite in float32; `first` is the number of row 0."""
+    """Raise InputError, naming the row, if a value is not finite in float32; `first` is the number of row 0."""
     with np.errstate(over="ignore"):
         finite = np.isfinite(values.astype(np.float32))
     if not finite.all():

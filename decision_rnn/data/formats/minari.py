@@ -28,12 +28,12 @@ from decision_rnn.files import new_directory
 
 DATA_FILE = "main_data.hdf5"
 METADATA_FILE = "metadata.json"
-LONGEST = 100  # characters of a name between slashes: file systems allow about 250, of which we need some
+LONGEST = 100  # characters per part of a name: file systems allow about 250, of which we need some
 OUR_METADATA = "decision_rnn"  # the key in metadata.json under which we keep what Minari has no field for
 
 
 def check_id(dataset_id: str) -> None:
-    """Raise InputError unless the id is one that Minari takes, which holds nothing but names and slashes."""
+    """Raise InputError unless the id is valid for Minari: nothing but names and slashes."""
     try:
         parse_dataset_id(dataset_id)
         usable = max(map(len, dataset_id.split("/"))) <= LONGEST
@@ -44,7 +44,7 @@ def check_id(dataset_id: str) -> None:
 
 
 def dataset_folder(dataset_id: str) -> Path:
-    """Where the dataset lies: under `$MINARI_DATASETS_PATH`, or `~/.minari/datasets`."""
+    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`."""
     return Path(get_dataset_path(dataset_id))
 
 
@@ -58,13 +58,12 @@ def write_dataset(
     sizes: tuple[int, int] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> None:
-    """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`: whole or not at all.
+    """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`, atomically.
 
-    `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the
-    episodes come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data.
-    A dataset of that id that exists already is kept. `settings` are the environment's as `read_environment` gives
-    them. Where it is not registered here, or not with these settings, the spaces are boxes of `sizes`: how many
-    numbers an observation and an action have.
+    `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the episodes
+    come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data. An existing dataset of that id
+    is kept. `settings` are the environment's, as returned by `read_environment`. If it is not registered here, or not
+    with these settings, the spaces are boxes of `sizes`, those of an observation and an action.
     """
     register_namespace(dataset_id)
     # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
@@ -88,7 +87,7 @@ def write_dataset(
 def _describe_environment(
     environment_id: str, sizes: tuple[int, int] | None, settings: dict[str, Any] | None
 ) -> tuple[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
-    """The environment's specification as Minari keeps it, in JSON, and its observations' and actions' spaces."""
+    """The environment's specification in JSON, as Minari stores it, and its observation and action spaces."""
     described = json.loads(EnvSpec(environment_id).to_json())
     if environments.describe_alteration(environment_id, settings) is None:
         with contextlib.suppress(environments.MissingEnvironmentError):
@@ -105,7 +104,7 @@ def _describe_environment(
 
 
 def register_namespace(dataset_id: str) -> None:
-    """Make the dataset's namespace known, without which Minari's listing leaves the dataset out."""
+    """Register the dataset's namespace, without which Minari does not list the dataset."""
     namespace = parse_dataset_id(dataset_id)[0]
     if namespace is not None and namespace not in list_local_namespaces():
         with contextlib.suppress(ValueError):  # another process was faster
@@ -126,9 +125,9 @@ def _to_buffer(episode: Episode) -> EpisodeBuffer:
 
 
 def read_source(dataset_id: str) -> dict[str, Any]:
-    """What `write_dataset` was told of the local dataset's source, with the SHA-256 of its data.
+    """The `source` that `write_dataset` was given for the local dataset, with the SHA-256 of its data.
 
-    Raises InputError when `write_dataset` did not write the dataset, CacheError when its data have changed.
+    Raises InputError if the dataset was not written by `write_dataset`, CacheError if its data have changed.
     """
     folder = dataset_folder(dataset_id)
     data = folder / "data" / DATA_FILE
@@ -142,7 +141,7 @@ def read_source(dataset_id: str) -> dict[str, Any]:
 
 
 def read_metadata(dataset_id: str) -> dict[str, Any]:
-    """What metadata.json of the local dataset holds; InputError where there is no such dataset, or no such file."""
+    """The contents of the local dataset's metadata.json; raises InputError if either is missing or unreadable."""
     folder = dataset_folder(dataset_id)
     if not (folder / "data").is_dir():
         raise InputError(
@@ -159,11 +158,11 @@ def read_metadata(dataset_id: str) -> dict[str, Any]:
 
 
 def read_environment(dataset_id: str) -> tuple[str, dict[str, Any]]:
-    """The Gymnasium id of the environment that the local dataset is evaluated in, and how it was set up.
+    """The Gymnasium id and the settings of the local dataset's evaluation environment.
 
-    The latter are `kwargs`, `max_episode_steps` and `additional_wrappers` as the dataset has them, in plain JSON. The
-    environment need not be here; nothing is made of what a dataset names, which could be any code.
-    Raises InputError where the dataset names none.
+    The settings are `kwargs`, `max_episode_steps` and `additional_wrappers` as in the dataset, in plain JSON. The
+    environment need not be installed; nothing that a dataset names is made, as it could be any code. Raises InputError
+    if the dataset names no environment.
     """
     metadata = read_metadata(dataset_id)
     where = f"the Minari dataset {dataset_id}"
@@ -172,22 +171,22 @@ def read_environment(dataset_id: str) -> tuple[str, dict[str, Any]]:
         environment_id, arguments = given["id"], dict(given.get("kwargs") or {})
         settings = {key: given.get(key) for key in ("max_episode_steps", "additional_wrappers")}
         arguments.pop("render_mode", None)
-        settings = copy.deepcopy({"kwargs": arguments, **settings})  # as deep as a checkpoint's description goes
+        settings = copy.deepcopy({"kwargs": arguments, **settings})  # fails if nested too deeply for a checkpoint
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise InputError(f"{where} names no environment: write its env_spec into {METADATA_FILE}") from None
     return environments.check_id(environment_id, where), settings
 
 
 def requirements(dataset_id: str) -> list[str]:
-    """What the local dataset says that its environment is installed by, one package an entry."""
+    """The packages that the local dataset declares for its environment, one per entry."""
     stated = read_metadata(dataset_id).get("requirements")
     return [entry for entry in stated if isinstance(entry, str)] if isinstance(stated, list) else []
 
 
 def sizes(dataset_id: str) -> tuple[int, int] | None:
-    """How many numbers the local dataset says that its observations and actions have; None where it keeps no spaces.
+    """The sizes of the local dataset's observations and actions by its metadata; None if that has no spaces.
 
-    Raises InputError where they are not flat vectors.
+    Raises InputError if they are not flat vectors.
     """
     metadata = read_metadata(dataset_id)
     found = []
@@ -199,7 +198,7 @@ def sizes(dataset_id: str) -> tuple[int, int] | None:
 
 
 def reference_scores(dataset_id: str) -> list[float] | None:
-    """The returns that score 0 and 1 (`ref_min_score`, `ref_max_score`), where the dataset has them."""
+    """The returns that score 0 and 1 (`ref_min_score`, `ref_max_score`), if the dataset has them."""
     metadata = read_metadata(dataset_id)
     scores = [metadata.get("ref_min_score"), metadata.get("ref_max_score")]
     numbers = [float(s) for s in scores if isinstance(s, int | float) and math.isfinite(s)]
@@ -209,8 +208,8 @@ def reference_scores(dataset_id: str) -> list[float] | None:
 def read_episodes(dataset_id: str) -> Iterator[Episode]:
     """Yield the episodes of the local Minari dataset `dataset_id`, in order.
 
-    Raises InputError when there is no such dataset here, when it cannot be read, and when its observations or
-    actions are not flat vectors.
+    Raises InputError if there is no such dataset here, it cannot be read, or its observations or actions are not flat
+    vectors.
     """
     metadata = read_metadata(dataset_id)
     data = dataset_folder(dataset_id) / "data" / DATA_FILE
@@ -228,7 +227,7 @@ def read_episodes(dataset_id: str) -> Iterator[Episode]:
 
 
 def _flat_size(space: Any, what: str) -> int:
-    """The length of a Box of one dimension, as Minari serialises it; InputError where a space is none."""
+    """The length of a one-dimensional Box, as Minari serialises it; raises InputError for any other space."""
     try:
         known = json.loads(space)
         (size,) = known["shape"]

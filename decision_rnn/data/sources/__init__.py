@@ -1,4 +1,4 @@
-"""Where datasets come from, one source a file. Importing this registers those that come with the package."""
+"""The sources of datasets, one per file. Importing this registers those that come with the package."""
 
 from decision_rnn.data.sources import standin, d4rl, minari, own  # isort: skip - in the order in which they are listed
 from decision_rnn.data.sources.contract import SOURCES, Source, register_source

@@ -12,13 +12,13 @@ from decision_rnn.errors import InputError
 
 
 class Source(Protocol):
-    """Where datasets come from: their names, the spec of each, and how its store is made.
+    """A source of datasets: their names, the spec of each, and how its store is made.
 
     A dataset is named `PREFIX/...`; the methods take the full name. Sources are independent of each other.
 
     Attributes:
         prefix: The part before the first "/" in the names of its datasets.
-        pattern: How its datasets are named, for people to read: "toy/NUMBER".
+        pattern: The form of its datasets' names, for messages: "toy/NUMBER".
     """
 
     prefix: str
@@ -31,26 +31,26 @@ class Source(Protocol):
 
     @abstractmethod
     def spec(self, name: str) -> DatasetSpec:
-        """Where the dataset is evaluated and how it is scored; InputError if there is no such dataset.
+        """The dataset's evaluation environment and references; raises InputError if there is no such dataset.
 
-        Do not make the store for what can be known without it. If the store exists and its contents change what holds
-        for the name (a file that is not the published one), the spec says so.
+        Do not make the store for what can be known without it. If the store exists and its contents are not what the
+        name implies (a file that is not the published one), the spec says so.
         """
         ...
 
     @abstractmethod
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """Its episodes, made on first use (`open_or_make`); InputError if they are not available.
+        """Its episodes, made on first use (`open_or_make`); raises InputError if they are not available.
 
         Args:
             name: The name of the dataset.
             progress: Show progress bars on stderr if that is a terminal.
-            path: The file that the user named by `--path`, or None. A source that reads no file refuses one.
+            path: The file given by `--path`, or None. A source that reads no file raises InputError for one.
         """
         ...
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """Fetch what a store is made from, if it is not here; returns its paths. By default an InputError."""
+        """Download a store's source files if they are missing; returns their paths. By default raises InputError."""
         raise InputError(f"{name} is not downloaded: there is nothing to fetch")
 
     def folder(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""D4RL version 2 (Fu et al. 2020): published HDF5 files, found here or downloaded, converted once."""
+"""D4RL version 2 (Fu et al. 2020): published HDF5 files, found locally or downloaded, converted once."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ from decision_rnn.messages import bar, warn
 
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
-CONTACT_FORCES = 84  # after the 27 observations of ant in D4RL's files; Ant-v4 does not give them
+CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
 URL = "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"
 
 SHA256 = {
@@ -40,24 +40,24 @@ SHA256 = {
     "halfcheetah_medium_expert": "015db75dae5bbe8e94029b71fa0bafc2073365df0c94744e71031189f3f79c06",
     "halfcheetah_expert": "d9fe53bb994eb1e20a99b4fa3412cd76a1bb7966a7ff55e0fcbdd6081bd2965f",
 }
-"""Of the published files, by name without `-v2.hdf5`: as TensorFlow Datasets records them; D4RL publishes none."""
+"""Hashes of the published files, by name without `-v2.hdf5`, from TensorFlow Datasets; D4RL publishes none."""
 
 
 @register_source
 class D4RLSource(Source):
-    """Version 2 of D4RL's sets: earlier ones have wrong or missing flags."""
+    """Version 2 of D4RL's datasets; earlier versions have wrong or missing flags."""
 
     prefix = "d4rl"
     pattern = "d4rl/TASK-LEVEL-v2"
 
     def names(self) -> list[str]:
-        """All of them."""
+        """All datasets of this source."""
         return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]
 
     def spec(self, name: str) -> DatasetSpec:
-        """Known by the name, but for whose scores it may be compared with: that depends on the file, once converted.
+        """Determined by the name, except for `comparable`, which depends on the file once it is converted.
 
-        Raises InputError, with the nearest name, where there is no such set.
+        Raises InputError, with the nearest name, if there is no such dataset.
         """
         if name not in self.names():
             raise InputError(
@@ -73,22 +73,22 @@ class D4RLSource(Source):
             False: f"the file is not D4RL's {name[5:]}: compare with no paper's",
         }[published]
         task = _task(name)
-        # Version 4, because the data's Walker2d is not version 5's; Hopper and HalfCheetah are the same in both.
+        # Version 4, because Walker2d in the data differs from version 5; Hopper and HalfCheetah are the same in both.
         return task.spec(name, f"{task.environment}-v4", f"the reference scores are D4RL's: {comparable}")
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
         """The episodes of `name`.
 
-        They are read from the file `path`; without one from `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
-        `~/.d4rl/datasets`; without one there the store converted before stands, with a line on stderr where that was
-        not from the published file, and where there is none the file is downloaded. A store made from other contents
-        than the file's is made again.
+        They are read from the file `path`, or else from `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
+        `~/.d4rl/datasets`. Without a file, an existing store is used, with a line on stderr unless it is known to be
+        made from the published file; without a store, the file is downloaded. A store made from other contents than the
+        file's is made again.
         """
         spec = self.spec(name)
         file = find_file(name) if path is None else path
-        if path is not None and "\0" not in str(path):  # which the search for a user's home does not take
+        if path is not None and "\0" not in str(path):  # expanduser fails on null characters
             file = Path(os.path.expanduser(path))
-        if file is not None and not os.path.isfile(file):  # unlike Path's, it takes any string
+        if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
 
         def check(source: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class D4RLSource(Source):
         return store
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """Bring the dataset's file here, where there is none; returns it."""
+        """Download the dataset's file if it is missing; returns its path."""
         self.spec(name)
         file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
         if not file.exists():
@@ -118,13 +118,13 @@ class D4RLSource(Source):
 
 
 def file_folders() -> list[Path]:
-    """Where files are sought, and downloaded into the first of."""
+    """The folders that are searched for files; downloads go to the first."""
     own = os.environ.get("DECISION_RNN_DATA")
     return [*([Path(own).expanduser()] if own else []), Path("~/.d4rl/datasets").expanduser()]
 
 
 def find_file(name: str) -> Path | None:
-    """The local file of the dataset, where there is one."""
+    """The local file of the dataset, or None."""
     files = [folder / f"{_stem(name)}-v2.hdf5" for folder in file_folders()]
     return next((file for file in files if file.is_file()), None)
 
@@ -139,7 +139,7 @@ def _task(name: str) -> MujocoTask:
 
 
 def _is_published(name: str, source: dict[str, Any]) -> bool | None:
-    """Whether a store, by what its manifest says of its source, is of D4RL's file; None where its hash is unknown."""
+    """Whether a store was made from D4RL's file, by its manifest's `source`; None if the file's hash is unknown."""
     published = SHA256.get(_stem(name))
     return None if published is None else [file["sha256"] for file in source["files"]] == [published]
 

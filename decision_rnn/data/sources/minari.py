@@ -1,4 +1,4 @@
-"""Minari's datasets (minari.farama.org): those in the user's own Minari folder, and published ones, downloaded."""
+"""Minari's datasets (minari.farama.org): those in the user's own Minari folder, and published ones to download."""
 
 import contextlib
 import itertools
@@ -32,7 +32,7 @@ PUBLISHED = re.compile(rf"mujoco/({'|'.join(TASKS)})/(simple|medium|expert|mediu
 
 @register_source
 class MinariSource(Source):
-    """Minari's datasets, downloaded where they are not in the user's Minari folder.
+    """Minari's datasets, downloaded if they are not in the user's Minari folder.
 
     `mujoco/TASK/medium-expert-v0`, which Minari does not publish, is `medium-v0` and `expert-v0` end to end. A store
     made from other contents than the dataset's is made again.
@@ -42,16 +42,16 @@ class MinariSource(Source):
     pattern = "minari/ID"
 
     def names(self) -> list[str]:
-        """The published ones of the tasks we know, and all in the user's Minari folder."""
+        """The published datasets of the known tasks, and all in the user's Minari folder."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of folders that hold no dataset
+            warnings.simplefilter("ignore")  # about folders that hold no dataset
             local = minari_package.list_local_datasets()
         levels = ("simple", "medium", "expert", "medium-expert")
         published = [f"mujoco/{task}/{level}-v0" for task in TASKS for level in levels]
         return [f"minari/{dataset_id}" for dataset_id in dict.fromkeys([*published, *local])]
 
     def spec(self, name: str) -> DatasetSpec:
-        """Known for the published MuJoCo sets, else read from the dataset, which is converted for it."""
+        """Predefined for the published MuJoCo datasets, otherwise read from the dataset, which is then converted."""
         published = PUBLISHED.fullmatch(_id(name))
         if published is None:
             return spec_of_store(name, self.open(name, True, None))
@@ -59,7 +59,7 @@ class MinariSource(Source):
         return task.spec(name, f"{task.environment}-v5", D4RL_REFERENCES)
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The episodes; the environment they were collected in need not be here."""
+        """The episodes; the environment they were collected in need not be installed."""
         if path is not None:
             raise InputError(f"{name} is read from Minari's folder {minari.dataset_folder('')}: leave out --path")
         ids = _parts(name)
@@ -71,7 +71,7 @@ class MinariSource(Source):
         return open_or_make(name, check, lambda folder: self._convert(name, ids, folder, progress))
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """Bring the datasets that make up `name` into the user's Minari folder; returns their folders."""
+        """Download the datasets that make up `name` into the user's Minari folder; returns their folders."""
         for dataset_id in _parts(name):
             if not _is_local(dataset_id):
                 _download(dataset_id)
@@ -107,7 +107,7 @@ class MinariSource(Source):
         )
 
     def _environment(self, name: str, ids: list[str]) -> tuple[str, dict[str, Any]]:
-        """The environment that the datasets which make up `name` were collected in, and its settings."""
+        """The environment of the datasets that make up `name`, and its settings."""
         environment_id, settings = minari.read_environment(ids[0])
         others = [minari.read_environment(dataset_id) for dataset_id in ids[1:]]
         published = PUBLISHED.fullmatch(_id(name))
@@ -131,7 +131,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _is_local(dataset_id: str) -> bool:
-    """Whether the dataset lies in the user's Minari folder."""
+    """Whether the dataset is in the user's Minari folder."""
     return (minari.dataset_folder(dataset_id) / "data").is_dir()
 
 
@@ -151,19 +151,19 @@ def _files(ids: list[str]) -> list[Path]:
 
 
 def _download(dataset_id: str) -> None:
-    """Fetch a published dataset with Minari's own client: whole or not at all.
+    """Download a published dataset with Minari's own client, atomically.
 
-    Raises InputError, with the client's reason, where it cannot.
+    Raises InputError, with the client's reason, if it cannot.
     """
     target = minari.dataset_folder(dataset_id)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=minari.dataset_folder("")) as folder:
         try:
-            # The client writes into Minari's folder as it goes; a part of a dataset must not be found there.
+            # The client writes into Minari's folder piece by piece; a partial dataset must not be found there.
             with _datasets_in(folder), contextlib.redirect_stdout(sys.stderr):
                 minari_package.download_dataset(dataset_id)
             (Path(folder) / dataset_id / "data" / minari.DATA_FILE).stat()
-        except Exception as error:  # of Minari, of its host's client, of the network
+        except Exception as error:  # from Minari, its host's client or the network
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(
                 f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
@@ -176,7 +176,7 @@ def _download(dataset_id: str) -> None:
 
 @contextlib.contextmanager
 def _datasets_in(folder: str) -> Iterator[None]:
-    """Have Minari keep its datasets in another folder; it reads the variable at every call."""
+    """Make Minari keep its datasets in another folder; it reads the environment variable at every call."""
     before = os.environ.get("MINARI_DATASETS_PATH")
     os.environ["MINARI_DATASETS_PATH"] = folder
     try:

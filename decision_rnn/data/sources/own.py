@@ -1,4 +1,4 @@
-"""Your own data: stores written from episodes of arrays, by name. They are kept apart from what can be made again."""
+"""Your own data: named stores written from episodes. They are kept outside the cache of what can be regenerated."""
 
 import contextlib
 import os
@@ -23,22 +23,22 @@ NAME = re.compile(r"own/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @register_source
 class OwnSource(Source):
-    """What `write_store` has written: in `$DECISION_RNN_DATA/own`, or `~/.local/share/decision_rnn/own`."""
+    """Datasets written by `write_store`, in `$DECISION_RNN_DATA/own` or `~/.local/share/decision_rnn/own`."""
 
     prefix = "own"
     pattern = "own/NAME"
 
     def names(self) -> list[str]:
-        """Those that have been written."""
+        """The datasets that have been written."""
         found = sorted(f"own/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in found if NAME.fullmatch(name)]
 
     def spec(self, name: str) -> DatasetSpec:
-        """Read from what was written."""
+        """Read from the store."""
         return spec_of_store(name, self.open(name, True, None))
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The store that `write_store` wrote; InputError where there is none or it is damaged."""
+        """The store that `write_store` wrote; raises InputError if it is missing or damaged."""
         folder = self.folder(name)
         if path is not None:
             raise InputError(f"{name} is read from {_root()}: leave out --path")
@@ -51,11 +51,11 @@ class OwnSource(Source):
             raise InputError(f"{error.fault}: remove it and write {name} again with write_store") from None
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """There is nothing to fetch: InputError."""
+        """Raises InputError: there is nothing to download."""
         raise InputError(f"{name} is your own: there is nothing to download")
 
     def folder(self, name: str) -> Path:
-        """Where the dataset lies, or would; InputError where it cannot be a name."""
+        """The folder of the dataset, which may not exist; raises InputError for an invalid name."""
         if not NAME.fullmatch(name):
             raise InputError(f"unknown dataset {name!r:.200}: own/ must be followed by letters, digits, '.', '_', '-'")
         return _root() / name.removeprefix("own/")
@@ -134,7 +134,7 @@ def write_store(
 
 
 def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
-    """Whatever can be taken for an episode as one of arrays; InputError for the rest."""
+    """Convert objects with an episode's attributes to `Episode`; raises InputError for anything else."""
     for index, episode in enumerate(episodes):
         where = f"{name}: episode {index}"
         arrays = {}
@@ -156,7 +156,7 @@ def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
 
 
 def _end(episode: Any, flag: str, column: str, where: str) -> bool:
-    """How an episode ends: its `flag`, or the last of a `column` that has one for every step."""
+    """Whether an episode ended so: its `flag`, or the last entry of a per-step `column`."""
     if not hasattr(episode, flag) and not hasattr(episode, column):
         raise InputError(f"{where} is of type {type(episode).__name__}, without {flag}: say whether it was")
     values = np.asarray(getattr(episode, flag, getattr(episode, column, None)))

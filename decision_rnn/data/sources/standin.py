@@ -1,4 +1,4 @@
-"""Stand-ins for the D4RL sets: collected here on first use, as a Minari dataset, and converted from that."""
+"""Stand-ins for the D4RL datasets: collected here on first use as a Minari dataset, which is then converted."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import cpu_model, versions
 from decision_rnn.messages import bar, warn
 
-BYTES_PER_STEP = 1000  # of the Minari dataset, the larger of the two files, where episodes have but 20 steps
+BYTES_PER_STEP = 1000  # of the Minari dataset, the larger of the two, for episodes of only 20 steps
 TOLERANCE = 0.05  # relative, within which a stand-in made on another machine counts as the same
 
 
@@ -27,22 +27,21 @@ TOLERANCE = 0.05  # relative, within which a stand-in made on another machine co
 class StandinSource(Source):
     """The stand-ins of `DATASETS`: made on first use, which takes a minute or two and no network.
 
-    They are collected as a Minari dataset (`minari.load_dataset("standin/hopper-medium-v0")`) and read
-    through an EpisodeStore made from it; a medium-expert set is the stores of the other two end to end. What is
-    corrupt or was made by another recipe is never used: it is made again, with a line on stderr. Opening raises
-    InputError when a dataset that is not ours has the Minari name. Collecting starts processes: see
-    `collection.collect`.
+    They are collected as a Minari dataset (`minari.load_dataset("standin/hopper-medium-v0")`) and read through an
+    EpisodeStore made from it; a medium-expert dataset is the medium and the expert stores end to end. Data that are
+    corrupt or were made by another recipe are made again, with a line on stderr. Opening raises InputError if a dataset
+    that is not ours has the Minari name. Collecting starts processes: see `collection.collect`.
     """
 
     prefix = "standin"
     pattern = "standin/TASK-LEVEL"
 
     def names(self) -> list[str]:
-        """All of them."""
+        """All datasets of this source."""
         return list(DATASETS)
 
     def spec(self, name: str) -> DatasetSpec:
-        """Known by the name; where the stand-in came out too far off ours on this machine, the spec says so."""
+        """Determined by the name; if the stand-in made on this machine differs too much from ours, the spec says so."""
         standin = _find(name)
         made = made_manifest(name)
         if made is None or not _is_of_recipe(made["source"], name):
@@ -53,7 +52,7 @@ class StandinSource(Source):
         return replace(standin.spec, comparable=f"{standin.spec.comparable}; here it {difference}")
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The episodes; InputError for an unknown name, with the nearest and all known ones."""
+        """The episodes; raises InputError for an unknown name, with the nearest and all known ones."""
         standin = _find(name)
         if path is not None:
             raise InputError(
@@ -72,7 +71,7 @@ class StandinSource(Source):
         return open_or_make(name, check, make)
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """There is nothing to fetch: InputError."""
+        """Raises InputError: there is nothing to download."""
         raise InputError(f"{_find(name).spec.name} is collected here, not downloaded: use `decision-rnn data make`")
 
     def _join(self, name: str, path: Path, progress: bool) -> EpisodeStore:
@@ -88,7 +87,7 @@ class StandinSource(Source):
 
 
 def _find(name: str) -> Standin:
-    """The stand-in of that name; InputError, with the nearest name and all known ones, where there is none."""
+    """The stand-in of that name; raises InputError, with the nearest and all known names, if there is none."""
     if name not in DATASETS:
         raise InputError(
             f"unknown dataset {name!r}: {did_you_mean(name, DATASETS)}known are {', '.join(DATASETS)}; "
@@ -137,9 +136,9 @@ def _collect(spec: DatasetSpec, recipe: Recipe, dataset_id: str, progress: bool)
 
 
 def _difference(standin: Standin, made: dict[str, Any]) -> tuple[str, bool]:
-    """How a stand-in, by its manifest, differs from ours, in words, and whether scores on the two can be compared.
+    """How a stand-in, by its manifest, differs from ours, in words, and whether scores on the two are comparable.
 
-    Another CPU or another version of MuJoCo gives it other bits, and hardly another mean.
+    Another CPU or another version of MuJoCo changes its bits, but hardly its means.
     """
     here, ours = made["statistics"], standin.ours
     close = made["fingerprint"] == ours.fingerprint or all(
@@ -156,7 +155,7 @@ def _difference(standin: Standin, made: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _is_of_recipe(source: dict[str, Any], name: str) -> bool:
-    """Whether a store was made by the recipe that would make it now."""
+    """Whether a store was made by the current recipe."""
     made = [part.get("recipe_fingerprint") for part in source.get("parts", [source])]
     return made == [RECIPES[part].fingerprint for part in JOINED.get(name, (name,))]
 
@@ -167,7 +166,7 @@ def _check_recipe(source: dict[str, Any], name: str, folder: Path) -> None:
 
 
 def _provenance(recipe: Recipe) -> dict[str, Any]:
-    """What the bits of a collected dataset depend on."""
+    """Everything that the bits of a collected dataset depend on."""
     return {
         "recipe": recipe.describe(),
         "recipe_fingerprint": recipe.fingerprint,

@@ -1,1 +1,1 @@
-"""Stand-ins for the D4RL sets: who plays them, by which recipe, and how they are collected."""
+"""Stand-ins for the D4RL datasets: their policies, recipes and collection."""

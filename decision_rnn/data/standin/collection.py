@@ -1,6 +1,6 @@
-"""Stand-ins for the D4RL sets, collected here from small SAC policies that ship with the package.
+"""Collects stand-ins for the D4RL datasets with small SAC policies that ship with the package.
 
-recipes.py says by which. Collecting a dataset again gives the same bits on the same kind of CPU.
+The recipes are in recipes.py. Collecting a dataset again gives the same bits on the same kind of CPU.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Collector:
         self.shares = np.array([share for _, share in recipe.policies])
 
     def play(self, index: int) -> Episode:
-        """The recipe's episode of this index."""
+        """The recipe's episode with this index."""
         generator = np.random.default_rng([self.recipe.seed, index])
         policy = self.policies[generator.choice(len(self.policies), p=self.shares / self.shares.sum())]
         seed = int(generator.integers(2**31))
@@ -78,8 +78,8 @@ def _play_chunk(first: int) -> list[Episode]:
 def collect(recipe: Recipe, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
     """Yield the recipe's episodes in order, the same for any number of `processes` (by default one per core).
 
-    A progress bar over steps goes to stderr when that is a terminal. Processes are spawned, so a script that
-    gets here must keep its own work under `if __name__ == "__main__":`. Raises InputError when a process dies.
+    A progress bar over steps goes to stderr when that is a terminal. Processes are spawned, so a script that calls this
+    must do its work under `if __name__ == "__main__":`. Raises InputError if a process dies.
     """
     processes = processes or available_cores()
     with contextlib.ExitStack() as stack:
@@ -102,7 +102,7 @@ def collect(recipe: Recipe, progress: bool = True, processes: int | None = None)
 
 
 def _played_chunks(pool: ProcessPoolExecutor, ahead: int) -> Iterator[list[Episode]]:
-    """Chunks of episodes in order, without end; `ahead` of them are being played while the oldest is awaited."""
+    """Yield chunks of episodes in order, endlessly; `ahead` chunks are in progress while the oldest is awaited."""
     try:
         with limited_threads(1):
             chunks = deque(pool.submit(_play_chunk, index * CHUNK) for index in range(ahead))

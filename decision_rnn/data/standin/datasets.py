@@ -1,4 +1,4 @@
-"""The stand-ins: what each one stands in for, and how it came out where results/standins was made."""
+"""The stand-ins: the D4RL dataset that each one replaces, and its statistics in results/standins."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from decision_rnn.data.spec import TASKS, DatasetSpec
 
 @dataclass(frozen=True)
 class D4RLStatistics:
-    """What the real D4RL set holds, to compare with: complete trajectories, undiscounted returns, steps.
+    """Statistics of the real D4RL dataset, for comparison: complete trajectories, undiscounted returns, steps.
 
-    As commonly quoted, not recomputed here; those of an expert set follow from medium and medium-expert. None where
-    we know of no number.
+    As commonly quoted, not recomputed here; those of an expert dataset follow from medium and medium-expert. None if
+    unknown.
     """
 
     episodes: int | None = None
@@ -23,7 +23,7 @@ class D4RLStatistics:
 
 @dataclass(frozen=True)
 class Made:
-    """The stand-in as it came out where results/standins was made."""
+    """Statistics of the stand-in on the machine of results/standins."""
 
     fingerprint: str
     return_mean: float
@@ -32,7 +32,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Standin:
-    """A stand-in: its spec, what it stands in for, and how it came out."""
+    """A stand-in: its spec, the statistics of the D4RL dataset it replaces, and its own."""
 
     spec: DatasetSpec
     d4rl: D4RLStatistics
@@ -134,7 +134,7 @@ DATASETS = {
         ),
     ]
 }
-JOINED = {  # those that are two others end to end
+JOINED = {  # datasets that are two others end to end
     f"standin/{task}-medium-expert": (f"standin/{task}-medium", f"standin/{task}-expert")
     for task in ("hopper", "halfcheetah", "walker2d")
 }

@@ -1,4 +1,4 @@
-"""The policies that stand-ins are collected from: in numpy, so that collecting needs no torch."""
+"""The policies that stand-ins are collected with: in NumPy, so that collecting does not need torch."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 
 
 class UniformPolicy:
-    """Actions (size,) drawn uniformly from [-1, 1], whatever is observed."""
+    """Actions (size,) sampled uniformly from [-1, 1], independent of the observation."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -22,10 +22,10 @@ class Policy:
 
     def __init__(self, path: Path, noise: float = 1.0) -> None:
         self.weights = load_file(path)
-        self.noise = noise  # the standard deviation of its noise over the actor's own
+        self.noise = noise  # factor on the standard deviation of the actor's noise
 
     def features(self, observation: np.ndarray) -> np.ndarray:
-        """What the last layer reads of an observation (O,): (256,) float32."""
+        """The input of the last layer for an observation (O,): (256,) float32."""
         w = self.weights
         hidden = np.maximum(w["hidden.0.weight"] @ observation.astype(np.float32) + w["hidden.0.bias"], 0)
         return np.maximum(w["hidden.1.weight"] @ hidden + w["hidden.1.bias"], 0)

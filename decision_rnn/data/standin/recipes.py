@@ -1,9 +1,9 @@
-"""What each stand-in for a D4RL set is collected with: which policies, in which shares, for how many steps.
+"""The recipe of each stand-in for a D4RL dataset: its policies, their shares and the number of steps.
 
-D4RL's medium sets are a SAC policy stopped on its way to expert and sampled with its own noise, the replay sets what
-it had seen by then, the random sets another policy's first attempts (Fu et al. 2020). Ours are played by one or a few
-snapshots that ship with the package; behavior/README.md says where they come from and why these. hopper-mixed stands in
-for no set of D4RL: what scores high in it is rare, and played by another policy than the rest.
+D4RL's medium datasets come from a SAC policy stopped before it is an expert and sampled with its own noise, the replay
+datasets hold what it had seen by then, and the random datasets come from an untrained policy (Fu et al. 2020). Ours are
+played by one or a few snapshots that ship with the package; behavior/README.md explains their origin and choice.
+hopper-mixed has no counterpart in D4RL: its high returns are rare, and come from another policy than the rest.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,18 +12,17 @@ from typing import Any
 
 from decision_rnn.data.store.verification import sha256_of, sha256_of_json
 
-COLLECTOR = 1  # raised when `standin.Collector` would turn the same recipe into other episodes
+COLLECTOR = 1  # incremented when `Collector` would make other episodes from the same recipe
 BEHAVIOR = Path(__file__).parent / "behavior"
-UNIFORM = "uniform"  # in place of a snapshot: actions drawn uniformly
+UNIFORM = "uniform"  # instead of a snapshot: actions sampled uniformly
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a stand-in's episodes.
+    """Everything that determines a stand-in's episodes.
 
-    `policies` gives each policy's share of the episodes, by the name of its weights in behavior/. `noise` is the
-    standard deviation of their noise over their own. Episodes are played until `steps` are reached; the last one is
-    kept whole.
+    `policies` gives each policy's share of the episodes, by the name of its weights in behavior/. `noise` is a factor
+    on the standard deviation of their noise. Episodes are played until `steps` are reached; the last one is kept whole.
     """
 
     environment_id: str
@@ -39,7 +38,7 @@ class Recipe:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of `describe()`: two recipes with one fingerprint make the same dataset."""
+        """SHA-256 of `describe()`: recipes with the same fingerprint make the same dataset."""
         return sha256_of_json(self.describe())
 
 

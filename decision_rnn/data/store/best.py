@@ -1,4 +1,4 @@
-"""The best episodes of a dataset by return: a store of their own, trained on in place of the whole."""
+"""The best episodes of a dataset by return, as a separate store to train on."""
 
 from fractions import Fraction
 from itertools import compress
@@ -11,24 +11,24 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 
 
 def best_episodes(name: str, store: EpisodeStore, fraction: float) -> EpisodeStore:
-    """The store of that share of the episodes of the dataset `name` that have the highest undiscounted returns.
+    """The store of the given fraction of a dataset's episodes with the highest undiscounted returns.
 
-    A share of the episodes, rounded down, but at least one; of equal returns those that come first. They keep their
-    order. With a fraction of 1 it is `store` itself, else one that is made on first use.
+    Their number is rounded down, but at least one; of equal returns, earlier episodes are preferred. They keep their
+    order. With a fraction of 1 this is `store` itself, otherwise a store that is made on first use.
 
     Behaviour cloning on it is filtered behaviour cloning: %BC of Chen et al., "Decision Transformer" (2021), section
-    5.1, and `any_percent_bc.py` of CORL. %BC takes a share of the steps, counted along the episodes from the best on,
-    so that long episodes make it fewer; CORL takes a share of the episodes as here, but ranks them by the discounted
-    return and leaves out a partial one at the end. Here observations are normalised by what is trained on.
+    5.1, and `any_percent_bc.py` of CORL. %BC takes a fraction of the steps, from the best episode on, so fewer episodes
+    if they are long; CORL takes a fraction of the episodes as here, but ranks them by discounted return and leaves out
+    a partial last one. Here observations are normalised with the statistics of the selected episodes.
 
     Args:
-        name: Of the dataset, its source included.
+        name: The dataset's full name, including its source.
         store: All of its episodes.
         fraction: Above 0, at most 1.
     """
     if fraction == 1:
         return store
-    # By the decimal number that was written: 0.29 * 100 is less than 29 in floating point.
+    # Exact decimal arithmetic: 0.29 * 100 is less than 29 in floating point.
     count = max(1, int(Fraction(repr(float(fraction))) * store.episodes))
     kept = np.zeros(store.episodes, bool)
     kept[np.argsort(-store.episode_returns, kind="stable")[:count]] = True

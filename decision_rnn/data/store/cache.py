@@ -1,4 +1,4 @@
-"""Converted stores: made once, opened ever after, and made again when they or what they came from has changed."""
+"""Converted stores: made once, reopened afterwards, and made again if they or their sources have changed."""
 
 import contextlib
 import shutil
@@ -12,17 +12,17 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import existing_ancestor, locked, remove_directory
 from decision_rnn.messages import warn
 
-DERIVED = "complete"  # before a dataset's name: the store of its complete episodes; no source may be called so
-BEST = "best-episodes"  # likewise: the stores of its best episodes
+DERIVED = "complete"  # prefix of stores of complete episodes; reserved: no source may have it
+BEST = "best-episodes"  # likewise for stores of the best episodes
 
 
 def store_folder(name: str) -> Path:
-    """Where the converted store of the dataset `name` lies."""
+    """The folder of the converted store of the dataset `name`."""
     return cache_root() / "stores" / name
 
 
 def made_manifest(name: str) -> dict[str, Any] | None:
-    """The manifest of the converted store of `name`, its arrays not verified; None where there is none to be read."""
+    """The manifest of the converted store of `name`, without verifying its arrays; None if it cannot be read."""
     try:
         return read_manifest(store_folder(name))
     except (CacheError, OSError, KeyError, TypeError):
@@ -78,16 +78,16 @@ def _open(path: Path, check: dict[str, Any] | Callable[[dict[str, Any]], None]) 
 
 
 def discard(path: Path, error: CacheError) -> None:
-    """Remove a folder that cannot be used, and say why."""
+    """Remove an unusable folder, with a warning that says why."""
     warn(f"{error.fault}; making it again")
     remove_directory(path)
 
 
 def identify(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """What tells whether files have changed: path, size, time of modification and SHA-256 of each."""
+    """The path, size, modification time and SHA-256 of each file, to detect changes."""
     identities = []
     for file in files:
-        status = file.stat()  # before the hash: what changes while it is read has a later time
+        status = file.stat()  # before hashing: a file that changes meanwhile has a later time
         identities.append(
             {
                 "path": str(file.absolute()),
@@ -100,7 +100,7 @@ def identify(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def check_unchanged(recorded: list[dict[str, Any]], files: Sequence[Path], store: Path) -> None:
-    """Raise CacheError unless the files are those that `identify` recorded; hashes only what may have changed."""
+    """Raise CacheError unless the files are those recorded by `identify`; hashes only those that may have changed."""
     if len(recorded) != len(files):
         raise CacheError(f"{store} was made from other files", store)
     for identity, file in zip(recorded, files, strict=True):
@@ -111,7 +111,7 @@ def check_unchanged(recorded: list[dict[str, Any]], files: Sequence[Path], store
 
 
 def check_room(path: Path, needed: int) -> None:
-    """Raise InputError where `needed` bytes will not fit: HDF5 meets a full disk with a crash, not with an error."""
+    """Raise InputError if `needed` bytes do not fit: on a full disk HDF5 crashes instead of raising an error."""
     free = shutil.disk_usage(existing_ancestor(path)).free
     if free < needed:
         raise InputError(
@@ -121,5 +121,5 @@ def check_room(path: Path, needed: int) -> None:
 
 
 def bytes_per_step(observation_dim: int, action_dim: int) -> int:
-    """Of a store: the packed float32 row and the float64 reward."""
+    """The bytes of a store per step: the packed float32 row and the float64 reward."""
     return 4 * (observation_dim + 2 * action_dim + 4) + 8

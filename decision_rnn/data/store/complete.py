@@ -1,4 +1,4 @@
-"""The complete episodes of a dataset: a store of their own, whose fingerprint is therefore another one."""
+"""The complete episodes of a dataset, as a separate store with its own fingerprint."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from decision_rnn.messages import warn
 def complete_episodes(name: str, store: EpisodeStore) -> EpisodeStore:
     """The store of the dataset `name` without its partial episodes, which neither terminated nor were truncated.
 
-    Where there are none it is `store` itself; else one that is made on first use and whenever `store` has changed, with
-    a line on stderr and a note in its manifest. Raises InputError where all episodes are partial.
+    If there are none, this is `store` itself; otherwise a store that is made on first use and whenever `store` has
+    changed, with a line on stderr and a note in its manifest. Raises InputError if all episodes are partial.
     """
     complete = store.terminated | store.truncated
     if complete.all():

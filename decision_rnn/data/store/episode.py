@@ -1,4 +1,4 @@
-"""One episode, as an environment gave it."""
+"""One episode, as recorded from an environment."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ import numpy as np
 from decision_rnn.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no one truth value to compare by
+@dataclass(frozen=True, eq=False)  # comparing arrays gives no single truth value
 class Episode:
-    """One episode of T steps as an environment gave it.
+    """One episode of T steps as recorded from an environment.
 
-    observations (T+1, O), the last one following the last action; actions (T, A); rewards (T,). `terminated` and
+    observations (T+1, O), the last one after the last action; actions (T, A); rewards (T,). `terminated` and
     `truncated` describe the last step; both false marks a partial episode. `seed` is the environment's reset seed, if
     known.
     """
@@ -24,7 +24,7 @@ class Episode:
     seed: int | None = None
 
     def validate(self, name: str) -> None:
-        """Raise InputError, calling the episode `name`, unless it is non-empty, finite and of one length."""
+        """Raise InputError, with `name` for the episode, unless it is non-empty, finite and consistent in length."""
         if self.rewards.ndim != 1 or self.actions.ndim != 2 or self.observations.ndim != 2:
             raise InputError(
                 f"{name} has observations of shape {self.observations.shape}, actions {self.actions.shape} "
@@ -39,7 +39,7 @@ class Episode:
                 "rewards: there must be as many actions as rewards and one observation more"
             )
         for field in ("observations", "actions", "rewards"):
-            # Cast first: what overflows float32 would be stored as infinite.
+            # Cast first: values that overflow float32 would be stored as infinite.
             with np.errstate(over="ignore"):
                 finite = np.isfinite(getattr(self, field).astype(np.float32)).all()
             if not finite:

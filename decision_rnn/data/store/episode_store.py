@@ -15,29 +15,29 @@ from decision_rnn.data.store.writing import ARRAYS, FINAL, RETURNS, REWARDS, TAB
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
 
-FORMAT = 3  # of the files below; raised when their layout or meaning changes
+FORMAT = 3  # version of the files below; incremented when their layout or meaning changes
 MANIFEST = "manifest.json"
 
 
 def cache_root() -> Path:
-    """The folder of everything that can be made again: `$DECISION_RNN_CACHE`, or `~/.cache/decision_rnn`."""
+    """The folder of everything that can be regenerated: `$DECISION_RNN_CACHE`, or `~/.cache/decision_rnn`."""
     return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
 
 
 class EpisodeStore:
     """The episodes of a dataset, end to end in one packed float32 table (steps, columns).
 
-    A row of the table is one step; `columns` gives the columns of its parts: return_to_go (1: undiscounted sum of the
-    rewards from this step to the episode's end), observation (O), previous_action (A: zeros at an episode's first
+    A row of the table is one step; `columns` maps its parts to slices of columns: return_to_go (1: undiscounted sum of
+    the rewards from this step to the episode's end), observation (O), previous_action (A: zeros at an episode's first
     step), action (A), reward (1), timestep (1: steps since the episode's start), reset (1: 1.0 at an episode's first
     step).
 
     `table` is mapped copy-on-write: it takes no memory, and the file is never changed. `offsets` (episodes + 1,) int64
     are the first rows of the episodes and the table's end. `terminated` and `truncated` (episodes,) bool are separate;
-    an episode with neither is partial. `final_observations` (episodes, O) float32 are what followed the last actions.
-    `exact_rewards` (steps,) float64 are the original rewards: from float32 the same returns-to-go could not be computed
-    again. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is an action's largest absolute
-    number.
+    an episode with neither is partial. `final_observations` (episodes, O) float32 are the observations after the last
+    actions. `exact_rewards` (steps,) float64 are the original rewards: float32 rewards would not reproduce the
+    returns-to-go exactly. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest
+    absolute value in the actions.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
@@ -89,9 +89,9 @@ class EpisodeStore:
         return np.diff(self.offsets)
 
     def returns_to_go_quantile(self, quantile: float) -> np.ndarray:
-        """(longest episode,) float64, at each timestep that quantile of the undiscounted returns-to-go of the episodes
-        that last that long; 1 is the largest."""
-        rewards = np.load(self.path / REWARDS, mmap_mode="r")  # a mapping of its own: what was read of it goes with it
+        """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long:
+        (longest episode,) float64; 1 is the maximum."""
+        rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
         for start, stop in pairwise(self.offsets):
             to_go[start:stop] = np.cumsum(rewards[start:stop][::-1])[::-1]
@@ -101,7 +101,7 @@ class EpisodeStore:
         return np.array([np.quantile(to_go[starts[:count] + t], quantile) for t, count in enumerate(lasting)])
 
     def read_episodes(self) -> Iterator[Episode]:
-        """Yield the episodes: a store written from them has the same bits."""
+        """Yield the episodes; a store written from them has identical arrays."""
         for index, (start, stop) in enumerate(pairwise(self.offsets)):
             yield Episode(
                 np.concatenate([self.observations[start:stop], self.final_observations[index : index + 1]]),
@@ -124,13 +124,13 @@ class EpisodeStore:
             store._check_shapes()
         except (InputError, OSError):
             raise
-        except Exception as error:  # of many kinds: what somebody forged can hold anything, but nothing is unpickled
+        except Exception as error:  # of any type: forged files can hold anything, but nothing is unpickled
             reason = " ".join(str(error).split())
             raise CacheError(f"{path} is not an episode store ({type(error).__name__}: {reason:.200})", path) from None
         return store
 
     def _check_shapes(self) -> None:
-        """Raise ValueError where an array is not of the type and shape that the others ask for."""
+        """Raise ValueError if the dtype or shape of an array does not match the others."""
         steps, episodes, observed = self.steps, self.episodes, self.observation_dim
         expected: dict[str, tuple[type, tuple[int, ...]]] = {
             "table": (np.float32, (steps, self.columns["reset"].stop)),
@@ -151,7 +151,7 @@ class EpisodeStore:
             raise ValueError("offsets do not cut the table into episodes")
 
     def verify(self) -> None:
-        """Hash every file of the store again; CacheError, naming it, where one is not as it was written."""
+        """Hash every file of the store again; raises CacheError naming a file that has changed since it was written."""
         verify_files(self.path, read_manifest(self.path)["files"], afresh=True)
 
     @classmethod
@@ -160,14 +160,14 @@ class EpisodeStore:
     ) -> "EpisodeStore":
         """Write `episodes`, one at a time, as a store in the new folder `path`, and open it.
 
-        `source` is kept in the manifest: where the episodes come from, as plain JSON.
-        Raises InputError, naming the episode, when one is empty, not finite or of other shapes than the
-        first, and when there are none. `path` appears whole or not at all; one that exists already is kept.
+        `source`, which is kept in the manifest, says where the episodes come from, as plain JSON. Raises InputError if
+        there are no episodes, or, naming the episode, if one is empty, not finite or has other shapes than the first.
+        `path` is created atomically; an existing one is kept.
         """
         with new_directory(path) as folder:
             numbers = write_arrays(folder, episodes)
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
-            # Of what is trained on; the others follow from it, but for the rewards' last bits.
+            # Of the training data; the other files follow from it, except for the rewards' last bits.
             trained_on = {name: file for name, file in files.items() if name not in (REWARDS, RETURNS)}
             manifest = {
                 "format": FORMAT,
@@ -183,7 +183,7 @@ class EpisodeStore:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the store in `path`; CacheError where there is none or it is damaged. No array is verified."""
+    """The manifest of the store in `path`, without verifying arrays; raises CacheError if it is missing or damaged."""
     manifest_path = path / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())

@@ -1,10 +1,10 @@
-"""Whether files are what was written: SHA-256 of their bytes, and stamps that spare hashing them at every use.
+"""Verifies that files are unchanged: SHA-256 of their bytes, and stamps that avoid hashing them at every use.
 
-Once a file has been hashed, its stamp (size, times of modification and of change, inode) is kept beside it in
-verified.json, and while the stamp is the same the file counts as verified: opening takes milliseconds. So everything
-that goes through the file system is noticed: other bytes, a file cut short or put in its place, a time put back (the
-system alone sets the time of change). Not noticed are bits that change beneath it, on a failing disk; for them
-`decision-rnn data verify` hashes everything again. Where the folder cannot be written every use hashes.
+Once a file has been hashed, its stamp (size, modification and change times, inode) is kept next to it in verified.json.
+While the stamp is the same, the file counts as verified, so opening takes milliseconds. This detects everything that
+goes through the file system: edited, truncated or replaced files, even with the modification time set back (only the
+system sets the change time). It does not detect bits that change on a failing disk: for them, `decision-rnn data
+verify` hashes everything again. If the folder cannot be written, every use hashes.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 
 STAMPS = "verified.json"
-COARSEST_CLOCK = 2_000_000_000  # ns, FAT's; a file changed later than that ago may change again at the same time
+COARSEST_CLOCK = 2_000_000_000  # ns, of FAT; a file changed more recently may change again with the same time
 
 
 class CacheError(InputError):
-    """A folder that could be made again cannot be used; `fault` says why, without the remedy."""
+    """A folder that can be regenerated is unusable; `fault` says why, without the remedy."""
 
     def __init__(self, fault: str, folder: Path) -> None:
         super().__init__(f"{fault}: delete the folder {folder}, it will be made again")
@@ -44,15 +44,15 @@ def sha256_of_json(value: Any) -> str:
 
 
 def verify_files(folder: Path, files: dict[str, Any], afresh: bool = False) -> None:
-    """See that the files in `folder` are what a manifest says.
+    """Check that the files in `folder` match a manifest.
 
     Args:
-        folder: Where they are; it may be one that cannot be written.
+        folder: The files' folder, which may be read-only.
         files: `bytes` and `sha256` of each, by name.
-        afresh: Hash every file, whatever its stamp.
+        afresh: Hash every file, regardless of its stamp.
 
     Raises:
-        CacheError: Naming the file that is absent, cut short or altered.
+        CacheError: If a file is missing, truncated or changed; the message names it.
     """
     begun = time.time_ns()
     known = _read_stamps(folder)
@@ -61,14 +61,14 @@ def verify_files(folder: Path, files: dict[str, Any], afresh: bool = False) -> N
         file = folder / name
         if not file.is_file():
             raise CacheError(f"{file} does not exist", folder)
-        status = file.stat()  # before the hash: what changes while it is read has another stamp
+        status = file.stat()  # before hashing: a file that changes meanwhile has another stamp
         if status.st_size != expected["bytes"]:
             raise CacheError(f"{file} has {status.st_size} bytes, not {expected['bytes']}", folder)
         times = [status.st_mtime_ns, status.st_ctime_ns]
         stamp = [expected["sha256"], status.st_size, *times, status.st_ino]
         if (afresh or known.get(name) != stamp) and sha256_of(file) != expected["sha256"]:
             with contextlib.suppress(OSError):
-                (folder / STAMPS).unlink()  # a stamp that still fits would hide the fault from the next use
+                (folder / STAMPS).unlink()  # a stamp that still matches would hide the fault next time
             raise CacheError(f"{file} is corrupt, its SHA-256 does not match the manifest's", folder)
         if max(times) < begun - COARSEST_CLOCK:
             stamps[name] = stamp
@@ -78,7 +78,7 @@ def verify_files(folder: Path, files: dict[str, Any], afresh: bool = False) -> N
 
 
 def _read_stamps(folder: Path) -> dict[str, Any]:
-    """The stamps of the files that have been verified; none where they cannot be read."""
+    """The stamps of the files that have been verified; empty if they cannot be read."""
     try:
         stamps = json.loads((folder / STAMPS).read_bytes())
     except (OSError, ValueError, RecursionError):

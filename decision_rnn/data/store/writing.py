@@ -1,4 +1,4 @@
-"""The files of an episode store, written from episodes one at a time: memory does not grow with their number."""
+"""Writes the files of an episode store, one episode at a time: memory does not grow with their number."""
 
 import contextlib
 from array import array
@@ -13,11 +13,11 @@ from decision_rnn.errors import InputError
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
 ARRAYS = (TABLE, "offsets.npy", "terminated.npy", "truncated.npy", FINAL, REWARDS, RETURNS)
-CHUNK = 65_536  # steps handled at once where the whole table would have to be in memory
+CHUNK = 65_536  # steps processed at once, to avoid holding a whole table in memory
 
 
 def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
-    """Where the parts of a step are in a row of the table."""
+    """The columns of each part of a step in the packed table."""
     widths = {
         "return_to_go": 1,
         "observation": observation_dim,
@@ -50,7 +50,7 @@ def _rows(episode: Episode, columns: dict[str, slice]) -> np.ndarray:
 
 
 class _GrowingArray:
-    """A .npy file whose first dimension is known only at its end."""
+    """A .npy file whose first dimension is known only once it is complete."""
 
     def __init__(self, file: BinaryIO, dtype: type, row: tuple[int, ...]) -> None:
         self.file, self.dtype, self.row, self.length = file, np.dtype(dtype), row, 0
@@ -72,7 +72,7 @@ class _GrowingArray:
 
 
 class _Summary:
-    """Mean and variance of the observations and the largest action, gathered chunk by chunk."""
+    """Mean and variance of the observations and the largest action, accumulated chunk by chunk."""
 
     def __init__(self, columns: dict[str, slice]) -> None:
         self.columns = columns
@@ -82,7 +82,7 @@ class _Summary:
         self.largest_action = 0.0
 
     def add(self, rows: np.ndarray) -> None:
-        """Take in rows of the table; float64, by the pairwise update of Chan, Golub and LeVeque (1983)."""
+        """Add rows of the table, in float64, with the pairwise update of Chan, Golub and LeVeque (1983)."""
         observations = rows[:, self.columns["observation"]]
         mean = observations.mean(0, dtype=np.float64)
         squares = ((observations - mean) ** 2).sum(0)
@@ -95,10 +95,10 @@ class _Summary:
 
 
 def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
-    """Write the arrays of a store into `folder`; returns what its manifest says of their numbers.
+    """Write the arrays of a store into `folder`; returns the sizes and statistics for its manifest.
 
-    Raises InputError, naming the episode, when one is empty, not finite or of other shapes than the first, and when
-    there are none.
+    Raises InputError if there are no episodes, or, naming the episode, if one is empty, not finite or has other shapes
+    than the first.
     """
     columns: dict[str, slice] = {}
     dims = (0, 0)
@@ -159,7 +159,7 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
 def summarise(
     returns: np.ndarray, lengths: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
 ) -> dict[str, float | int]:
-    """What a dataset holds, from its episodes' returns (undiscounted), lengths (steps) and ends."""
+    """The statistics of a dataset, from its episodes' returns (undiscounted), lengths (steps) and ends."""
     p10, p50, p90 = np.percentile(returns, [10, 50, 90])
     return {
         "steps": int(lengths.sum()),
