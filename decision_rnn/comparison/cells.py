@@ -112,7 +112,7 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
 
     trained = train(cell.config, cell.folder, resume, at_checkpoint, on_steps)
     busy += trained.seconds - (trained_before or 0.0)
-    jobs = None if resumed else cell.jobs  # earlier training may have run beside another number of jobs
+    jobs = None if resumed else cell.jobs  # earlier training may have run with another number of jobs
     record = _record(cell, trained, evaluated(trained, cell.protocol), checkpoints, jobs)
     write_record(cell, record)
     return CellOutcome(record, busy)
