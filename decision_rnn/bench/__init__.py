@@ -1,4 +1,4 @@
-"""How fast it is, beside what else one would use: `decision-rnn bench NAME`."""
+"""Benchmarks of decision_rnn against the alternatives: `decision-rnn bench NAME`."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ BENCHES: dict[str, Callable[..., list[Row]]] = {
     "backbones": bench_backbones,
     "deploy": bench_deploy,
 }
-"""The benchmarks by name. Their parameters are their options on the command line."""
+"""The benchmarks by name. The parameters of each are its options on the command line."""
 
 __all__ = [
     "BENCHES",

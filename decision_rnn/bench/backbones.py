@@ -1,8 +1,8 @@
-"""What one layer costs, by the length of the sequence in training and by the steps already taken in acting.
+"""The cost of one layer, by sequence length in training and by the number of steps already taken in acting.
 
 After Feng et al., "Were RNNs All We Needed?" (2024), figure 1: time and memory of training over the length at a fixed
-batch, for all layers in one run. Beside it, the cost of one recurrent step after 1 to 100,000 steps of the same
-episode, which a constant memory must keep constant.
+batch size, for all layers in one run. Also the cost of one recurrent step after 1 to 100,000 steps of the same episode,
+which is constant if memory is.
 """
 
 import math
@@ -29,12 +29,12 @@ BASELINE = "torch.nn.GRU"
 CORE_SIZES = ((64, 20), (64, 60), (16, 1000))
 CORES = ("mingru", "minGRU_pytorch.minGRU")
 SECONDS, BYTES = 10.0, 4 * 2**30
-"""A layer is not run at a length for which its shorter ones foretell more than this, nor at longer ones."""
+"""A layer is not run at lengths for which its costs at shorter ones predict more than this, nor at longer ones."""
 TIMING_SECONDS = 0.05
-"""Work much shorter than this is repeated until it fills it."""
+"""Work that takes less than this is repeated for about this long."""
 STEP_CALLS = 200
 RESETS = (64, 20, 22)
-"""Batch, length, and the steps of an episode, as in D4RL's hopper-random."""
+"""Batch size, length, and steps per episode, as in D4RL's hopper-random."""
 
 
 def bench_backbones(
@@ -45,31 +45,31 @@ def bench_backbones(
     device: Literal["cpu", "cuda"] = "cpu",
     plot: Path | None = None,
 ) -> list[Row]:
-    """Time one layer's forward and backward pass, its peak memory and one recurrent step, for all layers side by side.
+    """Measure every layer's forward and backward pass, its peak memory and one recurrent step.
 
     Width 128, fp32, on one thread; a layer is the mixer alone, without the stack's norms and MLP. Passes have a fixed
-    batch of 8, after figure 1 of "Were RNNs All We Needed?", and yield the gradients of the parameters
-    and of the input; steps have a batch of 1. Takes some six minutes of an idle core.
+    batch size of 8, after figure 1 of "Were RNNs All We Needed?", and compute the gradients of the parameters and of
+    the input; steps have a batch size of 1. Takes about six minutes on an idle core.
 
-    A layer whose shorter lengths foretell more than 10 seconds or 4 GiB for a pass is left out at that length and
-    at longer ones, which stderr reports.
+    A layer whose cost at shorter lengths predicts more than 10 seconds or 4 GiB for a pass is left out at that length
+    and at longer ones, which is reported on stderr.
 
     Args:
-        backbones: Comma-separated names of registered mixers and of other packages' layers; all of them, as far as
-            they are installed, if left out. torch.nn.GRU always joins in: it is the baseline.
-        lengths: Comma-separated lengths of the sequences.
-        steps: Steps after which one more is timed last; before it after 1, 10, 100 and so on.
-        rounds: How often each is timed.
+        backbones: Comma-separated names of registered mixers and of layers of other packages; if left out, all that
+            are installed. torch.nn.GRU is always included as the baseline.
+        lengths: Comma-separated sequence lengths.
+        steps: The last number of steps after which one more is timed; the earlier ones are 1, 10, 100 and so on.
+        rounds: Number of timings of each.
         device: `cpu`, or `cuda` for wall time there.
-        plot: Also draw time, speed and memory over the length and the step over elapsed steps, into this PNG file.
+        plot: PNG file for plots of time, speed and memory over length, and of the cost of a step over elapsed steps.
 
     Returns:
         Rows `backbones/<name>/time-<length>` in ms and `backbones/<name>/memory-<length>` in MB, ratio: torch.nn.GRU's
-        over theirs; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over theirs; of our
-        mixers `backbones/<name>/episodes-22` in ms, a pass over 64 rows of 20 steps in which an episode begins every 22
-        steps, ratio: the time of the same pass without resets, `episodes-endless`, over theirs. With
-        minGRU-pytorch installed also `backbones/<name>/core-<batch>x<length>` in ms for minGRU's gates, g and
-        recurrence alone, from pre-activations, ratio: minGRU-pytorch's over theirs.
+        value over the row's; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over the
+        row's; for our mixers `backbones/<name>/episodes-22` in ms, a pass over 64 rows of 20 steps in which an episode
+        begins every 22 steps, ratio: the time of the same pass without resets, `episodes-endless`, over the row's. If
+        minGRU-pytorch is installed, also `backbones/<name>/core-<batch>x<length>` in ms for minGRU's gates, g and
+        recurrence alone, from pre-activations, ratio: minGRU-pytorch's time over the row's.
 
     Raises:
         InputError: If a name is unknown or a number cannot be used.
@@ -79,7 +79,7 @@ def bench_backbones(
         check_destination(plot)
     names, sizes, stops = _names(backbones), _lengths(lengths), _stops(steps)
     torch.manual_seed(0)
-    keep_freed_memory()  # as when training
+    keep_freed_memory()  # as in training
     with one_thread():
         layers = {name: make_layer(name, WIDTH, device) for name in names}
         rows = measure_passes(layers, sizes, rounds, device)
@@ -88,14 +88,14 @@ def bench_backbones(
         if set(CORES) <= set(names):
             rows += measure_cores(rounds, device)
     if plot:
-        from decision_rnn.plots import plot_backbones  # matplotlib takes a second that a table need not wait for
+        from decision_rnn.plots import plot_backbones  # importing matplotlib takes a second
 
         plot_backbones(rows, plot)
     return rows
 
 
 def measure_passes(layers: dict[str, Layer], lengths: Sequence[int], rounds: int, device: Any) -> list[Row]:
-    """The rows of time and memory of a forward and backward pass, by length; the baseline must be in `layers`."""
+    """Rows for time and memory of a forward and backward pass, by length; `layers` must contain the baseline."""
     inputs = {length: _input(BATCH, length, WIDTH, WIDTH, device) for length in lengths}
     memory: dict[int, dict[str, float]] = {}
     timings: dict[int, dict[str, Callable[[], float]]] = {}
@@ -118,7 +118,7 @@ def measure_passes(layers: dict[str, Layer], lengths: Sequence[int], rounds: int
                 timings.setdefault(length, {})[name] = timed(work, calls, device)
     rows = []
     for length, candidates in timings.items():
-        # The pass that foretold and the one whose memory was measured have warmed up the long ones.
+        # Long passes are already warmed up by the first timing and the memory measurement.
         medians = interleaved(candidates, rounds, warmup=int(length < 1000), description=f"timing length {length}")
         milliseconds = {_name(name, "time", length): 1e3 * value for name, value in medians.items()}
         rows += compare(milliseconds, _name(BASELINE, "time", length), "ms")
@@ -129,9 +129,9 @@ def measure_passes(layers: dict[str, Layer], lengths: Sequence[int], rounds: int
 
 
 def too_much(history: Sequence[tuple[int, float, float]], length: int) -> str | None:
-    """Why a length should not be tried, from the (length, seconds, bytes) of shorter ones; None where it may.
+    """Why a length should be left out, given (length, seconds, bytes) of shorter ones; None if it may be run.
 
-    Both are taken to grow on as they did between the last two, at least in proportion to the length.
+    Time and memory are extrapolated from the last two lengths, with at least linear growth.
     """
     for unit, bound, scale, column in (("seconds", SECONDS, 1, 1), ("GiB", BYTES, 2**30, 2)):
         sizes = [(done[0], max(done[column], 1e-9)) for done in history[-2:]]
@@ -146,7 +146,7 @@ def too_much(history: Sequence[tuple[int, float, float]], length: int) -> str | 
 
 
 def measure_steps(layers: dict[str, Layer], stops: Sequence[int], rounds: int, device: Any) -> list[Row]:
-    """The rows of one recurrent step after each of so many, rising, steps of one episode, whose input is noise."""
+    """Rows for one recurrent step after each of the numbers of steps in `stops`, ascending, with noise as input."""
     noise = torch.randn(64, 1, WIDTH, device=device)
     timings = {}
     with torch.inference_mode():
@@ -167,10 +167,10 @@ def measure_steps(layers: dict[str, Layer], stops: Sequence[int], rounds: int, d
 
 
 def measure_resets(layers: dict[str, Layer], rounds: int, device: Any) -> list[Row]:
-    """The rows of a pass over short episodes, of every layer that knows resets, against one over endless ones."""
+    """Rows for a pass over short episodes, for every layer with resets, compared with a pass without resets."""
     batch, length, episode = RESETS
     x, gradient = _input(batch, length, WIDTH, WIDTH, device)
-    # Rows begin at every place of an episode, as random slices do.
+    # Rows begin at different steps of an episode, as random slices do.
     row, t = torch.arange(batch, device=device)[:, None], torch.arange(length, device=device)
     short = (row + t) % episode == 0
     rows = []
@@ -193,7 +193,7 @@ def _forward(mixer: SequenceMixer, reset: Tensor, x: Tensor) -> Tensor:
 
 
 def measure_cores(rounds: int, device: Any) -> list[Row]:
-    """The rows of minGRU's core, ours and minGRU-pytorch's."""
+    """Rows for the core of minGRU, ours and minGRU-pytorch's."""
     rows = []
     cores = dict(zip(CORES, (mingru_core(WIDTH, device), peer_mingru_core(WIDTH, device)), strict=True))
     for batch, length in CORE_SIZES:
@@ -209,7 +209,7 @@ def measure_cores(rounds: int, device: Any) -> list[Row]:
 
 
 def _input(batch: int, length: int, width: int, output_width: int, device: Any) -> tuple[Tensor, Tensor]:
-    """An input that has a gradient, and the gradient of an output."""
+    """An input that requires a gradient, and a gradient of the output."""
     x = torch.randn(batch, length, width, device=device, requires_grad=True)
     return x, torch.randn(batch, length, output_width, device=device)
 
@@ -224,7 +224,7 @@ def _training_pass(
 
 
 def _step(layer: Layer, x: Tensor, state: Any) -> Callable[[], None]:
-    """One and the same step again and again: the state it leaves is dropped."""
+    """Repeats the same step; the new state is discarded."""
 
     def work() -> None:
         layer.step(x, state)

@@ -1,4 +1,4 @@
-"""d3rlpy (Seno and Imai 2022) as a baseline: its own sampler, on our data, in the environment where it is installed."""
+"""d3rlpy (Seno and Imai 2022) as a baseline: its own sampler on our data, in the environment where it is installed."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ WORKER = Path(__file__).with_name("d3rlpy_worker.py")
 
 
 class D3rlpy:
-    """A process that samples from a store's episodes with d3rlpy and is asked for one round at a time."""
+    """A process that samples from a store's episodes with d3rlpy, one round per request."""
 
     def __init__(self, python: Path, process: "subprocess.Popen[str]", store: EpisodeStore) -> None:
         self.python, self.process = python, process
@@ -34,7 +34,7 @@ class D3rlpy:
             raise RuntimeError(f"d3rlpy sees {begun['episodes']} episodes, not {store.episodes}: not comparable")
 
     def timing(self, batch_size: int, length: int, batches: int) -> Timing:
-        """A timing of one batch of trajectories: the mean over `batches`, CPU time of that process."""
+        """A timing of one batch of trajectories: mean CPU time of the d3rlpy process over `batches` batches."""
 
         def timing() -> float:
             assert self.process.stdin is not None
@@ -60,12 +60,12 @@ class D3rlpy:
 def running_d3rlpy(python: Path, store: EpisodeStore) -> Iterator[D3rlpy]:
     """Run d3rlpy in another environment, on one thread, on the episodes of a store.
 
-    Raises InputError where `python` cannot be run or has no d3rlpy.
+    Raises InputError if `python` cannot be run or has no d3rlpy.
     """
     with tempfile.TemporaryDirectory(prefix="decision_rnn-") as folder:
         arrays = Path(folder) / "arrays.npz"
         ends = np.zeros((2, store.steps), np.float32)
-        ends[:, store.offsets[1:] - 1] = store.terminated, ~store.terminated  # to d3rlpy what breaks off timed out
+        ends[:, store.offsets[1:] - 1] = store.terminated, ~store.terminated  # d3rlpy treats truncation as a timeout
         np.savez(
             arrays,
             observations=store.observations,
@@ -76,7 +76,7 @@ def running_d3rlpy(python: Path, store: EpisodeStore) -> Iterator[D3rlpy]:
         )
         try:
             process = subprocess.Popen(
-                [python, "-I", WORKER, arrays],  # isolated: nothing of this environment is imported in that one
+                [python, "-I", WORKER, arrays],  # isolated: imports nothing from this environment
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""Times d3rlpy's sampling of trajectories in an environment of its own: its dependencies and ours conflict.
+"""Times d3rlpy's sampling of trajectories in an environment of its own, because its dependencies conflict with ours.
 
-Run by bench/d3rlpy.py as `PYTHON d3rlpy_worker.py ARRAYS.npz`; imports nothing of decision_rnn. Each line it is sent is
-a JSON list [batch size, length, batches]; each is answered by the mean CPU time of a batch, in seconds.
+Run by bench/d3rlpy.py as `PYTHON d3rlpy_worker.py ARRAYS.npz`; imports nothing of decision_rnn. Each line of input is a
+JSON list [batch size, length, batches]; the answer is the mean CPU time of a batch, in seconds.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # d3rlpy and what it imports print
+    os.dup2(2, 1)  # d3rlpy and its imports print to stdout
     try:
         import d3rlpy
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What one training batch costs to make, beside padded sampling: the published Decision Transformer's, and d3rlpy's."""
+"""The cost of sampling a training batch, compared with padded sampling: the Decision Transformer's and d3rlpy's."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +19,11 @@ SIZES = ((64, 20), (8, 1000))
 
 
 class PaddedSampler:
-    """Draws padded slices of single episodes, as the published Decision Transformer's get_batch does.
+    """Samples padded slices of single episodes, as get_batch of the published Decision Transformer does.
 
-    Our re-creation after github.com/kzl/decision-transformer, gym/experiment.py: an episode is drawn in
-    proportion to its length and a slice begins anywhere in it; its returns-to-go are summed from the rewards in
-    a loop; every array is cut, padded on the left up to `context` and concatenated.
+    Our re-implementation of github.com/kzl/decision-transformer, gym/experiment.py: an episode is drawn with
+    probability proportional to its length, and a slice begins anywhere in it; returns-to-go are summed from the rewards
+    in a loop; every array is cut, padded on the left to `context` and concatenated.
     """
 
     def __init__(self, store: EpisodeStore, context: int, batch_size: int, return_scale: float = 1000.0) -> None:
@@ -69,18 +69,18 @@ class PaddedSampler:
 
 
 def bench_data(rounds: int = 20, d3rlpy: Path | None = None) -> list[Row]:
-    """Time the making of one training batch from the 1M steps of hopper-medium, on one thread.
+    """Time the sampling of one training batch from the 1M steps of hopper-medium, on one thread.
 
-    The baseline is our re-creation of the published Decision Transformer's padded sampling, or, where it is there to
-    be run, d3rlpy's `sample_trajectory_batch` on the same episodes.
+    The baseline is our re-implementation of the published Decision Transformer's padded sampling or, if `d3rlpy` is
+    given, d3rlpy's `sample_trajectory_batch` on the same episodes.
 
     Args:
-        rounds: How often each is timed; a timing is the mean over many batches.
-        d3rlpy: The Python interpreter of an environment where d3rlpy is installed: its dependencies and ours conflict.
+        rounds: Number of timings of each; a timing is the mean over many batches.
+        d3rlpy: Python interpreter of an environment with d3rlpy, whose dependencies conflict with ours.
 
     Returns:
         Rows `data/batch-<size>x<context>`, `data/padded-<size>x<context>` and, with d3rlpy,
-        `data/d3rlpy-<size>x<context>`, in µs per batch; ratio: the baseline's time over theirs.
+        `data/d3rlpy-<size>x<context>`, in µs per batch; ratio: the baseline's time over the row's.
     """
     check_rounds(rounds)
     store = open_dataset(DATASET).open()

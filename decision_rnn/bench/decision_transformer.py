@@ -1,15 +1,15 @@
-"""The Decision Transformer as published, re-created in plain torch: the baseline of the speed comparisons.
+"""The published Decision Transformer, re-implemented in plain torch: the baseline of the speed comparisons.
 
 Chen et al., "Decision Transformer: Reinforcement Learning via Sequence Modeling" (2021), and its code,
-github.com/kzl/decision-transformer (`gym/`): three tokens (return-to-go R, state s, action a) per step, each the
-sum of its own embedding and a learnt one of the timestep; a LayerNorm; a pre-norm GPT-2 without positions of
-its own; from the state's token the action, from the action's token the next state and return. The loss is the
-mean squared error of the actions of the steps that are not padding. Dropout of 0.1 acts on the embeddings, on the
-attention weights and on both residual branches, as published: it is part of the baseline's cost.
+github.com/kzl/decision-transformer (`gym/`): three tokens (return-to-go R, state s, action a) per step, each the sum of
+its own embedding and a learnt embedding of the timestep; a LayerNorm; a pre-norm GPT-2 without position embeddings; the
+state's token predicts the action, the action's token the next state and return. The loss is the mean squared error of
+the actions of steps that are not padding. Dropout of 0.1 acts on the embeddings, on the attention weights and on both
+residual branches, as published: it is part of the baseline's cost.
 
-It is our re-creation, to measure against, not a backbone to train with. What differs: none of the
-pretrained-model library around GPT-2 (its output classes, Conv1D, head pruning, key and value cache, and the
-unused word embedding), which makes it faster rather than slower, if it makes a difference.
+This is our re-implementation to measure against, not a backbone to train with. It leaves out the pretrained-model
+library around GPT-2 (its output classes, Conv1D, head pruning, key and value cache, and the unused word embedding),
+which makes it faster rather than slower, if it makes a difference.
 """
 
 import torch
@@ -66,13 +66,13 @@ class DecisionTransformer(nn.Module):
     """The published model for D4RL's locomotion tasks, with its published sizes as defaults.
 
     Args:
-        observation_dim: Numbers per observation.
-        action_dim: Numbers per action.
-        width: Of the residual stream.
-        layers: Blocks of attention and MLP.
-        heads: Attention heads.
-        dropout: Of embeddings, attention weights and residual branches.
-        max_timestep: Rows of the timestep embedding.
+        observation_dim: Entries of an observation.
+        action_dim: Components of an action.
+        width: Width of the residual stream.
+        layers: Number of blocks of attention and MLP.
+        heads: Number of attention heads.
+        dropout: Dropout of embeddings, attention weights and residual branches.
+        max_timestep: Number of rows of the timestep embedding.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class DecisionTransformer(nn.Module):
         self.predict_observation = nn.Linear(width, observation_dim)
         self.predict_action = nn.Sequential(nn.Linear(width, action_dim), nn.Tanh())
         self.predict_return = nn.Linear(width, 1)
-        for module in self.blocks.modules():  # the GPT-2 alone; embeddings and heads keep torch's default
+        for module in self.blocks.modules():  # only in GPT-2; embeddings and heads keep torch's default
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
@@ -105,7 +105,7 @@ class DecisionTransformer(nn.Module):
     def forward(
         self, observation: Tensor, action: Tensor, return_to_go: Tensor, timestep: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Predict what follows every token.
+        """Predict what follows the state and action tokens.
 
         Args:
             observation: (batch, time, observation_dim), normalised.
@@ -115,8 +115,8 @@ class DecisionTransformer(nn.Module):
             mask: (batch, time), 1 where there is a step and 0 where there is padding.
 
         Returns:
-            The next observations, (batch, time, observation_dim), from each step's action; the actions,
-            (batch, time, action_dim), from its observation; the next returns, (batch, time, 1).
+            The next observations, (batch, time, observation_dim), from each step's action; the actions, (batch, time,
+            action_dim), from its observation; the next returns, (batch, time, 1), from its action.
         """
         when = self.embed_timestep(timestep)
         tokens = [
@@ -136,7 +136,7 @@ class DecisionTransformer(nn.Module):
         )
 
     def loss(self, observation: Tensor, action: Tensor, return_to_go: Tensor, timestep: Tensor, mask: Tensor) -> Tensor:
-        """Mean squared error of the actions that are not padding; arguments as for `forward`."""
+        """Mean squared error of the actions of steps that are not padding; arguments as for `forward`."""
         _, predicted, _ = self(observation, action, return_to_go, timestep, mask)
         valid = mask.flatten() > 0
         return torch.mean((predicted.flatten(0, 1)[valid] - action.flatten(0, 1)[valid]) ** 2)

@@ -1,4 +1,4 @@
-"""What acting costs outside the lab: an exported policy beside its agent, and how soon the first action is there."""
+"""The cost of acting in deployment: an exported policy compared with its agent, and the time to the first action."""
 
 import copy
 import statistics
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 BATCHES = (1, 64, 1024)
 WINDOW = 20
 CALLS = {1: 200, 64: 20, 1024: 2}
-"""Of one timing, by the batch."""
+"""Number of calls in one timing, by batch size."""
 STARTS = 5
-"""Fresh processes, of which the median counts."""
+"""Number of new processes to time; the median counts."""
 EPISODE = 1000
-"""Steps after which every environment begins anew."""
+"""Number of steps after which all environments begin a new episode."""
 
 WITHOUT_TORCH = """
 import time
@@ -61,18 +61,18 @@ print(time.perf_counter() - begun)
 def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
     """Time one action of an exported policy, of its agent, and of the agent re-run on its last 20 steps.
 
-    The policy acts by its public face, from numpy's arrays to numpy's arrays, and begins a new episode every 1,000
-    steps. Times are the process's CPU time, one thread, all candidates in turn; those of the start are by the clock on
-    the wall, from the first line of a fresh Python process that imports, loads and acts once.
+    The policy acts through its public interface, with numpy arrays, and begins a new episode every 1,000 steps. Actions
+    are measured in CPU time of the process, on one thread, with all candidates in turn; start-up is wall time from the
+    first line of a new Python process that imports, loads and acts once.
 
     Args:
-        rounds: How often each action is timed.
-        run: A trained run's folder; if left out, an untrained minGRU of the default size, whose actions cost the same.
+        rounds: Number of timings of each action.
+        run: Folder of a trained run; if left out, an untrained minGRU of the default size, whose actions cost the same.
 
     Returns:
-        `deploy/runtime/act-B`, `deploy/eager/act-B` and `deploy/window-20/act-B` for batches of 1, 64 and 1024, in µs
-        per environment step, ratio: the time of the window over theirs; and `deploy/start-up/runtime` and
-        `deploy/start-up/eager`, in seconds, ratio: the eager agent's over theirs.
+        Rows `deploy/runtime/act-B`, `deploy/eager/act-B` and `deploy/window-20/act-B` for batch sizes of 1, 64 and
+        1024, in µs per environment step, ratio: the window's time over the row's; and `deploy/start-up/runtime` and
+        `deploy/start-up/eager`, in seconds, ratio: the eager agent's time over the row's.
 
     Raises:
         InputError: If `run` has no usable checkpoint, the extra `onnx` is missing, or there are no rounds.
@@ -82,7 +82,7 @@ def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
         trained = untrained() if run is None else load_agent(last_checkpoint(run))
         path = Path(folder) / "policy.onnx"
         export_onnx(trained, path)
-        from decision_rnn.deploy.runtime import Policy  # here: other benchmarks need no onnxruntime
+        from decision_rnn.deploy.runtime import Policy  # imported here because other benchmarks do not need onnxruntime
 
         checkpoint = save_checkpoint(Path(folder), trained, {})
         agent = prepare_to_act(trained.agent)
@@ -90,7 +90,7 @@ def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
 
 
 def untrained() -> TrainedAgent:
-    """An agent of the default configuration, for Hopper."""
+    """An untrained agent with the default configuration, for Hopper."""
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "untrained: compare with nothing")
     config = RunConfig(dataset=spec.name, backbone=registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE))
     agent = DecisionAgent(
@@ -132,7 +132,7 @@ def _inputs(policy: "Policy", batch: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _acting_policy(policy: "Policy", batch: int) -> Callable[[], None]:
-    """One action after another by the runtime, in environments of its own that give noise."""
+    """Consecutive actions of the runtime on noise, with its own copy of the policy."""
     observations, rewards = _inputs(policy, batch)
     policy, step = copy.deepcopy(policy), 0
 
@@ -147,7 +147,7 @@ def _acting_policy(policy: "Policy", batch: int) -> Callable[[], None]:
 
 
 def _acting(actor: Actor, policy: "Policy", batch: int) -> Callable[[], None]:
-    """The same by an actor of torch's."""
+    """Consecutive actions of a torch actor on the same noise."""
     observations, rewards = map(torch.from_numpy, _inputs(policy, batch))
     state, step = actor.initial_state(torch.full((batch,), 3600.0)), 0
 

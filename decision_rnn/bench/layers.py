@@ -1,4 +1,4 @@
-"""What is measured side by side: our mixers and, where they are installed, other packages' layers of their kind."""
+"""The layers that are compared: our mixers and, if installed, similar layers of other packages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from decision_rnn.errors import InputError
 
 @dataclass(frozen=True)
 class Layer:
-    """One sequence layer, in the form that all of them are measured in.
+    """A sequence layer with the common interface for measurements.
 
     Attributes:
-        module: Whose parameters are trained.
+        module: The module with the parameters.
         forward: (batch, time, width) -> the same shape.
-        initial_state: The state of a batch of one before its first step.
+        initial_state: Returns the state before the first step, for a batch of one.
         step: (1, width) and a state -> (1, width) and the next state.
     """
 
@@ -32,10 +32,10 @@ class Layer:
 
 
 def make_layer(name: str, width: int, device: torch.device | str = "cpu") -> Layer:
-    """The layer of that name: a registered mixer with its defaults, or one of PEERS.
+    """Make a layer by name: a registered mixer with its defaults, or one of PEERS.
 
     Raises:
-        InputError: If the name is unknown, or its package not installed.
+        InputError: If the name is unknown, or its package is not installed.
     """
     if name in PEERS:
         peer = PEERS[name]
@@ -48,7 +48,7 @@ def make_layer(name: str, width: int, device: torch.device | str = "cpu") -> Lay
 
 
 def installed_peers() -> list[str]:
-    """The names of the other packages' layers that can be measured here."""
+    """The names of the layers of other packages that are installed here."""
     return [name for name, peer in PEERS.items() if find_spec(peer.package)]
 
 
@@ -66,7 +66,7 @@ def _torch_recurrence(cell: type[nn.GRU] | type[nn.LSTM]) -> Callable[[int, Any]
 
 
 def _minimal(name: str) -> Callable[[int, Any], Layer]:
-    """A layer of minGRU-pytorch: its parallel mode in log space, and its mode for one step."""
+    """A layer of minGRU-pytorch: its parallel mode in log space, and its single-step mode."""
 
     def make(width: int, device: torch.device | str) -> Layer:
         module = getattr(import_module(f"minGRU_pytorch.{name}"), name)(width).to(device)
@@ -94,7 +94,7 @@ def _mambapy(width: int, device: torch.device | str) -> Layer:
 
 @dataclass(frozen=True)
 class Peer:
-    """Where a layer of another package comes from: the name to import, and the name to install."""
+    """A layer of another package: the name to import, the name to install, and how to make the layer."""
 
     package: str
     distribution: str
@@ -112,11 +112,11 @@ PEERS = {
 
 
 class Preactivations(nn.Module):
-    """Stands where a layer has its linear map, and hands its input on: what is left is the layer's core."""
+    """Replaces a layer's linear map by the identity, so that only the layer's core is measured."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        self.register_buffer("weight", weight)  # whose type and device a layer may ask for
+        self.register_buffer("weight", weight)  # layers may read its dtype and device
 
     def forward(self, x: Tensor) -> Tensor:
         return x
@@ -130,7 +130,7 @@ def mingru_core(width: int, device: torch.device | str = "cpu") -> Callable[[Ten
 
 
 def peer_mingru_core(width: int, device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
-    """minGRU-pytorch's from pre-activations, candidates first, to h."""
+    """minGRU-pytorch's minGRU from pre-activations, candidates first, to h."""
     module: Any = make_layer("minGRU_pytorch.minGRU", width, device).module
     module.to_hidden_and_gate = Preactivations(module.to_hidden_and_gate.weight.detach())
     return module

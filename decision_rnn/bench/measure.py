@@ -1,8 +1,8 @@
-"""Timing side by side, and the rows that a benchmark comes to.
+"""Interleaved timing, and the rows that a benchmark returns.
 
-Candidates run in turn, round after round, so that what drifts on the machine drifts for all of them. On the CPU
-one thread works and the process's CPU time counts, which other processes' load does not enter (but for what
-they take of the shared caches); on CUDA it is wall time around work that has been waited for.
+Candidates run in turn, round after round, so that drift of the machine affects all of them alike. On the CPU, work is
+done by one thread and measured in CPU time of the process, which excludes the load of other processes (except for their
+use of shared caches); on CUDA, in wall time including synchronisation.
 """
 
 import json
@@ -20,12 +20,12 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 
 Timing = Callable[[], float]
-"""Does the work once and says how long it took, in seconds."""
+"""Does the work and returns the time it took, in seconds."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a row is compared with: its name, and its value in the row's unit."""
+    """The baseline of a row: its name, and its value in the row's unit."""
 
     name: str
     value: float
@@ -36,10 +36,10 @@ class Row:
     """One measured number.
 
     Attributes:
-        name: `train/mingru/bf16` and the like.
-        value: A median over the rounds.
-        unit: Of the value and of the baseline's.
-        baseline: What it is compared with; a baseline's own row is compared with itself.
+        name: Name of the row, such as `train/mingru/bf16`.
+        value: Median over the rounds.
+        unit: Unit of the value and of the baseline's value.
+        baseline: The baseline; the row of a baseline is compared with itself.
         ratio: How many times better than the baseline; for `rollout/episodes-N...`, time over the baseline's.
     """
 
@@ -51,7 +51,7 @@ class Row:
 
 
 def clock(device: torch.device | str = "cpu") -> float:
-    """Seconds: the process's CPU time, or wall time once the CUDA device has done all it was given."""
+    """Seconds: CPU time of the process, or wall time after synchronising the CUDA device."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
         return time.perf_counter()
@@ -59,7 +59,7 @@ def clock(device: torch.device | str = "cpu") -> float:
 
 
 def timed(work: Callable[[], object], calls: int = 1, device: torch.device | str = "cpu") -> Timing:
-    """A timing of `work`: the mean of `calls` calls in a row, for work much shorter than the clock's grain."""
+    """A timing of `work`: the mean of `calls` consecutive calls, for work that is short for the clock's resolution."""
 
     def timing() -> float:
         begun = clock(device)
@@ -77,13 +77,13 @@ def check_rounds(rounds: int) -> None:
 
 
 def interleaved(timings: Mapping[str, Timing], rounds: int, warmup: int, description: str) -> dict[str, float]:
-    """Run every candidate once per round, in the given order, and take each one's median.
+    """Run every candidate once per round, in the given order, and return the medians.
 
     Args:
         timings: The candidates by name.
-        rounds: Rounds that count.
-        warmup: Rounds before them that do not.
-        description: Of the progress bar.
+        rounds: Number of measured rounds.
+        warmup: Number of rounds before them that are not measured.
+        description: Description of the progress bar.
 
     Returns:
         Median seconds by name.
@@ -104,7 +104,7 @@ def interleaved(timings: Mapping[str, Timing], rounds: int, warmup: int, descrip
 
 
 def compare(values: Mapping[str, float], baseline: str, unit: str) -> list[Row]:
-    """Rows of values of which less is better, each against the one called `baseline`."""
+    """Rows for values where less is better, each compared with the one named `baseline`."""
     against = Baseline(baseline, values[baseline])
     return [Row(name, value, unit, against, against.value / value) for name, value in values.items()]
 
@@ -123,7 +123,7 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 
 def check_destination(path: Path) -> None:
-    """Raise InputError if `path` cannot be written, before minutes are spent on what it shall hold."""
+    """Raise InputError if `path` cannot be written, before minutes are spent on computing its content."""
     fault = None
     if not path.parent.is_dir():
         fault = f"the folder {path.parent} does not exist"

@@ -1,10 +1,9 @@
-"""The most memory that a piece of work holds at once.
+"""Peak memory of a piece of work.
 
-On a CPU torch's profiler records every allocation and release of torch's allocator, those inside its kernels
-included; their running sum, in order of time, has its peak where the work holds most. What does not pass through
-that allocator is not seen: numpy's arrays and the matrix libraries' scratch buffers. The resident size of the process
-would see them, but also what the allocator keeps for later, so that it depends on what ran before. On CUDA it is the
-allocator's own count of its peak.
+On the CPU, torch's profiler records every allocation and release by torch's allocator, including those inside kernels;
+the peak is that of their running sum over time. Memory from elsewhere is not counted: numpy arrays and scratch buffers
+of matrix libraries. The resident size of the process would include it, but also memory that the allocator keeps for
+later, so that it would depend on what ran before. On CUDA, the allocator counts its own peak.
 """
 
 import os
@@ -15,7 +14,7 @@ from torch.autograd.profiler import profile
 
 
 def peak_memory(work: Callable[[], object], device: torch.device | str = "cpu") -> int:
-    """Bytes that `work` holds at its peak, beyond what was held before it."""
+    """Peak memory of `work` in bytes, beyond what was allocated before."""
     device = torch.device(device)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -24,7 +23,7 @@ def peak_memory(work: Callable[[], object], device: torch.device | str = "cpu") 
         work()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would announce its start and stop on stderr
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler reports its start and stop on stderr
     with profile(profile_memory=True) as profiler:
         work()
     assert profiler.kineto_results is not None

@@ -1,4 +1,4 @@
-"""What an evaluation costs beside the environments alone, and what one action costs."""
+"""The cost of an evaluation compared with the environments alone, and the cost of one action."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -37,14 +37,14 @@ Clock = Callable[[], float]
 
 
 class Recording:
-    """A rollout's episodes and, step by step, which environments ran and what they were given.
+    """The episodes of a rollout and, for every step, the environments that ran and their actions.
 
     Args:
         actor: In evaluation mode, on the CPU.
         environment_id: A Gymnasium id.
-        target_returns: What to ask for.
-        episodes: Per target return.
-        seed: Of the first environment.
+        target_returns: Target returns.
+        episodes: Episodes per target return.
+        seed: Seed of the first episode.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Recording:
         self.lengths = np.concatenate([result.lengths for result in results])
 
     def time_rollout(self, clock: Clock, processes: int) -> float:
-        """Seconds of the whole rollout once more: processes begun, environments made, episodes played."""
+        """Seconds to repeat the whole rollout, including starting processes and creating environments."""
         begun = clock()
         results = self._rollout(processes=processes)
         taken = clock() - begun
@@ -69,7 +69,7 @@ class Recording:
         return taken
 
     def time_environments(self, clock: Clock) -> float:
-        """Seconds of the same environments taking the same actions in the same order, with no agent and one core."""
+        """Seconds for the same environments to take the same actions in the same order, without agent, on one core."""
         begun = clock()
         returns = np.zeros(len(self.returns))
         environments: dict[int, Env] = {}
@@ -102,8 +102,8 @@ class Recording:
 def time_episodes(recording: Recording, rounds: int) -> list[Row]:
     """Rows `rollout/episodes-N` and `rollout/episodes-N/all-cores`, in seconds; ratio: over the environments alone.
 
-    One core's CPU time against one core's CPU time, and wall time of a process for every core against the wall time of
-    the environments on one.
+    Compares CPU time on one core with CPU time on one core, and wall time with one process per core with the wall time
+    of the environments on one core.
     """
     name, cpu, wall = f"rollout/episodes-{len(recording.returns)}", time.process_time, time.perf_counter
     alone = "rollout/environments-alone"
@@ -121,10 +121,10 @@ def time_episodes(recording: Recording, rounds: int) -> list[Row]:
 
 
 def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
-    """Rows `rollout/act-B` and `rollout/window-20/act-B`, in µs per environment step, for a batch of 1 and of 64.
+    """Rows `rollout/act-B` and `rollout/window-20/act-B`, in µs per environment step, for batch sizes of 1 and 64.
 
-    Carried state against the same agent re-run on its last 20 steps for every action, the Decision
-    Transformer's protocol.
+    Compares carried state with the same agent re-run on its last 20 steps for every action, the Decision Transformer's
+    protocol.
     """
     timings = {}
     for batch in BATCHES:
@@ -141,21 +141,21 @@ def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
 
 
 def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
-    """Time an evaluation of 100 episodes beside the environments alone, on one core and on all, and one action.
+    """Time an evaluation of 100 episodes, on one core and on all, against the environments alone, and one action.
 
     The episodes are split evenly over the dataset's target returns (hopper-medium: 50 each for 3600 and 1800) and
-    stepped in groups, as `decision-rnn evaluate` does. The environments alone take the same actions on one core,
-    recorded before, from the same seeds in the same order. Making and resetting the environments counts on both sides.
-    All cores must play the very episodes that one does, or it is an error.
+    stepped in groups, as in `decision-rnn evaluate`. The environments alone take the same recorded actions on one core,
+    from the same seeds in the same order. Creating and resetting environments is included on both sides. It is an
+    error if all cores together do not play exactly the same episodes as one core.
 
     Args:
-        rounds: How often each evaluation is timed; actions are timed ten times as often.
-        run: A trained run's folder; if left out, a minGRU is trained for 500 steps first.
+        rounds: Number of timings of each evaluation; actions are timed ten times as often.
+        run: Folder of a trained run; if left out, a minGRU is first trained for 500 steps.
 
     Returns:
-        `rollout/episodes-100`, the CPU time of one process, and `rollout/episodes-100/all-cores`, the wall time with a
-        process for every core, in seconds, ratio: time over that of the environments alone; `rollout/act-1` and
-        `rollout/act-64` in µs per environment step, ratio: the time of re-running a window of 20 over theirs.
+        Rows `rollout/episodes-100`, CPU time of one process, and `rollout/episodes-100/all-cores`, wall time with one
+        process per core, in seconds, ratio: time over that of the environments alone; `rollout/act-1` and
+        `rollout/act-64` in µs per environment step, ratio: the time of re-running a window of 20 steps over the row's.
 
     Raises:
         InputError: If `run` has no usable checkpoint, or there are no rounds.
@@ -177,7 +177,7 @@ def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
 
 
 def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
-    """An agent that stays up long enough for its episodes to be like a trained one's."""
+    """A briefly trained agent, whose episodes are about as long as those of a trained one."""
     dataset = open_dataset(DATASET)
     spec = dataset.spec
     training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
@@ -190,7 +190,7 @@ def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
 
 
 def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
-    """One action after another of a batch of environments that give noise."""
+    """Consecutive actions in a batch of environments, with the same noise as every observation."""
     generator = torch.Generator().manual_seed(0)
     observation = agent.observation_mean + agent.observation_std * torch.randn(
         batch, len(agent.observation_mean), generator=generator

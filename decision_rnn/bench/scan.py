@@ -1,4 +1,4 @@
-"""How near the linear recurrence comes to what memory allows."""
+"""The speed of the linear recurrence as a fraction of the memory bandwidth."""
 
 import math
 from collections.abc import Callable
@@ -12,28 +12,28 @@ from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.training.trainer import pick_device
 
 SIZES = ((64, 20, 128), (64, 512, 128))
-"""Batch, time, width."""
+"""Batch size, time steps, width."""
 
 PASSES = {"real": 8, "complex": 5}
-"""How often a (batch, time, width) must at the least be read or written, forward and backward: a, b, h; a, h, the
-gradients of h, b and a. A constant decay, as LRU's, is nothing beside them."""
+"""The fewest reads and writes of (batch, time, width), forward and backward: a, b, h; a, h, and the gradients of h, b
+and a. A constant decay, as in LRU, is negligible."""
 
 
 def bench_scan(rounds: int = 20, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
-    """Time h_t = a_t * h_{t-1} + b_t, forward and backward, beside a plain copy that moves as many bytes.
+    """Time h_t = a_t * h_{t-1} + b_t, forward and backward, against a plain copy that moves as many bytes.
 
-    Float32 with a decay for every step (`real`), and complex64 with a constant one, as LRU's (`complex`).
+    Float32 with a decay for every step (`real`), and complex64 with a constant decay, as in LRU (`complex`).
 
     Args:
-        rounds: How often each is timed; a timing is the mean over several calls.
-        device: `cpu`, for one thread, or `cuda` for wall time there.
+        rounds: Number of timings of each; a timing is the mean over several calls.
+        device: `cpu`, on one thread, or `cuda` for wall time there.
 
     Returns:
-        Rows `scan/<numbers>-<batch>x<time>x<width>`, in µs, and the copies', named `...-copy`; ratio: the copy's time
-        over theirs, the fraction of the memory's bandwidth that is used.
+        Rows `scan/<numbers>-<batch>x<time>x<width>`, in µs, and those of the copies, `...-copy`; ratio: the copy's time
+        over the row's, which is the fraction of the memory bandwidth used.
 
     Raises:
-        InputError: If there is no such device.
+        InputError: If the device is not available.
     """
     place = pick_device(device)
     works: dict[str, Callable[[], object]] = {}
@@ -55,7 +55,7 @@ def bench_scan(rounds: int = 20, device: Literal["cpu", "cuda"] = "cpu") -> list
 
 
 def _scan(size: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
-    """Forward and backward, the gradients of all arguments included."""
+    """Forward and backward pass, with the gradients of all arguments."""
     batch, _, width = size
     shape = (width,) if dtype.is_complex else size
     a = torch.full(shape, 0.9, dtype=dtype, device=device, requires_grad=True)
@@ -66,6 +66,6 @@ def _scan(size: tuple[int, int, int], dtype: torch.dtype, device: torch.device) 
 
 
 def _copy(count: int, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
-    """Reads that many numbers and writes as many."""
+    """Reads `count` numbers and writes as many."""
     source, target = torch.ones(2, count, dtype=dtype, device=device)
     return lambda: target.copy_(source)

@@ -1,4 +1,4 @@
-"""What one training step costs, for every backbone, beside the published Decision Transformer."""
+"""The cost of one training step for every backbone, compared with the published Decision Transformer."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,10 +26,10 @@ BASELINE = "train/decision-transformer/fp32"
 
 
 class DecisionTransformerTask(nn.Module):
-    """The Decision Transformer as `Trainer` takes it: from a batch of the stream to the published loss.
+    """The Decision Transformer for `Trainer`: maps a batch of the stream to the published loss.
 
-    The batches are full slices of the stream with no padding. Slices that run over an episode's end would mislead an
-    agent, but cost what any others do.
+    Batches are full slices of the stream without padding. Slices across the end of an episode would mislead an agent,
+    but cost as much as any other slice.
     """
 
     mean: Tensor
@@ -43,7 +43,7 @@ class DecisionTransformerTask(nn.Module):
         self.return_scale = return_scale
 
     def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
-        """The loss, a scalar; nothing is carried from batch to batch."""
+        """The loss, a scalar; no state is carried between batches."""
         loss = self.model.loss(
             (batch.observation - self.mean) / self.std,
             batch.action,
@@ -57,21 +57,21 @@ class DecisionTransformerTask(nn.Module):
 def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
     """Time one training step of every registered backbone, in fp32 and bf16, one token per environment step.
 
-    Batch 64, context 20, 3 layers of width 128, Hopper's sizes, sampling and optimiser included, on one thread;
-    the backbones with training's defaults, dropout 0 among them. The baseline is our re-creation of the Decision
-    Transformer (Chen et al. 2021): three tokens per step, dropout 0.1, fp32. Beside it, what bf16 alone and what
-    leaving out its dropout alone would give it.
+    Batch size 64, context 20, 3 layers of width 128, observations and actions of Hopper, including sampling and
+    optimiser, on one thread; backbones have the default training settings, such as dropout 0. The baseline is our
+    re-implementation of the Decision Transformer (Chen et al. 2021): three tokens per step, dropout 0.1, fp32. It is
+    also timed with bf16 and without dropout, each change by itself.
 
-    All of them take the same step, `training.Trainer.step`, so that the architectures are compared alone. The
-    published training differs from the baseline's in that its AdamW is not fused and
-    decays biases and norms too, and in its sampler, which makes padded batches in Python (`bench data` times those).
+    All use the same training step, `training.Trainer.step`, so that only the architectures are compared. The published
+    training differs from the baseline's in its AdamW, which is not fused and also decays biases and norms, and in its
+    sampler, which makes padded batches in Python (timed by `bench data`).
 
     Args:
-        rounds: How often each is timed.
+        rounds: Number of timings of each.
         device: `cpu`, or `cuda` for wall time there.
 
     Returns:
-        Rows `train/<backbone>/<precision>`, in ms per step; ratio: the baseline's time over theirs.
+        Rows `train/<backbone>/<precision>`, in ms per step; ratio: the baseline's time over the row's.
     """
     dataset = open_dataset(DATASET)
     spec, store = dataset.spec, dataset.open()

@@ -1,1 +1,1 @@
-"""Many runs, side by side."""
+"""Comparison of many runs."""

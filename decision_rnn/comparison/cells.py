@@ -1,6 +1,6 @@
-"""The cells of a comparison, one run each: trained and evaluated as far as that is not done, wherever they run.
+"""The cells of a comparison, one run each: trains and evaluates what has not been done yet, wherever the cell runs.
 
-<run>/cell.json    what a finished cell came to, so that it is neither run nor measured again
+<run>/cell.json    record of a finished cell, so that it is neither run nor measured again
 """
 
 import hashlib
@@ -30,14 +30,14 @@ class Cell:
     Attributes:
         variant: The variant's label.
         dataset: The dataset's name.
-        config: Of the run, with its dataset and its seed.
-        output: The comparison's folder.
-        run: The run's, relative to it.
-        data: What the run is trained on.
-        targets: What the last checkpoint is asked for, as often as `ComparedDataset.targets` names it.
+        config: Configuration of the run, with its dataset and seed.
+        output: Folder of the comparison.
+        run: Folder of the run, relative to `output`.
+        data: The data that the run is trained on.
+        targets: Target returns of the last checkpoint, repeated as in `ComparedDataset.targets`.
         protocol: How the last checkpoint is evaluated.
-        checkpoint_protocol: How every checkpoint is, the last one included; None for not at all.
-        jobs: How many cells are run at a time; None where that is not known.
+        checkpoint_protocol: How every checkpoint, including the last, is evaluated; None for no such evaluation.
+        jobs: Number of cells that run at a time; None if not known.
     """
 
     variant: str
@@ -53,16 +53,16 @@ class Cell:
 
     @property
     def folder(self) -> Path:
-        """Of the run."""
+        """Folder of the run."""
         return self.output / self.run
 
     def key(self, step: int, protocol: Protocol) -> Key:
-        """Of the result of a checkpoint of this run."""
+        """The key of the result of one of the run's checkpoints."""
         return Key.of(self.config, self.data.fingerprint, step, protocol)
 
     @property
     def digest(self) -> str:
-        """Of all that decides what the cell comes to."""
+        """Hash of everything that determines the cell's record."""
         steps, checkpoints = self.config.training.steps, self.checkpoint_protocol
         keys = [self.key(steps, protocol).file_name for protocol in (self.protocol, checkpoints) if protocol]
         whole = json.dumps([self.variant, self.run, asdict(self.data), self.targets, keys])
@@ -71,18 +71,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """What a cell came to, and the seconds of this process that went into training and playing."""
+    """The record of a finished cell, and the seconds that this process spent on training and evaluation."""
 
     record: CellRecord
     busy_seconds: float
 
 
 def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
-    """Train and evaluate the cell as far as that is not done, and keep what it came to in cell.json.
+    """Train and evaluate what has not been done of a cell, and write its record to cell.json.
 
     Args:
         cell: What to run.
-        on_steps: Called with the steps of training done so far, now and then.
+        on_steps: Called from time to time with the number of training steps done so far.
     """
     busy, trained_before = 0.0, None
     checkpoints: dict[int, Result] = {}
@@ -112,14 +112,14 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
 
     trained = train(cell.config, cell.folder, resume, at_checkpoint, on_steps)
     busy += trained.seconds - (trained_before or 0.0)
-    jobs = None if resumed else cell.jobs  # what was trained before may have had other company
+    jobs = None if resumed else cell.jobs  # earlier training may have run with another number of jobs
     record = _record(cell, trained, evaluated(trained, cell.protocol), checkpoints, jobs)
     write_record(cell, record)
     return CellOutcome(record, busy)
 
 
 def settings_of(protocol: Protocol) -> EvaluationConfig:
-    """What makes `evaluate` follow a protocol."""
+    """The settings with which `evaluate` follows a protocol."""
     asked = tuple(target for target in protocol.target_returns if target is not None)
     return EvaluationConfig(
         episodes=protocol.episodes,
@@ -131,7 +131,7 @@ def settings_of(protocol: Protocol) -> EvaluationConfig:
 
 
 def read_record(cell: Cell) -> CellRecord | None:
-    """What the cell came to; None where it is not finished, or was asked for something else."""
+    """Read the record of a cell; None if the cell is not finished or was run with other settings."""
     path = cell.folder / "cell.json"
     try:
         data = json.loads(path.read_bytes())
@@ -145,7 +145,7 @@ def read_record(cell: Cell) -> CellRecord | None:
 
 
 def write_record(cell: Cell, record: CellRecord) -> None:
-    """Keep what a finished cell came to; InputError where it cannot be written."""
+    """Write the record of a finished cell; InputError if it cannot be written."""
     text = json.dumps({"digest": cell.digest, "record": asdict(record)}, separators=(",", ":"))
     try:
         cell.folder.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def _record(
 
 
 def _checkpoints(cell: Cell, known: Mapping[int, Result]) -> Iterator[CheckpointScores]:
-    """Of every checkpoint that was evaluated, now (`known`) or before; older ones than the newest may be gone."""
+    """Scores of all evaluated checkpoints, from this process (`known`) or earlier result files."""
     if cell.checkpoint_protocol is not None:
         training = cell.config.training
         steps = {*range(training.checkpoint_every, training.steps, training.checkpoint_every), training.steps}

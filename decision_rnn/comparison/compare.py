@@ -1,4 +1,4 @@
-"""The engine: runs the cells of a comparison that are not done, where an executor puts them, and gathers them all."""
+"""Running a comparison: an executor runs the unfinished cells, then all records are collected."""
 
 import contextlib
 from dataclasses import replace
@@ -18,22 +18,22 @@ from decision_rnn.messages import tell
 
 
 def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
-    """Run what is not done of a comparison, gather all of it and write it.
+    """Run the unfinished runs of a comparison, collect all results and write them.
 
-    Killed at any moment and started again it repeats nothing that was finished: a run that was begun goes on from its
-    last checkpoint. One that fails is told of at once and ends no other.
+    If it is killed and started again, finished runs are not repeated and an interrupted run resumes from its last
+    checkpoint. A failed run is reported at once and does not stop the others.
 
     Args:
         plan: What is compared.
-        executor: Runs it.
-        command: That asks for it, for the record.
+        executor: Runs the cells.
+        command: The command that started the comparison, for the record.
 
     Returns:
-        What comparison.json holds: the runs that have a result, and those that failed.
+        The content of comparison.json: the runs that have a result, and those that failed.
 
     Raises:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
-            or something else is found that no run can be made with.
+            or no run is possible for another reason.
     """
     with working_alone(plan.output, "comparison", "running the comparison", "the comparison's folder"):
         datasets, cells = plan.cells()
@@ -41,14 +41,14 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         pending = [cell for cell in cells if cell.run not in records]
         pending = [replace(cell, jobs=min(executor.jobs, len(pending))) for cell in pending]
         failures: dict[str, Failed] = {}
-        tell(_describe(plan, len(pending), executor.jobs))  # before hours of work, not after them
+        tell(_describe(plan, len(pending), executor.jobs))  # shown before hours of work
         if pending:
             with Display(pending) as display, contextlib.closing(executor.run(pending)) as events:
                 for event in events:
                     if isinstance(event, Finished):
                         cell = pending[event.cell]
                         records[cell.run] = event.outcome.record
-                        if read_record(cell) is None:  # it was run where this folder cannot be written
+                        if read_record(cell) is None:  # the cell ran on a machine that does not share this folder
                             write_record(cell, event.outcome.record)
                     elif isinstance(event, Failed):
                         failures[pending[event.cell].run] = event
@@ -92,7 +92,7 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
 
 
 def _describe(plan: Plan, pending: int, jobs: int) -> str:
-    """What is going to be done, in one line."""
+    """What is about to be run, in one line."""
     controls = sum(variant.control for variant in plan.variants)
     runs = len(plan.variants) * len(plan.datasets) * len(plan.seeds)
     compared = plural(len(plan.variants) - controls, "variant")

@@ -1,4 +1,4 @@
-"""What is seen of a comparison while it runs: one bar over all its runs, and a line for each that ends."""
+"""Progress of a comparison: one bar for all runs, and a line for each run that ends."""
 
 import time
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from decision_rnn.messages import bar, warn
 
 
 class Display:
-    """A bar over the steps of all runs, on stderr where that is a terminal, and a line for each run that ends.
+    """A progress bar over the steps of all runs, if stderr is a terminal, and a line for each run that ends.
 
     Args:
-        cells: Those that are still to be run.
+        cells: The cells that are still to be run.
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -26,12 +26,12 @@ class Display:
         self.bar = bar(
             total=self.total,
             bar_format="{desc} |{bar}| {percentage:3.0f}% of the steps, {elapsed} so far, {remaining} left",
-            smoothing=0,  # steps of one backbone are quicker than another's: the mean over all foretells more
+            smoothing=0,  # steps take longer with some backbones: the overall mean predicts better
         )
         self._describe()
 
     def show(self, event: Event) -> None:
-        """Show what an executor tells."""
+        """Show an executor's event."""
         if isinstance(event, Progress):
             if event.cell not in self.running:
                 self.running.add(event.cell)
@@ -39,7 +39,7 @@ class Display:
                 self.bar.total = self.total
             else:
                 self.bar.update(max(0, event.steps - self.steps[event.cell]))
-            self.steps[event.cell] = max(event.steps, self.steps[event.cell])  # one begun again starts lower
+            self.steps[event.cell] = max(event.steps, self.steps[event.cell])  # a restarted cell starts lower
         else:
             cell = self.cells[event.cell]
             self.running.discard(event.cell)
@@ -56,7 +56,7 @@ class Display:
         self._describe()
 
     def utilisation(self, jobs: int) -> float:
-        """The share of the time of so many jobs that was training or playing."""
+        """The share of the time of `jobs` jobs that was spent on training or evaluation."""
         return self.busy / (min(jobs, len(self.cells)) * (time.perf_counter() - self.begun))
 
     def _line(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What one action costs: its time, and what has to be remembered between two of them."""
+"""The cost of one action: its time, and the size of the state kept between actions."""
 
 import statistics
 import time
@@ -14,9 +14,9 @@ def action_cost(agent: DecisionAgent, actor: Actor, actions: int = 300) -> tuple
     """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last.
 
     Args:
-        agent: Whose observations and device are used.
-        actor: The agent, or what acts by it.
-        actions: How many in a row.
+        agent: The agent, for its observation size and device.
+        actor: The agent, or its `WindowActor`.
+        actions: Number of consecutive actions.
     """
     device = agent.return_scale.device
     observation, reward = torch.zeros(1, agent.observation_dim, device=device), torch.zeros(1, device=device)

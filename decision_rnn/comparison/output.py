@@ -12,11 +12,11 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 
 COLUMNS = ("variant", "dataset", "seed", "target_return", "role", "in_range", "episode", "return", "score")
-"""Of episodes.csv, which has a row for every episode of a last checkpoint."""
+"""Columns of episodes.csv, which has a row for every episode of the last checkpoints."""
 
 
 def write_comparison(output: Path, comparison: Comparison) -> None:
-    """Write comparison.json, episodes.csv and comparison.md; InputError where that cannot be done."""
+    """Write comparison.json, episodes.csv and comparison.md; InputError if that fails."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -34,7 +34,7 @@ def write_comparison(output: Path, comparison: Comparison) -> None:
 
 
 def _episodes(comparison: Comparison) -> Iterator[tuple[object, ...]]:
-    """Rows in long form: one a variant, dataset, seed, target and episode."""
+    """Rows in long form: one for each variant, dataset, seed, target and episode."""
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
     for cell in comparison.cells:
         dataset = datasets[cell.dataset]

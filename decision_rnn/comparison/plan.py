@@ -1,6 +1,6 @@
-"""The plan of a comparison: which runs it is made of, what each is asked for, and what stands in the way of them.
+"""The plan of a comparison: its runs and the target returns of each.
 
-Everything that can be refused is refused here, before hours of work.
+Everything that can be checked in advance is checked here, before hours of work.
 """
 
 import itertools
@@ -27,24 +27,24 @@ from decision_rnn.plugins import check_plugins
 from decision_rnn.training.run_folder import check_resumed_run
 
 CHECKPOINT_EPISODES = 20
-"""Of every checkpoint, for each of its targets."""
+"""Number of episodes with which every checkpoint is evaluated, for each of its targets."""
 SPREAD = 5
-"""Targets inside the data's range, by which obedience is measured."""
+"""Number of target returns spread over the data's range to measure obedience."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is compared on what, how often, and where it is kept.
+    """The variants, datasets and seeds of a comparison, and its folder.
 
     Attributes:
-        variants: Each with the configuration of its runs, of which a run replaces dataset and seed.
-        datasets: Their names.
-        seeds: Of the runs.
+        variants: The variants, each with the configuration of its runs, in which a run replaces dataset and seed.
+        datasets: Names of the datasets.
+        seeds: Seeds of the runs.
         output: Folder of comparison.json and of the runs, `<dataset>/<label>-seed<n>`.
-        checkpoint_episodes: By how many episodes every checkpoint is evaluated; 0 for the last one alone.
+        checkpoint_episodes: Number of episodes with which every checkpoint is evaluated; 0 to evaluate only the last.
 
     Raises:
-        InputError: For what cannot be compared.
+        InputError: If these cannot be compared.
     """
 
     variants: tuple[Variant, ...]
@@ -75,13 +75,13 @@ class Plan:
             check_plugins(variant.config.plugins, variant.label)
 
     def cells(self) -> tuple[tuple[ComparedDataset, ...], tuple[Cell, ...]]:
-        """The datasets, made where they are not yet, with what is asked for on them, and all runs, seed by seed.
+        """The datasets with their target returns, and all runs, seed by seed. Missing datasets are created.
 
         Raises:
-            InputError: If a dataset or its environment cannot be had, or a run's folder holds a run of another
+            InputError: If a dataset or its environment is not available, or a run's folder holds a run of another
                 configuration.
         """
-        for name, variant, seed in self._runs():  # what needs no data comes first, for making those may take hours
+        for name, variant, seed in self._runs():  # checks without data come first: creating datasets may take hours
             self._check(variant, name, seed)
         for name in self.datasets:
             spec = self._dataset(name).spec
@@ -91,7 +91,7 @@ class Plan:
         for name in self.datasets:
             dataset = self._dataset(name)
             store = dataset.open()
-            spec = dataset.spec  # once more: it tells what the store holds
+            spec = dataset.spec  # read again: now it describes what the store holds
             data = summarise_data(Provenance.of(spec, store), replace(first, dataset=name))
             compared[name] = ComparedDataset(data=data, targets=targets_of(first.evaluation, spec, store))
         for name, variant, seed in self._runs():
@@ -99,7 +99,7 @@ class Plan:
         return tuple(compared.values()), tuple(cells)
 
     def _runs(self) -> Iterator[tuple[str, Variant, int]]:
-        """Seed by seed, so that a comparison that is cut short has all variants of its first seeds."""
+        """Runs seed by seed, so that an interrupted comparison has all variants of its first seeds."""
         for seed, name, variant in itertools.product(self.seeds, self.datasets, self.variants):
             yield name, variant, seed
 
@@ -135,7 +135,7 @@ class Plan:
 
 
 def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStore) -> tuple[Target, ...]:
-    """What is asked for on a dataset: the paper's returns, or the user's, the data's best, and some of its range."""
+    """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range."""
     low, high = store.manifest["statistics"]["return_min"], store.manifest["statistics"]["return_max"]
     paper, spread = paper_returns(settings, spec), spread_targets(low, high, SPREAD) if low < high else ()
     return (
@@ -146,7 +146,7 @@ def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStor
 
 
 def _run(dataset: str, label: str, seed: int) -> str:
-    """Where in the comparison's folder a run lies."""
+    """Path of a run's folder, relative to the comparison's."""
     return f"{_folder(dataset)}/{label}-seed{seed}"
 
 

@@ -1,7 +1,6 @@
-"""The record of a comparison: what comparison.json holds, and how it comes back.
+"""The record of a comparison: the content of comparison.json, and how to read it.
 
-It keeps what was measured, cell by cell; what that comes to is computed from it (summary.py), for the table and the
-page alike.
+It holds the measurements, cell by cell; the summaries in tables and on the page are computed from it (summary.py).
 """
 
 import json
@@ -15,18 +14,18 @@ from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.results import DataSummary, TargetResult
 
 SCHEMA = 3
-"""Of comparison.json. Those of schema 2 and of version 0.1, which names none, hold one dataset and no episodes."""
+"""Schema of comparison.json. Files of schema 2, and of version 0.1 without one, hold one dataset and no episodes."""
 
 Role = Literal["paper", "best", "spread", "cloning"]
-"""Why a return is asked for: the `paper` of the task asks for it (or the user did), it is the `best` of the data, it is
-one of those `spread` through the data's range, or none is asked for, in `cloning`."""
+"""Where a target return comes from: the `paper` of the task (or the user), the `best` return in the data, one of those
+`spread` over the data's range, or `cloning`, which has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A return that the agents of a dataset are asked for; None in cloning.
+    """A target return on a dataset; None in behaviour cloning.
 
-    `in_range` says whether it lies in the data's range: there its score measures obedience, beyond it extrapolation.
+    `in_range`: whether it is inside the data's range, where its score measures obedience; beyond it, extrapolation.
     """
 
     target_return: float | None
@@ -36,13 +35,13 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedDataset:
-    """A dataset of the comparison: what it holds, and which returns are asked for on it, the paper's first."""
+    """A dataset of the comparison, and its targets, those of the paper first."""
 
     data: DataSummary
     targets: tuple[Target, ...]
 
     def with_results(self, cell: "CellRecord") -> tuple[tuple[Target, TargetResult], ...]:
-        """Every target with what a run's episodes came to; of cloning the one whose role is `cloning`."""
+        """Every target with the result of a run's episodes; for cloning the single target with the role `cloning`."""
         if [achieved.target_return for achieved in cell.targets] == [None]:
             return ((Target(target_return=None, role="cloning", in_range=None), cell.targets[0]),)
         return tuple(zip(self.targets, cell.targets, strict=True))
@@ -54,8 +53,8 @@ class ComparedVariant:
 
     Attributes:
         label: Its name in every table.
-        control: Whether it is there to be compared with, such as cloning.
-        config: Of its runs on the first dataset with the first seed, whole, as plain JSON values.
+        control: Whether it is a control, such as cloning.
+        config: Complete configuration of its run on the first dataset with the first seed, as plain JSON values.
     """
 
     label: str
@@ -64,14 +63,14 @@ class ComparedVariant:
 
     @property
     def window(self) -> int | None:
-        """Steps that it re-runs for every action; None where it carries its state."""
+        """Number of steps that it re-runs for every action; None where it carries its state."""
         evaluation = self.config["evaluation"]
         return int(evaluation["window"]) if evaluation["state"] == "window" else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointScores:
-    """An evaluation of one checkpoint, by fewer episodes than the last one's."""
+    """An evaluation of one checkpoint, with fewer episodes than the final evaluation."""
 
     step: int
     targets: tuple[TargetResult, ...]
@@ -82,26 +81,26 @@ class CellRecord:
     """One run: a variant on a dataset with a seed.
 
     Attributes:
-        variant: Its label.
-        dataset: Its name.
-        seed: Of the run.
-        run: Its folder, relative to the comparison's.
-        steps: Of training.
-        targets: What the last checkpoint's episodes came to, for every target of the dataset in its order (a return
-            that is the paper's and the data's best at once stands there twice), or for cloning's None.
-        checkpoints: What every checkpoint came to, the last one included, by `checkpoint_episodes` each.
-        loss: Steps of training and the loss there.
-        parameters: Of the agent.
-        backbone_parameters: Of its backbone alone.
-        state_bytes: What it remembers of one environment.
-        action_microseconds: Median of one action in one environment on one thread.
+        variant: Label of the variant.
+        dataset: Name of the dataset.
+        seed: Seed of the run.
+        run: Folder of the run, relative to the comparison's.
+        steps: Number of training steps.
+        targets: Results of the last checkpoint for every target of the dataset, in the same order (a return that is
+            both the paper's and the data's best appears twice), or for cloning's single target None.
+        checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
+        loss: Training steps and the loss at each.
+        parameters: Number of parameters of the agent.
+        backbone_parameters: Number of parameters of its backbone.
+        state_bytes: Size of its state for one environment.
+        action_microseconds: Median time of one action in one environment on one thread.
         training_seconds: Wall time of the training.
         evaluation_seconds: Wall time of the last checkpoint's evaluation.
-        remarks: What a reader has to know before believing the scores, in sentences.
-        commit: Of the source tree that evaluated it; None for an installed package.
-        versions: Of Python and of the packages a score depends on.
-        hardware: Of the machine that evaluated it.
-        jobs: How many runs were trained at a time, this one among them; None where that is not known.
+        remarks: What a reader has to know before trusting the scores, in sentences.
+        commit: Commit of the source tree that evaluated it; None for an installed package.
+        versions: Versions of Python and of the packages that scores depend on.
+        hardware: The machine that evaluated it.
+        jobs: Number of runs trained at the same time, including this one; None if not known.
     """
 
     variant: str
@@ -126,7 +125,7 @@ class CellRecord:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CellRecord":
-        """What `dataclasses.asdict` gave, through JSON; KeyError or TypeError where it is not that."""
+        """Read the output of `dataclasses.asdict` after JSON; KeyError or TypeError if it is something else."""
         return cls(
             **{
                 **data,
@@ -143,7 +142,7 @@ class CellRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A run that failed, and with what, in one line."""
+    """A run that failed, and its error in one line."""
 
     variant: str
     dataset: str
@@ -153,23 +152,23 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Variants x datasets x seeds, as far as they could be had.
+    """The results of a comparison of variants x datasets x seeds.
 
     Attributes:
-        command: That made it, as it can be typed again.
-        seeds: Of the runs of every variant on every dataset.
-        jobs: How many runs the command that gathered it would have trained at a time; each cell has its own.
-        state: How the first variant acts: `carry`, or re-running a `window`. Each variant's `window` says it of that
-            one.
-        window: Steps in the first variant's window; None where its state is carried.
-        episodes: Of the last checkpoint, for each target.
-        checkpoint_episodes: Of the other checkpoints.
-        datasets: In the order asked for.
-        variants: Likewise; the controls come last.
-        cells: Those that have a result.
-        failed: Those that have none.
-        versions: Of the machine that gathered it.
-        hardware: Likewise.
+        command: The command that made it, to be run again.
+        seeds: Seeds of the runs of every variant on every dataset.
+        jobs: Number of runs at a time that the collecting command allowed; every cell has its own `jobs`.
+        state: How the first variant acts: `carry` its state, or re-run a `window`; for the others see
+            `ComparedVariant.window`.
+        window: Number of steps in the first variant's window; None where its state is carried.
+        episodes: Episodes of the last checkpoint, for each target.
+        checkpoint_episodes: Episodes with which every checkpoint is evaluated, for each target; 0 for none.
+        datasets: The datasets, in the order given.
+        variants: The variants, in the order given, controls last.
+        cells: The runs that have a result.
+        failed: The runs that failed.
+        versions: Versions of Python and packages on the machine that collected the results.
+        hardware: The machine that collected the results.
     """
 
     command: str
@@ -192,38 +191,38 @@ class Comparison:
         return tuple(sorted(found, key=lambda cell: cell.seed))
 
     def jobs_at_a_time(self) -> str:
-        """How many runs were trained at a time, as far as it is known: `2`, or `1 or 2`; empty where it is of none."""
+        """How many runs were trained at a time: `2`, or `1 or 2`; empty if that is not known of any run."""
         return " or ".join(map(str, sorted({cell.jobs for cell in self.cells if cell.jobs is not None})))
 
     def describe_jobs(self) -> str:
-        """That in a sentence on times of training, after a comma; empty where nothing is to be said."""
+        """The same as a clause for a sentence on training times; empty for one run at a time or if not known."""
         jobs = self.jobs_at_a_time()
         some = " where that is known" * any(cell.jobs is None for cell in self.cells)
         return f", {jobs} runs at a time{some}" if jobs not in ("", "1") else ""
 
     def own_windows(self) -> dict[str, int | None]:
-        """The `ComparedVariant.window` of those that act in another way than the first variant does."""
+        """The `ComparedVariant.window` of the variants that do not act in the way of the first one, by label."""
         return {variant.label: variant.window for variant in self.variants if variant.window != self.window}
 
     def traits(self) -> dict[str, str]:
-        """What stands in small print beside a label: that it is a control, and how it acts where the first one acts
-        otherwise; empty for most."""
+        """What tables add to a label: that the variant is a control, and how it acts if not as the first one does;
+        empty for most."""
         own = {label: describe_state(window) for label, window in self.own_windows().items()}
         return {v.label: ", ".join(filter(None, ("control" * v.control, own.get(v.label)))) for v in self.variants}
 
     def __str__(self) -> str:
         """The tables that `compare` prints, in Markdown."""
-        from decision_rnn.comparison.table import format_comparison  # here, because that is made of records
+        from decision_rnn.comparison.table import format_comparison  # imported here to avoid a cycle
 
         return format_comparison(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, what comparison.json holds."""
+        """The content of comparison.json, as plain JSON values."""
         return {"schema": SCHEMA, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str) -> "Comparison":
-        """What `to_dict` gave; InputError, naming `source`, where it is not that."""
+        """Read the output of `to_dict`; InputError, naming `source`, if it is something else."""
         schema = data.get("schema", 1) if isinstance(data, Mapping) else None
         if schema != SCHEMA:
             raise InputError(
@@ -253,7 +252,7 @@ class Comparison:
 
 
 def read_comparison(path: Path) -> Comparison:
-    """The comparison of a folder, or of its comparison.json; InputError where there is none."""
+    """Read a comparison from its folder or its comparison.json; InputError if there is none."""
     file = path / "comparison.json" if path.is_dir() else path
     try:
         data = json.loads(file.read_bytes())

@@ -1,4 +1,4 @@
-"""What a comparison comes to: per variant and dataset its scores over the seeds, obedience, and what it costs."""
+"""Summary of a comparison: scores over the seeds, obedience and cost of every variant on every dataset."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from decision_rnn.evaluation.results import DataSummary, TargetResult
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
-"""Episodes spent on choosing a target."""
+"""Numbers of episodes spent on choosing a target at which the tuning curve is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetSummary:
-    """What a variant's seeds came to for one target.
+    """Results of a variant for one target, over its seeds.
 
     Attributes:
-        target: What was asked for.
+        target: The target.
         scores: Normalised scores over the seeds.
-        per_seed: Every seed's score, in the order of the seeds.
-        deviation: How far apart they are; None for one seed, or one episode each.
-        return_mean: Over seeds and episodes.
-        return_sd: Over a seed's episodes, the mean of the seeds' variances: how far apart the seeds are is the scores'.
-        return_median: Over seeds and episodes.
-        return_p10: The tenth percentile of them.
-        return_p90: The ninetieth.
+        per_seed: Score of every seed, in the order of the seeds.
+        deviation: Standard deviation over the seeds; None for a single seed or a single episode per seed.
+        return_mean: Mean return over seeds and episodes.
+        return_sd: Standard deviation of the return over the episodes of a seed, from the mean of the seeds' variances.
+        return_median: Median return over seeds and episodes.
+        return_p10: 10th percentile of the return.
+        return_p90: 90th percentile of the return.
     """
 
     target: Target
@@ -50,15 +50,15 @@ class TargetSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class LearningCurve:
-    """The score of every checkpoint for one target, mean over seeds, and the best one's, which papers report.
+    """The score of every checkpoint for one target, and that of the best checkpoint, which papers report.
 
     Attributes:
-        target: What was asked for.
-        steps: Of the checkpoints.
-        mean: Score at each, mean over the seeds.
+        target: The target.
+        steps: Training steps of the checkpoints.
+        mean: Score of each checkpoint, mean over the seeds.
         per_seed: (seeds, checkpoints) scores.
-        last: Of the last checkpoint, by as many episodes as the others.
-        best: Of each seed's best checkpoint: chosen and measured by the same episodes, and so too high.
+        last: Score of the last checkpoint, over as many episodes as the other checkpoints.
+        best: Score of each seed's best checkpoint; too high, since the same episodes choose and measure it.
     """
 
     target: Target
@@ -71,14 +71,14 @@ class LearningCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The score of a target chosen by playing: over the episodes spent on choosing among the dataset's targets.
+    """The score of a target chosen online, over the episodes spent on choosing among the dataset's targets.
 
     Attributes:
-        episodes: Spent, per seed.
+        episodes: Episodes spent per seed.
         score: Expected true score of the choice, mean over the seeds.
-        low: The lower end of `spread`; empty for one seed.
-        high: Its upper end; likewise.
-        spread: Over seeds, as in `SeedScores`.
+        low: Lower end of `spread`; empty for one seed.
+        high: Upper end of `spread`; empty for one seed.
+        spread: The spread over seeds, as in `SeedScores`.
     """
 
     episodes: tuple[int, ...]
@@ -93,19 +93,19 @@ class VariantSummary:
     """One variant on one dataset.
 
     Attributes:
-        variant: Its label.
-        dataset: Its name.
-        seeds: Those that have a result.
-        targets: One for each target of the dataset; for cloning the one with role `cloning`.
-        obedience: How far, in % of the data's range, the median return is from the targets spread through it, on
-            average; over seeds. None for cloning.
-        curves: Learning curves, for the dataset's first target and for its best return; for cloning the one.
-        tuning: None for cloning, which has nothing to choose, and where each target was played but once.
-        parameters: Of the agent.
+        variant: Label of the variant.
+        dataset: Name of the dataset.
+        seeds: The seeds that have a result.
+        targets: One for each target of the dataset; for cloning the one with the role `cloning`.
+        obedience: Mean distance of the median return from the targets spread over the data's range, in % of the
+            range, over seeds; None for cloning.
+        curves: Learning curves for the dataset's first target and for its best return; for cloning a single one.
+        tuning: None for cloning, which has no target to choose, and with a single episode per target.
+        parameters: Number of parameters of the agent.
         training_seconds: Median over the seeds.
-        action_microseconds: The lowest of the seeds': other runs on the machine make an action slower, none faster.
-        state_bytes: What the agent remembers of one environment.
-        remarks: What a reader has to know before believing the scores.
+        action_microseconds: Minimum over the seeds, since other runs on the machine can only slow an action down.
+        state_bytes: Size of the agent's state for one environment.
+        remarks: What a reader has to know before trusting the scores.
     """
 
     variant: str
@@ -122,12 +122,12 @@ class VariantSummary:
     remarks: tuple[str, ...]
 
     def of_role(self, role: str) -> TargetSummary | None:
-        """The first target of that role; None where there is none."""
+        """The first target with that role; None if there is none."""
         return next((target for target in self.targets if target.target.role == role), None)
 
 
 def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
-    """Every variant on every dataset, dataset by dataset; one of whose runs none has a result is left out."""
+    """Summarise every variant on every dataset, dataset by dataset, leaving out those without any result."""
     summaries = []
     for dataset in comparison.datasets:
         for variant in comparison.variants:
@@ -138,7 +138,7 @@ def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
 
 
 def remarks_of(summaries: Sequence[VariantSummary]) -> dict[str, tuple[str, ...]]:
-    """The remarks on one dataset's variants, each with those that it is said of; with none where it is said of all."""
+    """The remarks on one dataset's variants, each with the variants it applies to; empty if it applies to all."""
     said: dict[str, list[str]] = {}
     for summary in summaries:
         for remark in summary.remarks:
@@ -195,7 +195,7 @@ def _obedience(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> SeedSco
 
 
 def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
-    """Of the choice among all that was asked for, each once, by the scores of the last checkpoint's episodes."""
+    """The tuning curve over all distinct target returns, from the episodes of the last checkpoint."""
     per_seed = []
     for cell in cells:
         candidates = {t.target_return: t.returns for t in cell.targets if t.target_return is not None}
@@ -208,7 +208,7 @@ def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
 
 
 def _curves(targets: Sequence[Target], cells: Sequence[CellRecord]) -> tuple[LearningCurve, ...]:
-    """For the targets that every checkpoint was asked for, over the steps that all runs have."""
+    """Curves for the targets with which every checkpoint was evaluated, over the steps that all runs have."""
     scores = [
         {(point.step, t.target_return): t.score_mean for point in cell.checkpoints for t in point.targets}
         for cell in cells

@@ -1,4 +1,4 @@
-"""A comparison as Markdown: per dataset what the variants score, what the best checkpoint would have, and the cost."""
+"""A comparison as Markdown: for every dataset the variants' scores, those of the best checkpoint, and the cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEADS: dict[Role, str] = {"paper": "at the first target", "best": "at the data's
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """The tables of a comparison, and below them what their numbers are."""
+    """The tables of a comparison, followed by an explanation of their numbers."""
     summaries, parts = summarise(comparison), []
     for dataset in comparison.datasets:
         of_dataset = [summary for summary in summaries if summary.dataset == dataset.data.name]
@@ -99,7 +99,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
 def _deviations(
     names: dict[str, str], summaries: Sequence[VariantSummary], asked: Sequence[Target], heads: Sequence[str]
 ) -> list[list[str]]:
-    """How far apart the seeds of each variant are, where they are enough for an interval."""
+    """Standard deviation over the seeds of each variant with enough seeds for an interval."""
     rows = [[DEVIATION, *heads, "cloning"]]
     for summary in summaries:
         if len(summary.seeds) >= FEWEST_FOR_INTERVAL:
@@ -110,7 +110,7 @@ def _deviations(
 
 
 def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
-    """Last and best checkpoint side by side, by the same episodes."""
+    """Scores of the last and the best checkpoint over the same episodes."""
     asked = list(dict.fromkeys(curve.target.target_return for s in summaries for curve in s.curves))
     head = ["score by checkpoint"]
     for target in asked:
@@ -128,7 +128,7 @@ def _checkpoints(names: dict[str, str], summaries: Sequence[VariantSummary]) -> 
 
 
 def _tuning(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
-    """The score of a target that is chosen by playing."""
+    """The score of a target chosen online."""
     rows = [["score of a target chosen by", *(f"{spent} episode{'s' * (spent > 1)}" for spent in BUDGETS)]]
     for summary in summaries:
         if summary.tuning is not None:
@@ -137,7 +137,7 @@ def _tuning(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[
 
 
 def _differences(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
-    """Whether a variant's difference from the first one is shown."""
+    """The variants' differences from the first one, with verdicts."""
     paper, best = (differences(summaries, role).differences for role in ("paper", "best"))
     rows = [[f"difference from {summaries[0].variant}", HEADS["paper"], HEADS["best"]]]
     for label in paper:
@@ -178,7 +178,7 @@ def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) 
 def _notes_over_datasets(
     found: Sequence[Overall], first: str, improvements: Mapping[str, Improvement]
 ) -> Iterator[str]:
-    """What the numbers over datasets are, in sentences; an interval's coverage stands where there is one."""
+    """Explains the numbers over datasets, in sentences, with the coverage of intervals if there are any."""
     given = [aggregate.low is not None for of in found for aggregate in of.aggregates.values()]
     yield f"Over datasets: {AGGREGATE_NOTE if any(given) else AGGREGATE}."
     if improvements:
@@ -200,7 +200,7 @@ def _interval(value: float, low: float | None, high: float | None, digits: int =
 
 
 def _score(summary: TargetSummary | None) -> str:
-    """A cell; of few seeds it shows every one."""
+    """A table cell; with few seeds it shows the score of every seed."""
     if summary is None:
         return ""
     if summary.scores.spread == "range":
@@ -214,13 +214,13 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _without_empty(rows: list[list[str]]) -> list[list[str]]:
-    """Rows without the columns that nothing stands in."""
+    """Rows without empty columns."""
     kept = [i for i in range(len(rows[0])) if any(row[i] for row in rows[1:])]
     return [[row[i] for i in kept] for row in rows]
 
 
 def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[str]:
-    """What the numbers are, in sentences."""
+    """Explains the numbers, in sentences."""
     state = describe_state(comparison.window) + ", unless a label says otherwise" * bool(comparison.own_windows())
     steps = {v.label: f"{v.config['training']['steps']:,}" for v in comparison.variants}
     sentences = [
@@ -264,7 +264,7 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
 
 
 def _made(comparison: Comparison) -> str:
-    """What the numbers were made by, and on."""
+    """The command, commits, machines and versions behind the numbers."""
     commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in comparison.cells)
     machines = dict.fromkeys(
         f"{describe_hardware(cell.hardware)}; {describe_versions(cell.versions)}" for cell in comparison.cells
@@ -274,7 +274,7 @@ def _made(comparison: Comparison) -> str:
 
 
 def _by_label(values: dict[str, str]) -> str:
-    """A value of all labels, or those that differ, each with the labels it is of."""
+    """The value if all labels share it; otherwise every value with its labels."""
     labels: dict[str, list[str]] = {}
     for label, value in values.items():
         labels.setdefault(value, []).append(label)

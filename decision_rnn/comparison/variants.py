@@ -1,7 +1,7 @@
-"""What is compared: variants, each a label and a configuration.
+"""The variants of a comparison, each with a label and a configuration.
 
-They come from keys and values, a YAML file's or a call's in Python: a run's keys, shared by all variants, options of
-the comparison, and
+They are made from the keys and values of a YAML file or a Python call: keys of a run, shared by all variants, options
+of the comparison, and
 
     datasets: [hopper-medium, walker2d-medium]
     variants:
@@ -9,8 +9,8 @@ the comparison, and
       long: {backbone: {name: mingru, layers: 6}, training: {context: 60}}
       windowed: {backbone: transformer, evaluation: {state: window, window: 20}}
 
-What a variant says goes on top of what they share. Of `evaluation` a variant may say how it acts, by a carried state or
-a window; the episodes and what is asked for are all variants'.
+A variant's own keys override the shared ones. Of `evaluation` a variant may set how it acts, by a carried state or a
+window; episodes and target returns are the same for all variants.
 """
 
 import re
@@ -26,34 +26,33 @@ from decision_rnn.parsing import split_names
 
 DEFAULT_BACKBONES = "mingru,minlstm,lru,transformer"
 OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "ray_address", "output")
-"""Of a comparison, which a file may hold too."""
+"""Options of a comparison that a file may contain too."""
 RUN_KEYS = tuple(f.name for f in fields(RunConfig))
 MATCH = "match_parameters"
 Configure = Callable[[Mapping[str, Any], str, Collection[str] | None], RunConfig]
-"""From keys and values and where they come from to a run; of options that go on top of them, and are the backbone's,
-those alone that are named, all if None."""
+"""Makes a run's configuration from keys and values, their source (for messages), and the names of the backbone options
+that may be applied on top of them, None for all."""
 
 LABEL = re.compile(r"\w[\w.,+=-]*")
 CONTROLS = ("cloning", "filtered-cloning", "mlp", "conv")
-"""What may stand beside the variants: cloning of all episodes, of the best ones, and two backbones that remember
-nothing or little."""
+"""The available controls: cloning of all episodes or of the best ones, and two backbones with little or no memory."""
 BEST_FRACTION = 0.1
-"""Of the episodes, which filtered cloning clones."""
+"""Share of the episodes that filtered cloning is trained on."""
 SHARED_EVALUATION = tuple(f"evaluation.{f.name}" for f in fields(EvaluationConfig) if f.name not in ("state", "window"))
-"""Keys of an evaluation in which all variants are alike, or their scores would not measure the same. How it acts, by a
-carried state or a window, is a variant's own: that belongs to a method."""
+"""Keys of an evaluation that all variants share, because their scores would not be comparable otherwise. How a variant
+acts, by a carried state or a window, is part of the method and may differ."""
 SHARED = ("dataset", "path", "partial", "actions", "plugins", "seed", *SHARED_EVALUATION)
-"""Keys of a run in which all variants are alike."""
+"""Keys of a run that all variants share."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the things compared.
+    """One of the configurations that are compared.
 
     Attributes:
-        label: Names it in tables, and its folders: letters, digits and `_.,+=-`.
-        config: Of its runs; a comparison replaces the dataset and the seed.
-        control: Whether it is there to be compared with, such as cloning.
+        label: Its name in tables and folders: letters, digits and `_.,+=-`.
+        config: Configuration of its runs, in which a comparison replaces the dataset and the seed.
+        control: Whether it is a control, such as cloning.
 
     Raises:
         InputError: If the label cannot name a folder.
@@ -72,7 +71,7 @@ class Variant:
 
 
 def cloning_controls(config: RunConfig) -> dict[str, Variant]:
-    """Plain and filtered behaviour cloning by the agent of that configuration, which is then asked for nothing."""
+    """Plain and filtered behaviour cloning with the agent of a configuration, without return conditioning."""
     cloning = replace(config, agent=replace(config.agent, return_conditioning=False))
     filtered = replace(cloning, best_fraction=BEST_FRACTION)
     return {
@@ -89,15 +88,15 @@ def make_variants(
     option: str,
     configure: Configure,
 ) -> list[Variant]:
-    """A variant for each label and for each backbone.
+    """Make a variant for each label and for each backbone.
 
     Args:
-        shared: Keys of a run that all have.
-        own: What each label says on top of them.
-        backbones: Names, each a variant that is called so.
+        shared: Keys of a run that all variants share.
+        own: The keys that each label sets on top of them.
+        backbones: Names of backbones; each becomes a variant with that label.
         source: Where the keys come from, for messages.
-        option: Where the backbones' names do.
-        configure: Makes a run of keys and values.
+        option: Where the backbones' names come from, for messages.
+        configure: Makes a run's configuration from keys and values.
 
     Raises:
         InputError: Naming the key or the label that cannot be used.
@@ -117,14 +116,14 @@ def make_variants(
 def add_controls(
     variants: Sequence[Variant], names: str, shared: Mapping[str, Any], source: str, configure: Configure
 ) -> list[Variant]:
-    """The variants with the controls of these names behind them, `a,b` or `none`, but for those that are among them
-    already; arguments and errors as for `make_variants`."""
+    """Append the controls with these names, `a,b` or `none`, to the variants, unless they are among them already;
+    arguments and errors as for `make_variants`."""
     variants = list(variants)
 
     def control(name: str) -> Variant:
-        """The control of that name that is a backbone: with what all share, as far as that backbone has the keys."""
+        """A control that is a backbone, with those of the shared keys that this backbone has."""
         known = {f.name for f in fields(registered(name).config)} | {MATCH}
-        known -= {"convolution"}  # which would give it the memory that it is to be without
+        known -= {"convolution"}  # it would give the control a memory
         kept = {key: value for key, value in _section(shared, "backbone").items() if key in known}
         config = configure({**shared, "backbone": {**kept, "name": name}}, source, known)
         return Variant(name, config, control=True)
@@ -138,8 +137,8 @@ def add_controls(
 
 
 def check_variants(variants: Sequence[Variant]) -> None:
-    """InputError unless these can stand in one table: labels unique, the same data, the same episodes asked for the
-    same returns."""
+    """Raise InputError unless these variants can be compared: unique labels, the same data, and the same evaluation
+    episodes and target returns."""
     if not variants:
         raise InputError("nothing is compared: name at least one variant")
     first = variants[0]
@@ -158,8 +157,8 @@ def check_variants(variants: Sequence[Variant]) -> None:
 
 
 def part_keys(data: Mapping[str, Any], source: str) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
-    """What the variants of a file, or of a call in Python, share, and what each of them says; InputError naming
-    `source` and the key that cannot be used."""
+    """Split the keys of a file or a Python call into those that the variants share and those of each variant;
+    InputError naming `source` and a key that cannot be used."""
     data = dict(data)
     _check_keys(data, [*RUN_KEYS, *OPTIONS, "datasets", "variants"], source, "")
     changes = data.pop("variants", {})
@@ -191,7 +190,7 @@ def _check_keys(data: Mapping[Any, Any], known: Sequence[str], source: str, wher
 
 
 def _overlaid(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a variant on top of those that all share, section by section."""
+    """The shared keys, overridden by those of a variant section by section."""
     result = dict(base)
     for key, value in own.items():
         named = key in ("backbone", "objective")

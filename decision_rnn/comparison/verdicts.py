@@ -1,4 +1,4 @@
-"""Variants against each other: whether a difference is shown on a dataset, and what they come to over several."""
+"""Comparisons between variants: whether a difference is shown on a dataset, and aggregates over several datasets."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 ASKED: tuple[Role, ...] = ("paper", "best")
-"""Roles whose first target variants are compared at."""
+"""Variants are compared at the first target of each of these roles."""
 
 NOTHING_SHARED = "There is no number over the datasets: fewer than two have a result of every variant."
-"""Of a comparison on several, where `over_datasets` gives nothing."""
+"""Shown for comparisons on several datasets if `over_datasets` returns nothing."""
 
 
 def seed_scores(summary: VariantSummary, role: Role) -> tuple[float, ...]:
-    """Every seed's score at the first target of that role; of cloning, which is asked for nothing, its one score."""
+    """Score of every seed at the first target with that role; for cloning its only scores."""
     target = summary.of_role(role) or summary.of_role("cloning")
     return () if target is None else target.per_seed
 
 
 def differences(summaries: Sequence[VariantSummary], role: Role) -> VariantDifferences:
-    """How the variants on one dataset differ from the first of them at the first target of that role.
+    """How the variants on one dataset differ from the first of them at the first target with that role.
 
-    The first stands at the head of the comparison before any score is known, so that it is named beforehand.
+    The first variant counts as a reference named beforehand, since the order is fixed before any score is known.
     """
     return compare_variants({s.variant: seed_scores(s, role) for s in summaries}, summaries[0].variant)
 
 
 @dataclass(frozen=True)
 class Overall:
-    """What the variants come to over several datasets, at the first target of one role.
+    """Scores of the variants over several datasets, at the first target of one role.
 
     Attributes:
-        role: Of the target; `cloning` where nobody is asked for anything.
-        datasets: Those that all variants here have scores on.
-        left_out: The others of the comparison.
-        without: The variants that have no score on any dataset, which are not here.
-        scores: By variant and dataset, every seed's.
-        aggregates: By variant.
+        role: Role of the target; `cloning` if no variant has a target return.
+        datasets: The datasets on which all variants here have scores.
+        left_out: The other datasets of the comparison.
+        without: Variants without a score on any dataset, which are left out.
+        scores: Scores of the seeds, by variant and dataset.
+        aggregates: Aggregate scores by variant.
     """
 
     role: Role
@@ -63,7 +63,7 @@ class Overall:
 
     @property
     def omissions(self) -> str:
-        """What is left out and why, in sentences; empty where nothing is."""
+        """What is left out and why, in sentences; empty if nothing is."""
         sentences = []
         if self.left_out:
             sentences.append(f"Left out, because not every variant has a result there: {', '.join(self.left_out)}.")
@@ -73,18 +73,18 @@ class Overall:
 
     @property
     def best(self) -> str:
-        """The variant of the highest aggregate."""
+        """The variant with the highest aggregate score."""
         return max(self.aggregates, key=lambda label: self.aggregates[label].score)
 
     def improvement(self, label: str, other: str) -> Improvement:
-        """Of one variant on another."""
+        """Improvement of one variant on another."""
         return compare_over_datasets(self.scores[label], self.scores[other])
 
 
 def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> tuple[Overall, ...]:
-    """What the variants come to over the datasets that they share, for each role that agents are asked for by.
+    """Aggregate the variants over the datasets that they share, for each role of targets that there is.
 
-    A role for which they share fewer than two is left out.
+    A role for which they share fewer than two datasets is left out.
     """
     asked: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)]
     made = (_over_datasets(comparison, summaries, role) for role in asked or ["cloning"])

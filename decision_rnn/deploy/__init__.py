@@ -1,6 +1,6 @@
-"""Agents outside the lab: export to ONNX, and a runtime that needs numpy and onnxruntime alone.
+"""Deployment: export of agents to ONNX, and a runtime that needs only numpy and onnxruntime.
 
-Importing this package imports neither: what it offers is imported when it is first used.
+Importing this package imports neither; each public name is imported when it is first used.
 """
 
 import importlib
@@ -16,7 +16,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: who acts with a policy must not wait for torch."""
+    """Import a public name when it is first used, so that acting with a policy does not import torch."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""An exported policy where torch is at hand: an Actor, scored by the same rollouts as the agent it was made of."""
+"""An exported policy as an Actor, evaluated by the same rollouts as the agent it was exported from; needs torch."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,10 @@ from decision_rnn.plugins import check_plugins
 
 
 class PolicyActor:
-    """Acts as its policy does. State: target returns, (batch,), whether an episode begins, (batch,), and the policy's.
+    """Acts by an exported policy.
 
-    It can be pickled: each process that plays makes a session of its own.
+    The state holds target returns, (batch,), whether an episode begins, (batch,), and the policy's state. An actor can
+    be pickled: every process creates its own session.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -39,10 +40,10 @@ class PolicyActor:
 
 
 def load_subject(path: Path) -> Subject:
-    """The policy of a file, to be evaluated as the run that it was exported from.
+    """Load an exported policy for evaluation in place of the run that it was exported from.
 
     Raises:
-        InputError: For a file that cannot be used, or that needs plugins which are not imported.
+        InputError: If the file cannot be used, or needs plugins that are not imported.
     """
     policy = Policy.load(path)
     try:
@@ -55,6 +56,6 @@ def load_subject(path: Path) -> Subject:
         raise InputError(
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None
-    # All that a policy can do, however its agent was evaluated.
+    # A policy can only carry its state, however its agent was evaluated.
     config = replace(config, evaluation=replace(config.evaluation, state="carry"))
     return Subject(PolicyActor(policy), config, provenance, *numbers)

@@ -1,4 +1,4 @@
-"""The model card of a packaged agent: README.md in the form of the Hugging Face Hub."""
+"""The model card of a packaged agent: README.md in the format of the Hugging Face Hub."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ def write_card(
     clip: str | None = None,
     half: bool = False,
 ) -> str:
-    """The card.
+    """Render the model card.
 
     Args:
         trained: The agent.
-        result: What it scored; None where it has not been evaluated.
-        name: What `find_agent` knows it by.
-        on_hub: Whether that is a repository on the hub.
-        onnx: The file of its exported step; None where there is none.
-        clip: The file of its film; likewise.
+        result: Its evaluation; None if it has not been evaluated.
+        name: The name by which `find_agent` finds it.
+        on_hub: Whether the name is that of a repository on the hub.
+        onnx: The file of the exported policy; None if there is none.
+        clip: The video file; None if there is none.
         half: Whether its parameters are stored in half precision.
     """
     environment = jinja2.Environment(
@@ -68,7 +68,7 @@ def write_card(
 
 
 def _reads(config: AgentConfig) -> str:
-    """What the history holds that the agent reads: "returns-to-go and observations", say."""
+    """What the agent's history contains, such as "returns-to-go and observations"."""
     read = {
         "returns-to-go": config.return_conditioning,
         "observations": True,
@@ -85,7 +85,7 @@ def _asked(target: TargetResult, return_max: float | None) -> str:
 
 
 def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> dict[str, Any]:
-    """What the hub reads; `model-index` is left out where there is no score to put into it."""
+    """The metadata that the hub reads; without scores there is no `model-index`."""
     spec, backbone = trained.provenance.spec, trained.config.backbone.name
     matter: dict[str, Any] = {
         "library_name": "decision_rnn",
@@ -100,7 +100,7 @@ def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> d
 
 
 def _index_entry(environment_id: str, dataset: str, target: TargetResult) -> dict[str, Any]:
-    """The scores of one target return, `mean +/- sd` over episodes as agents have them on the hub."""
+    """The scores for one target return, written `mean +/- sd` over episodes, as is usual for agents on the hub."""
     asked = {} if target.target_return is None else {"target_return": target.target_return}
     values = {
         "mean_reward": f"{target.return_mean:.2f} +/- {target.return_sd:.2f}",

@@ -1,4 +1,4 @@
-"""What an exported policy's file says of it beside its inputs and outputs."""
+"""The description of an exported policy that its file holds, except for its inputs and outputs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,12 +20,12 @@ def describe(
     target_return: float | None,
     results: Sequence[Result],
 ) -> dict[str, Any]:
-    """The environment, what is asked for, the training, scores and versions, as JSON has them.
+    """Describe environment, target return, training, scores and versions as JSON values.
 
     Args:
         trained: The agent.
-        spaces: Of its environment, from `describe_spaces`.
-        target_return: What the policy asks for by default; if None, the first that its evaluation asks for.
+        spaces: The spaces of its environment, from `describe_spaces`.
+        target_return: The policy's default target return; if None, the first of its evaluation.
         results: Its evaluations.
     """
     spec, config = trained.provenance.spec, trained.config
@@ -59,7 +59,7 @@ def describe(
 
 
 def _score(result: Result) -> dict[str, Any]:
-    """A result as far as a user of the policy asks."""
+    """The part of a result that is of use to users of the policy."""
     keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
     return {
         "protocol": asdict(result.protocol),

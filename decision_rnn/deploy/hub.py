@@ -1,14 +1,14 @@
 """Agents by name: in a folder, shipped with the package, or on the Hugging Face Hub.
 
-A name is looked up in this order, and the first that fits is taken:
+A name is looked up in this order, and the first match is taken:
 
-1. A folder of that name: a run (its last checkpoint), a checkpoint, or a packaged agent. So a folder `org/name` goes
-   before a repository of that id on the hub, as is usual.
+1. A folder of that name: a run (its last checkpoint), a checkpoint, or a packaged agent. As usual, a folder `org/name`
+   takes precedence over a repository with that id on the hub.
 2. `pretrained/NAME`: an agent shipped with the package.
 3. `org/name` or `org/name@revision`: a repository on the hub, at a branch, tag or commit. `org/name@main` names the
-   repository also where there is a folder `org/name`.
+   repository even if there is a folder `org/name`.
 
-What a repository holds is data: no code of it is run, and nothing but the files of an agent is fetched.
+A repository is treated as data: none of its code is run, and only the files of an agent are downloaded.
 """
 
 import importlib.resources
@@ -22,24 +22,24 @@ from decision_rnn.errors import InputError, did_you_mean
 
 ONNX, CARD, CLIP, RESULTS = "policy.onnx", "README.md", "replay.mp4", "results"
 FILES = (DESCRIPTION, WEIGHTS, ONNX, CARD, CLIP, f"{RESULTS}/*.json")
-"""All that a packaged agent may hold; of a repository nothing else is fetched, of a folder nothing else is pushed."""
+"""The files that a packaged agent may contain; nothing else is downloaded from a repository or uploaded to it."""
 PRETRAINED = "pretrained"
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-"""`org/name`, and the revision after an @."""
+"""`org/name`, optionally followed by `@` and a revision."""
 INSTALL = "`pip install 'decision-rnn[hub]'`"
 
 
 def find_agent(name: str | Path) -> Path:
-    """The folder of an agent, as `checkpoint.load_agent` takes it.
+    """Find the folder of an agent, for `checkpoint.load_agent`.
 
     Args:
-        name: A run's folder, whose last checkpoint is taken; a checkpoint's or packaged agent's folder;
+        name: The folder of a run (its last checkpoint is used), of a checkpoint or of a packaged agent; a name such as
             `pretrained/hopper-medium`; or an id on the Hugging Face Hub, `org/name` or `org/name@revision`, which is
-            fetched and kept in its cache.
+            downloaded into the hub's cache.
 
     Raises:
-        InputError: If there is no agent of that name, or it cannot be fetched: for want of the extra `hub`, of a
-            network, of a permission, or because the repository holds no agent of ours.
+        InputError: If there is no agent of that name, or it cannot be downloaded: the extra `hub` is not installed,
+            there is no network or no permission, or the repository holds no agent of decision_rnn.
     """
     name = str(name)
     folder = Path(name)
@@ -65,22 +65,22 @@ def pretrained_agents() -> list[str]:
 
 
 def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message: str | None = None) -> str:
-    """Upload a packaged agent to the Hugging Face Hub, into a repository that is made if it is not there.
+    """Upload a packaged agent to the Hugging Face Hub, creating the repository if it does not exist.
 
-    It takes the place of the agent that the repository may hold: files of that one which it lacks are deleted, others
-    stay.
+    An agent already in the repository is replaced, including those of its files that the new one lacks; files that
+    belong to no agent are kept.
 
     Args:
-        folder: Of a packaged agent, as `decision-rnn package` writes it.
+        folder: Folder of a packaged agent, as written by `decision-rnn package`.
         repo_id: `org/name`.
-        private: Whether a repository that is made is seen by its owners alone.
-        message: Of the commit.
+        private: Whether a newly created repository is visible to its owners only.
+        message: The commit message.
 
     Returns:
-        The address of what was uploaded.
+        The URL of the commit.
 
     Raises:
-        InputError: If the folder holds no packaged agent, nobody is logged in, or it cannot be uploaded.
+        InputError: If the folder holds no packaged agent, you are not logged in, or the upload fails.
     """
     folder = Path(folder)
     check_repo_id(repo_id)
@@ -96,23 +96,23 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
             repo_id=repo_id,
             folder_path=str(folder),
             allow_patterns=list(FILES),
-            delete_patterns=list(FILES),  # results and a film of the weights that were there before
+            delete_patterns=list(FILES),  # results and video of the previous weights
             commit_message=message or "Upload an agent of decision_rnn",
         )
-    except Exception as error:  # of the library and of what it sends by
+    except Exception as error:  # from huggingface_hub or its HTTP client
         raise _explain(error, repo_id, "the Hugging Face Hub takes no", hub) from None
     return str(done)
 
 
 def check_repo_id(repo_id: str) -> None:
-    """InputError for what is no id of a repository on the hub."""
+    """Raise InputError if this is not the id of a repository on the hub."""
     match = HUB_ID.fullmatch(repo_id)
     if not match or match[2]:
         raise InputError(f"{repo_id!r:.100} is no repository on the Hugging Face Hub: name one as org/name")
 
 
 def is_packaged(folder: Path) -> bool:
-    """Whether a folder holds a packaged agent: an agent with its card."""
+    """Whether a folder holds a packaged agent: an agent with its model card."""
     return all((folder / file).is_file() for file in (DESCRIPTION, WEIGHTS, CARD))
 
 
@@ -120,7 +120,7 @@ def _in_folder(folder: Path) -> Path:
     if (folder / "config.yaml").is_file():
         return last_checkpoint(folder)
     if (folder / DESCRIPTION).is_file() or (folder / WEIGHTS).is_file():
-        return folder  # whatever is missing of it, load_agent names
+        return folder  # load_agent reports missing files
     hint = f"; for the repository of that id on the Hugging Face Hub say {folder}@main" if _is_id(folder) else ""
     raise InputError(
         f"{folder} is not a run folder (it has no config.yaml) and holds no agent ({DESCRIPTION} and {WEIGHTS}): name "
@@ -179,7 +179,7 @@ def _import_hub(purpose: str) -> ModuleType:
 
 
 def _explain(error: Exception, name: str, doing: str, hub: ModuleType) -> InputError:
-    """The sentence for what the hub's library raised."""
+    """Turn an exception from the hub's library into a readable error."""
     errors = hub.errors
     status = getattr(getattr(error, "response", None), "status_code", None)
     said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__

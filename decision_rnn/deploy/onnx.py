@@ -1,9 +1,9 @@
-"""One step of an agent as an ONNX model: all that `DecisionAgent.act` does, in one file for any runtime.
+"""One step of an agent as an ONNX model: all of `DecisionAgent.act`, in one file for any runtime.
 
     obs (batch, entries), reward (batch,), reset (batch,) bool, target_return (batch,), h_in_... -> actions, h_out_...
 
-The observation is the environment's own, whole. `reset` is true where an episode begins: what `h_in_...` and `reward`
-hold there does not matter. Every `h_out_...` goes back in as `h_in_...` of that name at the next step.
+The observation is the environment's whole observation. `reset` is true where an episode begins; `h_in_...` and `reward`
+are ignored there. Every output `h_out_...` is the input `h_in_...` of the same name at the next step.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ from decision_rnn.files import write_atomically
 
 INSTALL = "pip install 'decision-rnn[onnx]'"
 STEPS = 300
-"""Of the comparison with the agent that every export ends with."""
+"""Number of steps in the comparison with the agent at the end of every export."""
 LARGEST_DIFFERENCE = 1e-4
-"""Between its actions and the agent's, above which a file is not written. Most stay below 1e-6; a norm of what is
-almost zero magnifies rounding."""
+"""The largest difference from the agent's actions with which a file is written. Most exports stay below 1e-6;
+normalising values close to zero magnifies rounding."""
 TRACED = 3
-"""Rows of the batch that is traced; 1 would be taken for a constant."""
+"""Batch size for tracing; a batch size of 1 would be traced as a constant."""
 
 
 def export_onnx(
@@ -67,7 +67,7 @@ def export_onnx(
         raise InputError(f"the target return is {target_return}: it must be finite")
     if target_return is not None:
         check_conditioned(trained.config)
-    from decision_rnn.deploy.runtime import Policy  # here, since onnxruntime may be missing
+    from decision_rnn.deploy.runtime import Policy  # imported here because onnxruntime may be missing
 
     agent = prepare_to_act(trained.agent)
     environment = trained.provenance.spec.environment_id
@@ -76,7 +76,7 @@ def export_onnx(
     description = {**signature, **describe(trained, spaces, target_return, results)}
     data = _signed(graph, json.dumps(description))
     difference = largest_difference(agent, Policy(read_policy(data, str(path))))
-    if not difference <= LARGEST_DIFFERENCE:  # nor is a NaN
+    if not difference <= LARGEST_DIFFERENCE:  # also rejects NaN
         raise InputError(
             f"the agent acts otherwise in ONNX, by up to {difference:.2g}: it is not exported; its backbone "
             f"{trained.config.backbone.name} or objective {trained.config.objective.name} may draw at random, or do "
@@ -91,9 +91,9 @@ def export_onnx(
 
 @torch.inference_mode()
 def largest_difference(agent: DecisionAgent, policy: Any, steps: int = STEPS, batch: int = TRACED + 2) -> float:
-    """The largest difference between the actions of a policy and those of its agent, on the same noise.
+    """The largest difference between the actions of a policy and of its agent on the same random observations.
 
-    Rows begin new episodes at random, one step in fifty. Each has its own target return.
+    Every row has its own target return and begins a new episode at random, on average every fifty steps.
     """
     generator = torch.Generator().manual_seed(0)
     scale = float(agent.return_scale)
@@ -110,12 +110,12 @@ def largest_difference(agent: DecisionAgent, policy: Any, steps: int = STEPS, ba
             reset = torch.rand(batch, generator=generator) < 0.02
             action, state = agent.act(observation, reward, reset, state)
             found, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
-            worst = float(np.maximum(worst, np.abs(found - action.numpy()).max()))  # which keeps a NaN
+            worst = float(np.maximum(worst, np.abs(found - action.numpy()).max()))  # unlike max(), keeps NaN
     return worst
 
 
 class _Step(nn.Module):
-    """`DecisionAgent.act` with the target return apart, which an episode does not change."""
+    """`DecisionAgent.act` with the target return, constant in an episode, as an input separate from the state."""
 
     def __init__(self, agent: DecisionAgent) -> None:
         super().__init__()
@@ -124,8 +124,8 @@ class _Step(nn.Module):
     def forward(
         self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
-        # One row of the initial state for all, so that the batch stays free. The return-to-go, the first part, is the
-        # target's wherever the timestep is 0.
+        # One row of the initial state is broadcast, so that the batch size stays dynamic. The return-to-go, the first
+        # part, needs no reset: at timestep 0 the agent uses the target return.
         initial = self.agent.initial_state(torch.zeros(1))[2:]
         before = (target_return, state[0], *reset_rows(state[1:], initial, reset))
         action, (_, *after) = self.agent.act(obs, reward, None, before)
@@ -133,7 +133,7 @@ class _Step(nn.Module):
 
 
 def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, Any]]:
-    """The step's ONNX model, and its inputs, actions and state as the file's metadata describe them."""
+    """The step as an ONNX model, and the description of its inputs, actions and state for the metadata."""
     import onnx
 
     _, *initial = agent.initial_state(torch.zeros(1))
@@ -160,7 +160,7 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
             )
             assert exported is not None
             model = _folded(_named(exported.model_proto, inputs, outputs))
-    except Exception as error:  # of torch.export, onnxscript or onnxruntime, each with errors of its own
+    except Exception as error:  # torch.export, onnxscript and onnxruntime have no common base class
         reason = " ".join(str(error).split())[:300]
         raise InputError(
             f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
@@ -182,7 +182,7 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
 
 
 def _initial(value: Tensor) -> Any:
-    """A state's initial value as JSON has it: one number where all are the same, as text where JSON knows it not."""
+    """A state's initial value for JSON: a single number if all entries are equal, as text if it is not finite."""
     flat = value.double().flatten()
     if len(flat) and bool((flat == flat[0]).all() or flat.isnan().all()):
         number = float(flat[0])
@@ -191,7 +191,7 @@ def _initial(value: Tensor) -> Any:
 
 
 def _lerp() -> Any:
-    """start + weight (end - start) in three operators; torch's own, exact at both ends, takes nine."""
+    """start + weight (end - start) in three operators; torch's translation, exact at both ends, takes nine."""
     from onnxscript import opset18 as op
 
     def lerp(start: Any, end: Any, weight: Any) -> Any:
@@ -201,7 +201,7 @@ def _lerp() -> Any:
 
 
 def _named(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """The model with its outputs called as they should be: where two are the same value the exporter names one."""
+    """The model with all outputs renamed: if two outputs are the same value, the exporter names only one of them."""
     from onnx import helper
 
     found = [value.name for value in model.graph.input]
@@ -220,14 +220,14 @@ def _named(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
 
 
 def _folded(model: Any) -> Any:
-    """The model with everything computed that depends on no input, and nothing said of where it was made."""
+    """The model with constants folded and without metadata about the machine that exported it."""
     import onnx
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "folded.onnx"
         options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC  # of ONNX's operators
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC  # ONNX operators only
         options.optimized_model_filepath = str(path)
         options.intra_op_num_threads, options.log_severity_level = 1, 4
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -246,7 +246,7 @@ def _folded(model: Any) -> Any:
 
 
 def _signed(model: Any, description: str) -> bytes:
-    """The file's bytes: the model with its metadata."""
+    """The bytes of the file: the model with its metadata, including the checksum."""
     import onnx
 
     model.producer_name = "decision-rnn"
@@ -258,7 +258,7 @@ def _signed(model: Any, description: str) -> bytes:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on packages that are not here and on its own ways."""
+    """Suppress the exporter's warnings about missing packages and its own internals."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

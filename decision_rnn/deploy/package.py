@@ -1,11 +1,11 @@
-"""An agent as one self-contained folder, to hand on or to push to the hub.
+"""An agent as a self-contained folder, to share or to push to the hub.
 
-    weights.safetensors, config.json    the agent, as a checkpoint holds it
-    policy.onnx                         one step of it, for runtimes without torch
-    results/*.json                      what it scored
-    README.md, replay.mp4               its model card, and a film
+    weights.safetensors, config.json    the agent, as in a checkpoint
+    policy.onnx                         the exported policy, for runtimes without torch
+    results/*.json                      its evaluations
+    README.md, replay.mp4               its model card and a video
 
-No training state is in it, and no path of the machine that it was trained on.
+The folder contains no training state and no paths of the machine that trained the agent.
 """
 
 from collections.abc import Sequence
@@ -23,25 +23,25 @@ from decision_rnn.evaluation.video import film
 from decision_rnn.files import check_folder, new_directory
 
 SECONDS = 10.0
-"""Of an episode in the film."""
+"""The most seconds of the episode in the video."""
 
 
 def package(
     run: str | Path, output: str | Path | None = None, name: str | None = None, plugins: Sequence[str] = ()
 ) -> tuple[Path, list[str]]:
-    """Write the agent of a run, or of a checkpoint of it, into a folder of its own.
+    """Write the agent of a run or checkpoint into a folder of its own.
 
     Args:
-        run: The run's folder, or that of one of its checkpoints.
-        output: The folder to make, which must not be there yet; `packages/DATASET-BACKBONE-seedN` if left out.
-        name: The repository on the hub that its card names, where it will lie in one.
+        run: The folder of the run or of one of its checkpoints.
+        output: The folder to create, which must not exist; `packages/DATASET-BACKBONE-seedN` if left out.
+        name: The repository on the hub, `org/name`, that the model card refers to, if it will be pushed to one.
         plugins: Modules that the agent needs.
 
     Returns:
-        The folder, and a sentence for everything that is left out of it.
+        The folder, and a sentence about each part that is left out of it.
 
     Raises:
-        InputError: If there is no such run, or the folder is there already or cannot be made.
+        InputError: If there is no such run, or the folder exists or cannot be created.
     """
     checkpoint = find_agent(run)
     trained = load_agent(checkpoint, plugins)
@@ -67,16 +67,16 @@ def write_package(
     """Write an agent's files into an empty folder.
 
     Args:
-        folder: It is there.
+        folder: An existing, empty folder.
         trained: The agent.
-        results: Of it; the card has that of the most episodes.
-        name: What `find_agent` will know it by.
-        on_hub: Whether that is a repository on the hub.
-        shipped: Within this package, where every byte is downloaded by everybody: parameters in half precision, which
-            they must fit into, and no ONNX.
+        results: Its evaluations; the card shows the one with the most episodes.
+        name: The name by which `find_agent` will find it.
+        on_hub: Whether the name is that of a repository on the hub.
+        shipped: Whether it ships with this package; to keep the download small, it is then written without ONNX and
+            with parameters in half precision, which they must fit into.
 
     Returns:
-        A sentence for everything that is left out.
+        A sentence about each part that is left out.
     """
     config = replace(trained.config, path=None)
     trained = replace(trained, config=config)
@@ -97,7 +97,7 @@ def write_package(
 
 
 def _export(trained: TrainedAgent, path: Path, results: Sequence[Result]) -> str | None:
-    """Write the agent's step as ONNX; why that could not be done."""
+    """Export the agent to ONNX; returns the reason if that fails."""
     try:
         export_onnx(trained, path, results=results)
     except InputError as error:
@@ -106,7 +106,7 @@ def _export(trained: TrainedAgent, path: Path, results: Sequence[Result]) -> str
 
 
 def _film(trained: TrainedAgent, folder: Path) -> str | None:
-    """Film the first episode of the evaluation; why that could not be done."""
+    """Record a video of the first episode of the evaluation; returns the reason if that fails."""
     config = trained.config
     asked = default_return(config, trained.provenance)
     try:

@@ -1,10 +1,10 @@
-"""The file of an exported policy: what it holds, and the checks that it passes before onnxruntime is given it.
+"""The file of an exported policy: its contents, and the checks that it must pass before onnxruntime loads it.
 
-It is an ONNX model of one step of the agent, in ONNX's own operators and whole in itself. Its metadata:
+It is a self-contained ONNX model of one step of the agent that uses only ONNX's own operators. Its metadata:
 
-    decision_rnn_format    the number of this form
-    decision_rnn           JSON: inputs and outputs, the state's layout, what it was trained on, scores, versions
-    decision_rnn_sha256    of the graph's bytes and that JSON: a damaged or altered file is told from a whole one
+    decision_rnn_format    version of this format
+    decision_rnn           JSON: inputs and outputs, layout of the state, training data, scores, versions
+    decision_rnn_sha256    checksum of the graph's bytes and that JSON, to detect damaged or altered files
 """
 
 import hashlib
@@ -31,29 +31,29 @@ FORMAT = 1
 FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
 
 LARGEST_FILE = 1 << 30
-"""Bytes: a file above it is refused unread. An agent has a few million parameters."""
+"""Largest size of a file in bytes; a larger one is not read. An agent has a few million parameters."""
 LARGEST_ROW = 1 << 26
-"""Bytes of one environment's state, observation and action together."""
+"""Largest size in bytes of one environment's inputs, state and action together."""
 LARGEST_SHAPE = 1 << 26
-"""Numbers that a constant shape in the graph may ask for."""
+"""Largest number of elements of a tensor whose shape is a constant of the graph."""
 
 DTYPES = {"float32": (1, 4), "int64": (7, 8), "bool": (9, 1), "float64": (11, 8), "int32": (6, 4)}
-"""What inputs and outputs may be: the number of the type in ONNX, and its bytes."""
+"""The dtypes allowed for inputs and outputs: ONNX's number of the type, and its size in bytes."""
 BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 16: 16}
-"""Of the numbers of a constant, by ONNX's number of their type."""
+"""Size of a constant's elements in bits, by ONNX's number of their type."""
 TYPED = {1: (4, 4), 11: (10, 8), 7: (7, 0), 6: (5, 0), 9: (5, 0), 12: (11, 0), 13: (11, 0)}
-"""Where constants lie that are not raw bytes: their field, and the bytes of each number, 0 for variable length."""
+"""The fields of constants not stored as raw bytes: the field's number, and the bytes of an element, 0 for varints."""
 
 FORBIDDEN = {"If", "Loop", "Scan", "SequenceMap", "Optional", "RandomNormal", "RandomUniform", "RandomNormalLike"}
 FORBIDDEN |= {"RandomUniformLike", "Bernoulli", "Multinomial", "ImageDecoder", "StringSplit", "RegexFullMatch"}
-"""Operators that no step needs: those that hold graphs of their own, draw at random, or read images and text."""
+"""Operators that no step needs: those that contain subgraphs, sample at random, or read images or text."""
 SHAPED = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1, "Range": 1}
-"""Operators whose output is as large as an input says, and that input's place."""
+"""Operators with an input that gives the size of the output, and the position of that input."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of the graph: its name, numpy's name of its dtype, and its shape behind the batch."""
+    """An input or output of the graph: its name, the numpy name of its dtype, and its shape without the batch."""
 
     name: str
     dtype: str
@@ -62,12 +62,12 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class StateSpec:
-    """A part of what the policy remembers.
+    """A part of the policy's state.
 
     Attributes:
-        input: The graph's input of it.
-        output: The graph's output of it, to be given as that input at the next step.
-        initial: (*shape), its value before an episode's first step.
+        input: The graph's input.
+        output: The graph's output, which is the input at the next step.
+        initial: (*shape), the value before an episode's first step.
     """
 
     input: TensorSpec
@@ -77,14 +77,14 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A file that passed the checks.
+    """A file that has passed the checks.
 
     Attributes:
-        data: Its bytes.
-        metadata: What its JSON says.
+        data: The bytes of the file.
+        metadata: The JSON of its metadata, parsed.
         inputs: `obs`, `reward`, `reset` and `target_return`.
         actions: The first output.
-        state: What it remembers, in the order of inputs and outputs.
+        state: The parts of the state, in the order of inputs and outputs.
     """
 
     data: bytes
@@ -95,17 +95,17 @@ class PolicyFile:
 
 
 def digest(graph: bytes | memoryview, policy: str) -> str:
-    """SHA-256 over the bytes of the graph and the JSON beside it."""
+    """SHA-256 of the graph's bytes and the JSON of the metadata."""
     hashed = hashlib.sha256(graph)
     hashed.update(policy.encode())
     return hashed.hexdigest()
 
 
 def read_policy(data: bytes, source: str) -> PolicyFile:
-    """Check the bytes of a policy's file; nothing of it is executed, and no other file is read.
+    """Check the bytes of a policy file. Nothing in it is executed, and no other file is read.
 
     Raises:
-        InputError: Naming `source`, and what is wrong with it.
+        InputError: If the file fails a check; the message names `source` and the fault.
     """
     try:
         return _read(data, source)
@@ -147,7 +147,7 @@ def _read(data: bytes, source: str) -> PolicyFile:
 
 
 def _metadata(model: dict[int, list[Any]], graph: memoryview, source: str) -> dict[str, Any]:
-    """The JSON of a file whose form and digest are right."""
+    """The JSON of the metadata, after checking the format and the checksum."""
     entries: dict[str, str] = {}
     for entry in map(gathered, nested(model, 14)):
         key = text_of(entry, 1)
@@ -177,7 +177,7 @@ def _metadata(model: dict[int, list[Any]], graph: memoryview, source: str) -> di
 
 
 def _layout(policy: dict[str, Any]) -> tuple[tuple[TensorSpec, ...], TensorSpec, tuple[StateSpec, ...]]:
-    """Inputs, actions and state as the description has them; any of half a dozen errors where it is malformed."""
+    """Inputs, actions and state according to the description; raises various errors if it is malformed."""
 
     def spec(entry: dict[str, Any], name: str) -> TensorSpec:
         shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
@@ -208,7 +208,7 @@ def _layout(policy: dict[str, Any]) -> tuple[tuple[TensorSpec, ...], TensorSpec,
 
 
 def _check_signature(values: Sequence[memoryview], specs: Sequence[TensorSpec], source: str) -> None:
-    """The graph's inputs or outputs against the description: names, dtypes, shapes, and a batch that is free."""
+    """Check the graph's inputs or outputs against the description: names, dtypes, shapes and a dynamic batch size."""
     if len(values) != len(specs):
         raise _altered(source, f"its graph has {len(values)} inputs or outputs where {len(specs)} are described")
     for value, spec in zip(values, specs, strict=True):
@@ -243,7 +243,7 @@ def _check_node(node: memoryview, source: str, constants: dict[str, list[int]]) 
 
 
 def _check_tensor(tensor: memoryview, source: str, constants: dict[str, list[int]], name: str | None = None) -> None:
-    """A constant: whole within the file, and of the size that its shape says. Short ones of int64 are remembered."""
+    """Check that a constant is contained in the file and matches its shape; add short int64 ones to `constants`."""
     parts = gathered(tensor)
     name = text_of(parts, 8) if name is None else name
     if 13 in parts or number_of(parts, 14):

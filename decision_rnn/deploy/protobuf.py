@@ -1,7 +1,7 @@
-"""Protocol buffers as far as a policy's file must be looked into before onnxruntime is given it.
+"""A minimal protocol buffers reader, to check a policy file before onnxruntime loads it.
 
-onnxruntime needs no package of protocol buffers, and the runtime is to need none beside it. A message is a sequence of
-fields, each a number, a wire type and a value; what a number means is the message's definition, for ONNX
+onnxruntime does not need the protobuf package, so the runtime should not need it either. A message is a sequence of
+fields, each with a number, a wire type and a value. The message's definition gives the meaning of the numbers, for ONNX
 https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 """
 
@@ -13,14 +13,14 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class WireError(ValueError):
-    """The bytes are no message."""
+    """The bytes are not a valid message."""
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
-    """The fields of a message in their order: numbers and values, an int or the bytes, of which nothing is copied.
+    """The fields of a message in order, as number and value: an int, or the bytes without copying them.
 
     Raises:
-        WireError: Where a field does not end within the message, or is of no known type.
+        WireError: If a field does not end within the message, or its wire type is unknown.
     """
     at = 0
     while at < len(message):
@@ -43,7 +43,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
 
 
 def gathered(message: memoryview) -> dict[int, list[Value]]:
-    """The fields of a message by their number."""
+    """The fields of a message, grouped by number."""
     values: dict[int, list[Value]] = {}
     for number, value in fields(message):
         values.setdefault(number, []).append(value)
@@ -51,7 +51,7 @@ def gathered(message: memoryview) -> dict[int, list[Value]]:
 
 
 def nested(values: dict[int, list[Value]], number: int) -> list[memoryview]:
-    """The values of a field that holds messages, strings or bytes; WireError where one is a number."""
+    """The values of a field that holds messages, strings or bytes; WireError if one is a number."""
     found = []
     for value in values.get(number, ()):
         if isinstance(value, int):
@@ -61,7 +61,7 @@ def nested(values: dict[int, list[Value]], number: int) -> list[memoryview]:
 
 
 def number_of(values: dict[int, list[Value]], number: int, default: int = 0) -> int:
-    """The value of a field that holds one number, the last where it is given several times."""
+    """The value of a field that holds one number; the last if it is repeated."""
     value = values.get(number, [default])[-1]
     if not isinstance(value, int):
         raise WireError(f"field {number} is no number")
@@ -77,12 +77,12 @@ def texts_of(values: dict[int, list[Value]], number: int) -> list[str]:
 
 
 def text_of(values: dict[int, list[Value]], number: int) -> str:
-    """The value of a field that holds one string; empty where it is left out."""
+    """The value of a field that holds one string; empty if the field is missing."""
     return (texts_of(values, number) or [""])[-1]
 
 
 def numbers_of(values: dict[int, list[Value]], number: int) -> list[int]:
-    """The values of a field that holds many numbers, packed or one by one, as signed 64-bit integers."""
+    """The values of a repeated field of numbers, packed or not, as signed 64-bit integers."""
     found: list[int] = []
     for value in values.get(number, ()):
         if isinstance(value, int):
@@ -96,7 +96,7 @@ def numbers_of(values: dict[int, list[Value]], number: int) -> list[int]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The number of variable length that begins at a byte, and where it ends."""
+    """Read the varint at a position; returns its value and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):

@@ -21,7 +21,7 @@ from decision_rnn.deploy.policy_file import LARGEST_FILE, PolicyFile, read_polic
 from decision_rnn.errors import InputError
 
 MOST = 1 << 20
-"""Environments of one policy: their state is kept by number, so that a large number takes memory for all below it."""
+"""The most environments of one policy: a large environment number takes memory for all numbers below it."""
 
 Index = Sequence[int] | np.ndarray
 
@@ -228,7 +228,7 @@ class Policy:
 
 
 class _Lane:
-    """The memory of a fixed number of environments, bound to the session once: a call then moves no arrays about.
+    """The state of a fixed number of environments, bound to the session once, so that calls do not copy it.
 
     The state is stored twice: each call reads one copy and writes the other, in turn.
     """
@@ -266,7 +266,7 @@ class _Lane:
         self._begins = True
 
     def run(self, session: onnxruntime.InferenceSession, observation: np.ndarray, reward: np.ndarray) -> np.ndarray:
-        """One step of all environments; the actions, a copy."""
+        """Step all environments; returns a copy of the actions."""
         self.observation[...] = observation
         self.reward[...] = reward
         session.run_with_iobinding(self._bindings[0])
@@ -279,19 +279,19 @@ class _Lane:
 
 
 def _session(file: PolicyFile) -> onnxruntime.InferenceSession:
-    """A session on one core: a step is too little work to share, and a thread that spins takes a core from others."""
+    """A session on one core: a step is too little work to share, and spinning threads would take cores from others."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what fails is raised
+    options.log_severity_level = 4  # errors are raised, not logged
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(
             file.data,
             options,
             providers=["CPUExecutionProvider"],
-            disabled_optimizers=["ConstantFolding"],  # loading executes nothing; the export has folded what there is
+            disabled_optimizers=["ConstantFolding"],  # loading executes nothing; the export folded constants
         )
-    except Exception as error:  # onnxruntime's own classes have no public home
+    except Exception as error:  # onnxruntime's exception classes are not public
         reason = " ".join(str(error).split())[:200]
         raise InputError(
             f"onnxruntime {onnxruntime.__version__} cannot use the policy ({reason}): export it again"

@@ -1,4 +1,4 @@
-"""What an environment's observations and actions are, in words and numbers that a file can hold."""
+"""Descriptions of an environment's observations and actions that can be stored in a file."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from decision_rnn.data.environments import MissingEnvironmentError, make_environment
 
 WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
-"""Numbers of a MuJoCo joint's position and velocity, by its type: free, ball, slide, hinge."""
+"""Sizes of a MuJoCo joint's position and velocity, by joint type: free, ball, slide, hinge."""
 
 
 def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) -> dict[str, dict[str, Any]]:
@@ -16,13 +16,12 @@ def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) 
 
     Args:
         environment_id: The Gymnasium id.
-        observation_dim: Entries of an observation, where the environment cannot be made here; it is then all that is
-            known of them.
-        action_dim: Components of an action, likewise.
+        observation_dim: Entries of an observation, used if the environment cannot be created here.
+        action_dim: Components of an action, used if the environment cannot be created here.
 
     Returns:
-        `observation` and `action`, each with `size`, `low` and `high`, lists in which None is no bound, and `names`.
-        Lists are None where nothing is known.
+        `observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
+        The lists are None if they are not known.
     """
     try:
         environment = make_environment(environment_id)
@@ -39,7 +38,7 @@ def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) 
 
 
 def _ranges(space: gymnasium.Space[Any]) -> dict[str, Any]:
-    assert isinstance(space, gymnasium.spaces.Box)  # or it would not have been trained on
+    assert isinstance(space, gymnasium.spaces.Box)  # training requires it
 
     def bounds(values: np.ndarray) -> list[float | None]:
         return [float(value) if np.isfinite(value) else None for value in values]
@@ -48,10 +47,10 @@ def _ranges(space: gymnasium.Space[Any]) -> dict[str, Any]:
 
 
 def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
-    """The names of the entries of observations and actions where they are MuJoCo's joints; empty where they are not.
+    """The names of the entries of MuJoCo observations and actions, by joint; empty for other environments.
 
-    Gymnasium's environments give the positions, without the first few, then the velocities, and some of them contact
-    forces, which have no names.
+    Observations in Gymnasium's environments are the positions, without the first few, then the velocities, and in some
+    environments further parts such as contact forces, whose entries are numbered.
     """
     model = getattr(environment, "model", None)
     if model is None or not all(hasattr(model, name) for name in ("njnt", "nu", "joint", "actuator_trnid")):

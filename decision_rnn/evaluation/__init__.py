@@ -1,1 +1,1 @@
-"""Episodes in the environment, and the scores made of them."""
+"""Rollouts in the environment, and the scores computed from them."""

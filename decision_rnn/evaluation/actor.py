@@ -1,4 +1,4 @@
-"""What acts in an environment: all that a rollout knows of an agent."""
+"""The interface through which a rollout uses an agent."""
 
 import copy
 from typing import Protocol
@@ -12,30 +12,30 @@ from decision_rnn.config import EvaluationConfig
 
 
 class Actor(Protocol):
-    """Something that acts in a batch of environments, one step at a time; DecisionAgent is one."""
+    """Acts in a batch of environments, one step at a time; DecisionAgent is an Actor."""
 
     def initial_state(self, target_return: Tensor) -> State:
-        """What it remembers before the first step, for target returns (batch,); tensors with the batch first."""
+        """The state before the first step, for target returns (batch,): tensors with the batch dimension first."""
 
     def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """Take one step in every environment of a batch.
+        """Choose an action for every environment of a batch.
 
         Args:
             observation: (batch, observation_dim).
-            reward: (batch,), what the previous action earned; ignored where an episode begins.
-            reset: (batch,) bool, true where a new episode begins; None for nowhere.
-            state: From `initial_state` or the previous call; its rows may be a selection of the previous call's.
+            reward: (batch,), the reward of the previous action; ignored on the first step of an episode.
+            reset: (batch,) bool, true where a new episode begins; None if none does.
+            state: From `initial_state` or the previous call, or a selection of its rows.
 
         Returns:
-            Actions, (batch, action_dim), and the state to hand to the next call.
+            Actions, (batch, action_dim), and the state to pass to the next call.
         """
 
 
 def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
-    """A copy on the CPU, in evaluation mode, whose linear maps lie in memory transposed.
+    """Copy the agent to the CPU, in evaluation mode, with the weights of its linear layers stored transposed.
 
-    That is how their products with a small batch read them: such a product spends a third of its time on bringing a
-    matrix into that order. The values are the same.
+    A product with a small batch otherwise spends a third of its time on transposing the weights. The values are
+    unchanged.
     """
     agent = copy.deepcopy(agent).cpu().eval()
     for module in agent.modules():
@@ -45,21 +45,21 @@ def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
 
 
 def window_of(settings: EvaluationConfig) -> int | None:
-    """The steps that an agent re-runs for every action under those settings; None where its state is carried."""
+    """The number of steps that an agent re-runs for every action; None where its state is carried."""
     return settings.window if settings.state == "window" else None
 
 
 def describe_state(window: int | None) -> str:
-    """How an agent acts, in two or three words: by a carried state, or by a window of so many steps."""
+    """Describe in two or three words whether an agent carries its state or re-runs a window of steps."""
     return "carried state" if window is None else f"window of {window}"
 
 
 class WindowActor:
     """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
 
-    All rows of the batch are at the same step of their episodes. State: targets and previous actions; from the first
-    step on also the returns-to-go, observations, previous actions and timesteps of up to `window` steps, (batch,
-    steps, ...).
+    All rows of the batch are at the same step of their episodes. The state holds target returns and previous actions;
+    after the first step also the returns-to-go, observations, previous actions and timesteps of up to `window` steps,
+    (batch, steps, ...).
     """
 
     def __init__(self, agent: DecisionAgent, window: int) -> None:
@@ -87,5 +87,5 @@ class WindowActor:
 
 
 def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:
-    """What acts by an agent: itself, which carries its state, or by a window of so many steps."""
+    """The actor of an agent: the agent itself, which carries its state, or one that re-runs a window of steps."""
     return agent if window is None else WindowActor(agent, window)

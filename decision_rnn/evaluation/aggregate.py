@@ -1,5 +1,6 @@
-"""Scores over several datasets, with Agarwal et al.'s statistics ("Deep RL at the Edge of the Statistical Precipice",
-2021, section 4.3; rliable is their package), and intervals chosen by the coverage measured in results/coverage.
+"""Scores over several datasets, with the statistics of Agarwal et al. ("Deep RL at the Edge of the Statistical
+Precipice", 2021, section 4.3; their package is rliable), and intervals chosen by their coverage, measured in
+results/coverage.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +20,10 @@ from decision_rnn.evaluation.statistics import (
 )
 
 FEWEST_DATASETS, FEWEST_RUNS = 3, 30
-"""Datasets, and runs over all of them, below which the interquartile mean has no interval."""
+"""The fewest datasets, and runs over all datasets, for which the interquartile mean gets an interval."""
 
 AGGREGATE = "interquartile mean over datasets and seeds"
-"""What `aggregate_scores` gives, where it has no interval."""
+"""Describes the result of `aggregate_scores` without an interval."""
 
 AGGREGATE_NOTE = (
     f"{AGGREGATE} with a 95% interval from the stratified bootstrap (of nine datasets by 5, 10 and 20 seeds it covered "
@@ -30,22 +31,22 @@ AGGREGATE_NOTE = (
     "skewed ones; of three datasets by 10 and 20 seeds in 94% and 95%, in 90% and 92%, in 82% and 88%: "
     "results/coverage)"
 )
-"""What it gives, to be printed beside it where it has an interval."""
+"""Describes the result of `aggregate_scores` with an interval; printed beside it."""
 
 IMPROVEMENT = "probability that a run scores higher than one of the other variant, averaged over datasets"
-"""What `compare_over_datasets` gives, where it has no interval."""
+"""Describes the result of `compare_over_datasets` without an interval."""
 
 IMPROVEMENT_NOTE = (
     f"{IMPROVEMENT}, with a 95% interval by itself (which covered in 94% to 99% of cases for normal scores: "
     "results/coverage)"
 )
-"""What it gives, to be printed beside it where it has an interval."""
+"""Describes the result of `compare_over_datasets` with an interval; printed beside it."""
 
 PROFILE_NOTE = (
     "fraction of runs above a score, averaged over datasets, with a pointwise 95% band (which covered in 95% to 99% of "
     "cases for normal scores: results/coverage)"
 )
-"""What `performance_profile` gives, to be printed beside it."""
+"""Describes the result of `performance_profile`; printed beside it."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ class AggregateScore:
 
     Attributes:
         score: The interquartile mean of all runs.
-        low: The lower end of its 95% interval; None where there are fewer datasets than `FEWEST_DATASETS`, fewer runs
-            than `FEWEST_RUNS`, or a dataset of fewer seeds than `FEWEST_FOR_INTERVAL`.
-        high: Its upper end; likewise.
-        runs: By dataset, how many there are.
+        low: Lower end of the 95% interval; None with fewer datasets than `FEWEST_DATASETS`, fewer runs than
+            `FEWEST_RUNS`, or a dataset with fewer seeds than `FEWEST_FOR_INTERVAL`.
+        high: Upper end of the interval; None as `low`.
+        runs: Number of runs, by dataset.
     """
 
     score: float
@@ -68,13 +69,13 @@ class AggregateScore:
 
 @dataclass(frozen=True)
 class Improvement:
-    """How likely a run of one variant scores higher than one of another on the same dataset, any of several.
+    """The probability that a run of one variant scores higher than a run of another on the same dataset.
 
     Attributes:
-        probability: Averaged over datasets; ties count half.
-        low: The lower end of its 95% interval; None where a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
-        high: Its upper end; likewise.
-        by_dataset: The probabilities that it is the average of.
+        probability: Mean over datasets; ties count half.
+        low: Lower end of its 95% interval; None where a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
+        high: Upper end of the interval; None as `low`.
+        by_dataset: The probability on each dataset.
     """
 
     probability: float
@@ -85,13 +86,13 @@ class Improvement:
 
 @dataclass(frozen=True)
 class PerformanceProfile:
-    """Which part of its runs a variant has above each of several scores.
+    """The fraction of a variant's runs that score above each of several thresholds.
 
     Attributes:
         thresholds: (thresholds,) scores.
-        fractions: (thresholds,) of the runs above, averaged over datasets.
-        low: (thresholds,) the lower end of a pointwise 95% band.
-        high: (thresholds,) its upper end.
+        fractions: (thresholds,) fraction of the runs above, averaged over datasets.
+        low: (thresholds,) lower end of a pointwise 95% band.
+        high: (thresholds,) upper end of the band.
     """
 
     thresholds: np.ndarray
@@ -101,13 +102,13 @@ class PerformanceProfile:
 
 
 def interquartile_mean(scores: Scores) -> float:
-    """Mean of the middle half of scores of any shape: at either end a quarter of them, rounded down, is dropped."""
+    """Mean of the middle half of scores of any shape: a quarter of them, rounded down, is dropped at either end."""
     return float(stats.trim_mean(scores, 0.25, axis=None))
 
 
 def shared_datasets(variants: Iterable[Mapping[str, Scores]]) -> tuple[list[str], list[str]]:
-    """The datasets that all variants have scores on, and those that some have none on: an aggregate over the first
-    leaves out the second, and has to name them."""
+    """The datasets on which all variants have scores, and those on which some have none; an aggregate over the former
+    has to name the latter."""
     maps = list(variants)
     names = list(dict.fromkeys(name for scores in maps for name in scores))
     kept = [name for name in names if all(name in scores and len(scores[name]) for scores in maps)]
@@ -117,18 +118,19 @@ def shared_datasets(variants: Iterable[Mapping[str, Scores]]) -> tuple[list[str]
 def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> AggregateScore:
     """The interquartile mean over datasets and seeds, with an interval from the stratified bootstrap.
 
-    As in rliable, every run counts the same, so that a dataset where a seed is missing counts a little less, and the
-    bootstrap redraws runs within their dataset. rliable's percentiles of it are too narrow for few seeds: a redrawn
-    dataset's variance is (seeds - 1)/seeds of what it should be, and the quantiles are a normal distribution's. Here
-    the interval is the score ± t standard errors, the bootstrap's standard deviation times
-    sqrt(runs / (runs - datasets)), with t of runs - datasets degrees of freedom. Measured on normal scores of nine
-    datasets by five seeds, it covers in 96% of cases, the percentiles in 91%; of three datasets by five it covers in
-    91%, so that it is not given there (results/coverage). Of one dataset use `statistics.summarise_seeds`.
+    As in rliable, every run counts the same, so that a dataset with a missing seed counts a little less, and the
+    bootstrap resamples runs within their dataset. rliable's percentile interval is too narrow for few seeds: the
+    variance of a resampled dataset is (seeds - 1)/seeds of what it should be, and the quantiles are those of a normal
+    distribution. Here the interval is the score ± t standard errors, where the standard error is the bootstrap's
+    standard deviation times sqrt(runs / (runs - datasets)) and t has runs - datasets degrees of freedom. On normal
+    scores of nine datasets by five seeds it covers in 96% of cases, the percentile interval in 91%; on three datasets
+    by five seeds it covers in 91%, so none is given there (results/coverage). For a single dataset use
+    `statistics.summarise_seeds`.
 
     Args:
-        scores: By dataset; their seeds may differ in number.
-        resamples: Of the bootstrap.
-        seed: Of the redrawing.
+        scores: Scores of the seeds by dataset; their number may differ.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the bootstrap.
 
     Raises:
         InputError: If there is no dataset, one without scores, or a score that is not finite.
@@ -144,7 +146,7 @@ def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed
 
 
 def half_width(bootstrapped: np.ndarray, runs: int, datasets: int) -> float:
-    """Half the length of an interval: t standard errors from what the stratified bootstrap gave, (resamples,)."""
+    """Half the length of the interval, t standard errors, from the stratified bootstrap's means (resamples,)."""
     degrees = runs - datasets
     return float(stats.t.ppf((1 + LEVEL) / 2, degrees) * bootstrapped.std() * np.sqrt(runs / degrees))
 
@@ -153,9 +155,9 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     """Interquartile means of the stratified bootstrap (Agarwal et al., 2021, section 4.1), (resamples,).
 
     Args:
-        datasets: Of each the scores (seeds,), which are redrawn among themselves.
-        resamples: How often.
-        seed: Of the redrawing.
+        datasets: Scores of each dataset, (seeds,); each dataset is resampled separately.
+        resamples: Number of resamples.
+        seed: Seed of the resampling.
     """
     generator = np.random.default_rng(seed)
     redrawn = [generator.choice(scores, (resamples, len(scores))) for scores in datasets]
@@ -165,16 +167,17 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
 def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Improvement:
     """The probability that one variant improves on another, averaged over datasets.
 
-    The interval is made of the datasets' own (`statistics.improvement_interval`) by their distances from the estimate,
-    root of the sum of squares (Zou and Donner, 2008). The stratified bootstrap, which the paper takes, has no length
-    where all runs of a dataset are higher than all others; measured coverages of both are in results/coverage.
+    The interval combines those of the datasets (`statistics.improvement_interval`): the distances of their ends from
+    the estimates are added in squares (Zou and Donner, 2008). The interval of the stratified bootstrap, used in the
+    paper, has length zero where all runs of one variant are higher than all runs of the other; results/coverage has
+    the measured coverage of both.
 
     Args:
-        scores: By dataset, of the variant in question.
-        others: By dataset, of the one that it is compared with.
+        scores: Scores of the variant, by dataset.
+        others: Scores of the variant that it is compared with, by dataset.
 
     Raises:
-        InputError: If they are not of the same datasets, there is none, or a score is not finite.
+        InputError: If the two have different datasets, there is none, or a score is not finite.
     """
     ours, theirs = _checked(scores), _checked(others)
     _, missing = shared_datasets([ours, theirs])
@@ -194,12 +197,13 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
 def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> PerformanceProfile:
     """The fraction of runs above each threshold, averaged over datasets (Agarwal et al., 2021, equation 2).
 
-    The pointwise band is made of the datasets' Wilson intervals as in `compare_over_datasets`. Where all runs of a
-    dataset lie on one side of a threshold they still have a length; the paper's percentile bootstrap has none, and of
-    nine datasets by five seeds its bands cover in 76% of cases, these in 98% (results/coverage).
+    The pointwise band combines the datasets' Wilson intervals as in `compare_over_datasets`. Wilson intervals have a
+    positive length even where all runs of a dataset are on one side of a threshold; those of the paper's percentile
+    bootstrap do not, and on nine datasets by five seeds its bands cover in 76% of cases, these in 98%
+    (results/coverage).
 
     Args:
-        scores: By dataset; their seeds may differ in number.
+        scores: Scores of the seeds by dataset; their number may differ.
         thresholds: (thresholds,) scores.
 
     Raises:
@@ -222,7 +226,7 @@ def _checked(scores: Mapping[str, Scores]) -> dict[str, np.ndarray]:
 
 
 def _mean_interval(estimates: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Interval of the mean of independent estimates (first axis) from their intervals' ends (Zou and Donner, 2008)."""
+    """Interval of the mean of independent estimates (first axis) from their interval ends (Zou and Donner, 2008)."""
     mean, count = estimates.mean(axis=0), len(estimates)
     return (
         mean - np.sqrt(((estimates - low) ** 2).sum(axis=0)) / count,

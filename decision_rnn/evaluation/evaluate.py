@@ -1,4 +1,4 @@
-"""From a trained agent to scores that can be believed: every target, what lies beyond the data named so."""
+"""Evaluation of a trained agent: scores for every target return, those beyond the data reported as such."""
 
 import time
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from decision_rnn.workers import default_processes
 
 
 def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
-    """Play the episodes on the CPU and gather the result, which is the same for any number of processes.
+    """Play the evaluation episodes on the CPU. The result is the same for any number of processes.
 
-    An agent on a GPU is copied to the CPU: what its checkpoint scores must not depend on where it was trained, and most
-    of the time goes into the environments, which all cores share.
+    An agent on a GPU is copied to the CPU: a checkpoint's score must not depend on where it was trained, and most of
+    the time is spent in the environments, which run on all cores.
 
     Args:
         trained: The agent, on any device.
-        settings: How many episodes, which targets, which protocol.
-        processes: How many play at a time; if left out, one for every core that this process may use.
+        settings: Number of episodes, target returns and protocol.
+        processes: Number of processes; if left out, one for every core that this process may use.
 
     Raises:
-        InputError: If no episodes are asked for, the run needs modules that have not been imported, or a process dies.
+        InputError: If `settings.episodes` is 0, the run needs modules that have not been imported, or a process dies.
     """
     agent = prepare_to_act(trained.agent)
     subject = Subject(
@@ -50,13 +50,13 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
 
 @dataclass(frozen=True)
 class Subject:
-    """An actor to be evaluated, and what its result says of it; the attributes after the first are those of Result.
+    """An actor to be evaluated, and what its Result reports of it; the other attributes are described there.
 
     Attributes:
-        actor: In evaluation mode, on the CPU. It acts as the evaluation's settings ask for: by a carried state or by a
-            window.
-        provenance: What it was trained on.
-        seconds: Of its training.
+        actor: In evaluation mode, on the CPU. It carries its state or re-runs a window, as the evaluation settings
+            say.
+        provenance: The data it was trained on.
+        seconds: Wall time of its training.
     """
 
     actor: Actor
@@ -69,7 +69,7 @@ class Subject:
 
 
 def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int | None = None) -> Result:
-    """As `evaluate`, of whatever acts: an agent, or a policy that was exported of one."""
+    """Like `evaluate`, for any actor: an agent or an exported policy."""
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     config, spec = subject.config, subject.provenance.spec
@@ -83,7 +83,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
         spec.environment_id,
         [
             0.0 if target is None else target for target in protocol.target_returns
-        ],  # one that is asked nothing sees none
+        ],  # behaviour cloning has no target and ignores it
         protocol.episodes,
         protocol.seed,
         default_processes() if processes is None else processes,
@@ -131,7 +131,7 @@ def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, ep
 
 
 def summarise_data(provenance: Provenance, config: RunConfig) -> DataSummary:
-    """What a result says of the data that a run was trained on."""
+    """The summary of a run's training data that its result holds."""
     spec, mask = provenance.spec, config.observation.mask
     comparable = spec.comparable
     if mask != "none":

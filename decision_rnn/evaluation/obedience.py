@@ -1,4 +1,4 @@
-"""Obedience: whether an agent returns what it was asked for, inside the range of its data."""
+"""Obedience: how closely an agent achieves its target returns inside the range of its data."""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from decision_rnn.errors import InputError
 
 @dataclass(frozen=True)
 class Obedience:
-    """How far one run's returns lie from what was asked for.
+    """How far the achieved returns of one run are from its target returns.
 
     Attributes:
-        asked: (targets,) returns.
-        medians: (targets,) of the returns achieved.
-        errors: (targets,) median less asked, in % of the data's range of returns.
-        error: The mean of their absolute values: 0 is perfect obedience. An agent that returns the middle of the range
-            whatever it is asked comes to about 25 with targets spread evenly over it.
+        asked: (targets,) target returns.
+        medians: (targets,) medians of the achieved returns.
+        errors: (targets,) median minus target, in % of the data's range of returns.
+        error: Mean absolute error: 0 is perfect obedience. An agent that achieves the middle of the range for every
+            target has an error of about 25 if the targets are spread evenly over it.
     """
 
     asked: tuple[float, ...]
@@ -28,19 +28,19 @@ class Obedience:
 
 
 def obedience(asked: Sequence[float], achieved: Sequence[np.ndarray], data_range: tuple[float, float]) -> Obedience:
-    """How far the median return of one run lies from what was asked for.
+    """Measure how far the median returns of one run are from its target returns.
 
-    Divided by the data's range rather than by the target, which may be 0 or negative. Of several seeds each has its
-    own, and `statistics.summarise_seeds` says what their `error` comes to.
+    Errors are divided by the data's range rather than by the target, which may be 0 or negative. With several seeds,
+    measure each by itself and summarise their `error` by `statistics.summarise_seeds`.
 
     Args:
-        asked: Target returns inside the data's range, such as `spread_targets` gives: beyond it is extrapolation,
-            another measurement.
+        asked: Target returns inside the data's range, such as those of `spread_targets`; beyond it, extrapolation
+            would be measured instead.
         achieved: For every target the returns of its episodes, each (episodes,).
         data_range: The lowest and the highest return of an episode in the data.
 
     Raises:
-        InputError: If a target lies outside the range or has no finite returns, or the range is empty.
+        InputError: If a target is outside the range, its returns are missing or not all finite, or the range is empty.
     """
     low, high = _checked_range(data_range)
     if not asked or len(asked) != len(achieved):
@@ -59,10 +59,10 @@ def obedience(asked: Sequence[float], achieved: Sequence[np.ndarray], data_range
 
 
 def spread_targets(return_min: float, return_max: float, count: int) -> tuple[float, ...]:
-    """Target returns spread evenly inside a range, its ends left out.
+    """Target returns spread evenly inside a range, without its ends.
 
-    Target i of `count` is min + i (max - min) / (count + 1), rounded to the decimal place of a tenth or less of the
-    distance between two, so that it can be read and typed.
+    Target i of `count` is min + i (max - min) / (count + 1), rounded to a decimal place of at most a tenth of the
+    distance between two targets, so that it is easy to read and type.
 
     Raises:
         InputError: If the range is empty or `count` is not positive.

@@ -1,4 +1,4 @@
-"""One episode at a time, to be watched: in a window, or as pictures."""
+"""Playing one episode at a time for a viewer: in a window, or as images."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from decision_rnn.evaluation.actor import Actor
 
 @dataclass(frozen=True)
 class Moment:
-    """An episode so far: steps taken, the undiscounted return that they earned, and whether it is over."""
+    """The state of an episode: steps taken so far, their undiscounted return, and whether it is over."""
 
     steps: int
     earned: float
@@ -24,14 +24,14 @@ class Moment:
 
 
 def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, seed: int) -> Iterator[Moment]:
-    """Play an episode: a moment at its beginning and one after every step.
+    """Play an episode; yields a moment at its beginning and one after every step.
 
-    The episode is that of a rollout of one episode with this seed, which torch's global generator is seeded with too.
+    The episode is the same as in a rollout of one episode with this seed. Torch's global generator is seeded too.
 
     Args:
         actor: In evaluation mode, on the CPU.
         environment: With flat Box spaces.
-        target_return: What the actor is asked for; None in behaviour cloning.
+        target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
     """
     torch.manual_seed(seed)
@@ -50,15 +50,15 @@ def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, 
 
 
 def watched_environment(environment_id: str, size: int | None = None) -> gymnasium.Env:
-    """The environment as it is watched: in pictures, those of MuJoCo `size` by `size` pixels large, or in a window.
+    """Make the environment for viewing: as images, `size` by `size` pixels with MuJoCo, or in a window without `size`.
 
-    MuJoCo's camera goes along with the body, which Gymnasium 1.4 lets run out of sight. In pictures its lights cast no
-    shadows and its floors mirror nothing: drawn in software, these take three quarters of the time.
+    With MuJoCo the camera follows the body; with Gymnasium 1.4's default camera it runs out of sight. Images have no
+    shadows and no reflections, which take three quarters of the time when rendered in software.
     """
     settings: dict[str, Any] = {"render_mode": "human" if size is None else "rgb_array"}
     registered = gymnasium.registry.get(environment_id)
     if registered is not None and str(registered.entry_point).startswith("gymnasium.envs.mujoco"):
-        settings["camera_name"] = "track"  # where there is none of that name, this is the default
+        settings["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
         if size is not None:
             settings |= {"width": size, "height": size}
     environment = make_environment(environment_id, **settings)
@@ -70,7 +70,7 @@ def watched_environment(environment_id: str, size: int | None = None) -> gymnasi
 
 
 def draw(environment: gymnasium.Env) -> Image.Image:
-    """A picture of the environment as it is now; InputError where it draws none."""
+    """Render the environment's current state as an image; InputError if it does not render images."""
     drawn = environment.render()
     if not isinstance(drawn, np.ndarray):
         raise InputError("the environment does not render pictures")

@@ -1,4 +1,4 @@
-"""What is printed beside scores that are easily taken for something else."""
+"""Remarks printed with scores that are easily misread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from decision_rnn.evaluation.results import DataSummary, Protocol, Result
 
 FAR_BEYOND = 2.0
-"""Ranges of the data's returns that a target may lie outside of them before it is called out of all proportion."""
+"""How far outside the data's returns a target may be, in multiples of their range, before it is called out of all
+proportion."""
 
 
 def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
-    """What a reader has to know before believing the scores of such an evaluation, a sentence each."""
+    """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
     for target in protocol.target_returns:
         if target is None or low is None or high is None or low <= target <= high:
@@ -49,9 +50,10 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
 
 
 def beside_best(result: Result) -> Iterator[str]:
-    """Where the data's best return was asked for and more than it too: the score there beside those, in a sentence.
+    """A sentence that compares the score at the data's best return with those at higher targets, if there are both.
 
-    It holds scores, by which the seeds of a comparison differ, and so is none of the remarks that a result keeps.
+    It is not among the remarks that a result stores, since it contains scores, which differ between the seeds of a
+    comparison.
     """
     best = next((target for target in result.targets if is_best(target.target_return, result.dataset.return_max)), None)
     if best is None or best.target_return is None:

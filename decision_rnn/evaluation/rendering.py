@@ -1,5 +1,5 @@
-"""Programs that draw without a screen, each a process of its own: how MuJoCo draws is decided where it is imported, by
-MUJOCO_GL, and a driver that does not work can end the process."""
+"""Programs that render without a display, each in its own process: MuJoCo chooses its driver on import, by MUJOCO_GL,
+and a driver that does not work can end the process."""
 
 import json
 import os
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
-"""What MuJoCo may draw with where there is no display, in the order they are tried."""
+"""The drivers that MuJoCo can use without a display, in the order in which they are tried."""
 
 
 def render(program: str, asked: dict[str, Any], files: Sequence[Path], patience: float) -> str | None:
-    """Have a program draw, with the first driver that can.
+    """Run a rendering program with the first driver that works.
 
     Args:
-        program: The module to run, whose `main` is `run_program`'s.
-        asked: What it reads on stdin, as JSON.
-        files: What it leaves when it has done all.
-        patience: Seconds to wait for it, with each driver.
+        program: The module to run; it passes its `main` to `run_program`.
+        asked: Its input: written to its stdin as JSON.
+        files: The files that it leaves on success.
+        patience: Timeout in seconds for each driver.
 
     Returns:
-        None where it has done all; otherwise what the last driver failed with.
+        None on success; otherwise the error of the last driver.
     """
     fault = ""
     for driver in (os.environ["MUJOCO_GL"],) if os.environ.get("MUJOCO_GL") else DRIVERS:
@@ -44,7 +44,7 @@ def render(program: str, asked: dict[str, Any], files: Sequence[Path], patience:
 
 
 def run_program(main: Callable[[dict[str, Any]], None]) -> None:
-    """Run such a program on what it is asked on stdin, and end the process."""
+    """Call a rendering program's `main` with the JSON from stdin, and end the process."""
     status = 0
     try:
         main(json.load(sys.stdin))
@@ -52,4 +52,4 @@ def run_program(main: Callable[[dict[str, Any]], None]) -> None:
         traceback.print_exc()
         status = 1
     sys.stderr.flush()
-    os._exit(status)  # a driver's own way of ending may abort or complain
+    os._exit(status)  # a driver's exit handlers may abort or print errors

@@ -1,4 +1,4 @@
-"""A result for people."""
+"""Results formatted for the terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def describe_range(in_range: bool | None, best: bool = False) -> str:
-    """Where a target return lies, or that it is the data's best; empty where that is not known. Inside and beyond are
-    different measurements: inside the data's range it is how well the agent obeys, beyond it how it extrapolates."""
+    """Whether a target return is inside the data's range, beyond it, or the data's best; empty if unknown. Inside the
+    range, scores measure obedience; beyond it, extrapolation."""
     if best:
         return "the data's best"
     return "" if in_range is None else "inside the data" if in_range else "beyond the data"
 
 
 def format_scores(scores: SeedScores, unit: str = "") -> str:
-    """A score with what it is spread over: `81.2 [78.0, 84.1]` for an interval, `81.2 (78.0 to 84.1)` for a range."""
+    """A score with its spread: `81.2 [78.0, 84.1]` for an interval, `81.2 (78.0 to 84.1)` for a range."""
     text = f"{scores.score:.1f}{unit}"
     if scores.spread == "95% interval":
         return f"{text} [{scores.low:.1f}, {scores.high:.1f}]"
@@ -29,7 +29,7 @@ def format_scores(scores: SeedScores, unit: str = "") -> str:
 
 
 def format_deviation(deviation: SeedDeviation | None) -> str:
-    """How far apart the seeds' scores are, and in brackets the agents' true ones: `4.0 (3.2)`; empty for None."""
+    """Standard deviation of the seeds' scores, in brackets of the agents' true scores: `4.0 (3.2)`; empty for None."""
     return "" if deviation is None else f"{deviation.of_scores:.1f} ({deviation.of_agents:.1f})"
 
 

@@ -1,9 +1,9 @@
-"""Results: one record of one evaluation, and the file it has in a run's folder.
+"""Results: the record of an evaluation, and its file in the run's folder.
 
     <run>/results/step-10000-carry-100-episodes-1a2b3c4d.json
 
-A result is keyed by what decides it: the configuration that was trained, the data's fingerprint, the checkpoint's step
-and the protocol. Results that differ in any of these have files of their own, the key's hash in the name.
+A result is identified by the run's configuration, the data's fingerprint, the checkpoint's step and the protocol.
+Results that differ in any of these have different files, with a hash of this key in the name.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
 
 SCHEMA = 2
-"""Of the files. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json, which name none."""
+"""Version of the file format. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json without a schema."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
-"""What a score depends on."""
+"""The packages whose versions a result records, because scores depend on them."""
 FILE_NAME = re.compile(r"step-\d+-(carry|window-\d+)-\d+-episodes-[0-9a-f]{8}\.json")
-"""Of a result, as `Key.file_name` makes it."""
+"""Matches the file names made by `Key.file_name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class Protocol:
 
     Attributes:
         state: `carry` the recurrent state over the episode, or re-run the last steps as a `window` for every action.
-        window: Steps in that window; None where the state is carried.
-        episodes: Per target return.
-        target_returns: What was asked for; None alone where the agent is asked for nothing, in behaviour cloning.
+        window: Number of steps in the window; None where the state is carried.
+        episodes: Episodes per target return.
+        target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
     """
 
@@ -55,7 +55,7 @@ class Protocol:
 
     @classmethod
     def of(cls, settings: EvaluationConfig, asked: Sequence[float], agent: AgentConfig) -> "Protocol":
-        """What those settings come to for an agent, asked for those returns if it can be asked."""
+        """The protocol of these settings, with the target returns `asked` if the agent is return-conditioned."""
         return cls(
             state=settings.state,
             window=window_of(settings),
@@ -70,9 +70,9 @@ class Protocol:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSummary:
-    """The data an agent was trained on, as far as its scores need them; returns are in the environment's units.
+    """What scores need to know about an agent's training data; returns are in the environment's units.
 
-    `return_min` and `return_max` are None where an old checkpoint does not say.
+    `return_min` and `return_max` are None for old checkpoints that do not record them.
     """
 
     name: str
@@ -89,11 +89,11 @@ class DataSummary:
     notes: tuple[str, ...] = ()
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
-        """The scores of returns, as `normalised_scores` gives them."""
+        """Normalised scores of returns, by `normalised_scores`."""
         return normalised_scores(returns, self.reference_min, self.reference_max)
 
     def holds(self, target_return: float | None) -> bool | None:
-        """Whether a return lies in the data's range; None where there is no return or the range is not known."""
+        """Whether a return is inside the data's range; None without a return or if the range is not known."""
         if target_return is None or self.return_min is None or self.return_max is None:
             return None
         return self.return_min <= target_return <= self.return_max
@@ -101,17 +101,17 @@ class DataSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetResult:
-    """What the episodes of one target return came to.
+    """Returns and scores of the episodes played for one target return.
 
     Attributes:
-        target_return: What was asked for; None in behaviour cloning.
-        in_range: Whether it lies in the data's range; None where that is not known.
-        return_mean: Of the undiscounted returns.
-        return_sd: Standard deviation over episodes.
-        score_mean: Of the normalised scores.
-        score_sd: Standard deviation over episodes.
-        length_mean: Of the episodes, in steps.
-        returns: Every episode's, to three decimals.
+        target_return: The target return; None in behaviour cloning.
+        in_range: Whether it is inside the data's range; None if the range is not known.
+        return_mean: Mean undiscounted return.
+        return_sd: Its standard deviation over episodes.
+        score_mean: Mean normalised score.
+        score_sd: Its standard deviation over episodes.
+        length_mean: Mean length of the episodes, in steps.
+        returns: Return of every episode, rounded to three decimals.
     """
 
     target_return: float | None
@@ -126,7 +126,7 @@ class TargetResult:
 
 @dataclass(frozen=True)
 class Key:
-    """What decides a result. `of` makes it: how and from where a run is evaluated is no part of its configuration."""
+    """What identifies a result. Made by `of`, which leaves evaluation settings and path out of the configuration."""
 
     config: RunConfig
     fingerprint: str
@@ -139,7 +139,7 @@ class Key:
 
     @property
     def file_name(self) -> str:
-        """The protocol for a reader, the hash for all the rest."""
+        """Step and protocol in readable form, followed by a hash of the whole key."""
         whole = json.dumps({**asdict(self), "config": to_dict(self.config)}, sort_keys=True)
         digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
         state = "carry" if self.protocol.state == "carry" else f"window-{self.protocol.window}"
@@ -151,20 +151,20 @@ class Result:
     """One evaluation of one checkpoint.
 
     Attributes:
-        config: Of the run.
-        dataset: What it was trained on.
-        step: Of the checkpoint.
+        config: Configuration of the run.
+        dataset: The data it was trained on.
+        step: Training step of the checkpoint.
         protocol: How it was evaluated.
         targets: Scores, one entry per target return.
-        remarks: What a reader has to know before believing them, in sentences.
+        remarks: What a reader has to know before trusting the scores, in sentences.
         training_seconds: Wall time of the training up to that step.
-        parameters: Of the agent.
-        backbone_parameters: Of its backbone alone; None where an old file does not say.
-        environment_steps: Of all episodes together.
+        parameters: Number of parameters of the agent.
+        backbone_parameters: Number of parameters of its backbone; None for old files that do not record it.
+        environment_steps: Total steps of all episodes.
         evaluation_seconds: Wall time of the evaluation.
-        commit: Of the source tree that evaluated it; None for an installed package.
-        versions: Of Python and `PACKAGES`.
-        hardware: Of the machine that evaluated it.
+        commit: Commit of the source tree that evaluated it; None for an installed package.
+        versions: Versions of Python and `PACKAGES`.
+        hardware: The machine that evaluated it.
     """
 
     config: RunConfig
@@ -187,22 +187,22 @@ class Result:
         return Key.of(self.config, self.dataset.fingerprint, self.step, self.protocol)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, what a result's file holds."""
+        """The content of a result file, as plain JSON values."""
         data: dict[str, Any] = json.loads(json.dumps({**asdict(self), "config": to_dict(self.config)}))
         return {"schema": SCHEMA, **data}
 
     def __str__(self) -> str:
         """The table that commands print."""
-        from decision_rnn.evaluation.report import format_result  # here, because that is made of results
+        from decision_rnn.evaluation.report import format_result  # imported here to avoid a cycle
 
         return format_result(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
-        """What `to_dict` gave, or a file of version 0.1 holds.
+        """Read the output of `to_dict` or the content of a file of version 0.1.
 
         Raises:
-            InputError: Naming `source`, where it is neither.
+            InputError: If the data are neither; the message names `source`.
         """
         try:
             schema = data.get("schema", 1)
@@ -229,7 +229,7 @@ class Result:
 
 
 def read_result(path: Path) -> Result:
-    """The result of that file; InputError where it cannot be read."""
+    """Read a result file; InputError if it cannot be read."""
     try:
         data = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -238,12 +238,12 @@ def read_result(path: Path) -> Result:
 
 
 def result_file(run: Path, result: Result) -> Path:
-    """Where a result lies in the folder of its run."""
+    """The path of a result's file in the folder of its run."""
     return run / "results" / result.key.file_name
 
 
 def write_result(run: Path, result: Result) -> Path:
-    """Write a result into the folder `results` of its run; returns the file, which is whole or absent."""
+    """Write a result into the folder `results` of its run, atomically; returns the path of the file."""
     path = result_file(run, result)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,13 +254,13 @@ def write_result(run: Path, result: Result) -> Path:
 
 
 def find_result(run: Path, key: Key) -> Result | None:
-    """The result of that key in a run's folder, or None; what cannot be read is passed over with a line on stderr.
+    """The result with this key in a run's folder, or None; unreadable files are skipped with a line on stderr.
 
-    The hash in a file's name does not decide: a key that a configuration has only had since the result was written
-    makes no difference where it says what runs did before, by its default or as config.BEFORE_OPTIONS has it.
+    Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
+    key in which the option has the value of that time, its default or the one in config.BEFORE_OPTIONS.
     """
     likely = run / "results" / key.file_name
-    # Reading one takes long, for its configuration: the likely one first, and none whose name tells of another key.
+    # Parsing the configuration of a result is slow: try the likely file first, and skip names of other keys.
     prefix = likely.name.rpartition("-")[0]
     paths = sorted(_result_files(run), key=lambda path: path != likely)
     near = [path for path in paths if not FILE_NAME.fullmatch(path.name) or path.name.startswith(f"{prefix}-")]
@@ -268,7 +268,7 @@ def find_result(run: Path, key: Key) -> Result | None:
 
 
 def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
-    """All results of that very agent in a run's folder; what cannot be read is passed over with a line on stderr."""
+    """All results of this agent in a run's folder; unreadable files are skipped with a line on stderr."""
     return [
         result
         for result in _readable(_result_files(run))

@@ -1,4 +1,4 @@
-"""A trained agent under another limit of the return-to-go: what `agent.return_limit` asks for acts when it acts."""
+"""A trained agent with another limit of the return-to-go: `agent.return_limit` takes effect only when acting."""
 
 import copy
 from dataclasses import replace
@@ -13,19 +13,19 @@ from decision_rnn.errors import InputError
 
 
 def with_return_limit(trained: TrainedAgent, quantile: float) -> TrainedAgent:
-    """The agent that the same run with another `agent.return_limit` would have trained: the same weights.
+    """The agent that the same run would have trained with another `agent.return_limit`; the weights are the same.
 
     Args:
         trained: The agent.
-        quantile: At each timestep it sees at most this quantile of the returns-to-go of its data's episodes that last
-            so long: from 0, which is no limit and needs no data, to 1, the largest.
+        quantile: At each timestep the agent sees at most this quantile of the returns-to-go of those episodes in its
+            data that last so long: from 0, which is no limit and needs no data, to 1, the largest.
 
     Returns:
         A copy, on the same device.
 
     Raises:
-        InputError: If the quantile is none, the agent is asked for nothing, or the data that it was trained on cannot
-            be opened here, or are no longer the same.
+        InputError: If the quantile is not a number from 0 to 1, the agent is not return-conditioned, or its training
+            data cannot be opened here or have changed.
     """
     if isinstance(quantile, bool) or not isinstance(quantile, Real):
         raise InputError(f"return_limit is {quantile!r:.100}: it must be a number from 0, which is no limit, to 1")

@@ -1,4 +1,4 @@
-"""Episodes in the environment, in groups of a fixed size: a group is stepped as one batch, groups on several cores."""
+"""Rollouts: episodes are played in groups, each stepped as one batch; several cores play different groups."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,16 +19,16 @@ from decision_rnn.workers import spread
 OnStep = Callable[[Sequence[int], np.ndarray], None]
 
 GROUP = 50
-"""The most episodes that are stepped as one batch. Part of an action's cost does not depend on the batch (0.4 ms of
-0.8 for 31 episodes), so that groups should be large; but two cores must get half each of 100 episodes."""
+"""The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
+depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread inside the block.
+    """Run torch with one thread inside the block.
 
-    One step of a small network is too little work to share, and threads that wait for each other on a busy machine
-    have been seen to make it a hundred times slower.
+    One step of a small network is too little work to share between threads: on a busy machine, waiting for each other
+    has been seen to make it a hundred times slower.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -40,10 +40,10 @@ def one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RolloutResult:
-    """What the episodes of one target return came to.
+    """Returns and lengths of the episodes played for one target return.
 
     Attributes:
-        target_return: The return that was asked for.
+        target_return: The target return.
         returns: (episodes,), undiscounted sums of rewards.
         lengths: (episodes,), steps.
     """
@@ -55,14 +55,14 @@ class RolloutResult:
 
 @dataclass(frozen=True)
 class Task:
-    """What is played: everything that the episodes of a rollout have in common.
+    """What the episodes of a rollout have in common.
 
     Attributes:
         actor: In evaluation mode, on the CPU.
-        environment_id: A Gymnasium id with Box spaces.
-        target_returns: What to ask for.
-        episodes: Per target return.
-        seed: Of the first environment.
+        environment_id: Gymnasium id of an environment with Box spaces.
+        target_returns: Target returns.
+        episodes: Episodes per target return.
+        seed: Seed of the first episode.
     """
 
     actor: Actor
@@ -72,9 +72,9 @@ class Task:
     seed: int
 
     def groups(self) -> list[range]:
-        """The numbers of the episodes that are stepped together, all targets' in turn in each group.
+        """The numbers of the episodes that are stepped together; each group mixes the episodes of all targets.
 
-        They follow from the number of episodes alone, since an action's last digits depend on the batch it is in.
+        They depend only on the number of episodes, since the last digits of an action depend on its batch.
         """
         count = len(self.target_returns) * self.episodes
         groups = math.ceil(count / GROUP)
@@ -93,19 +93,19 @@ def rollout(
 ) -> list[RolloutResult]:
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
-    Each episode has its own environment, begun by reset(seed + its number), the same for every target; one that has
-    ended is no longer stepped, and its row leaves the batch. Results are the same for any number of processes.
+    Each episode has its own environment; episode i of every target begins with reset(seed + i). When an episode ends,
+    its row leaves the batch. Results are the same for any number of processes.
 
     Args:
-        actor: In evaluation mode, on the CPU; for more than one process one that can be pickled.
-        environment_id: A Gymnasium id with Box spaces.
-        target_returns: What to ask for.
-        episodes: Per target return.
-        seed: Of the first environment.
-        processes: How many play at a time, each a group; 1: this process alone.
-        plugins: Modules that the others import first, because they register the environment or hold the actor's code.
-        on_step: Called before each step with the numbers of the environments that are stepped and their actions; with
-            one process alone.
+        actor: In evaluation mode, on the CPU; it is pickled where there is more than one process.
+        environment_id: Gymnasium id of an environment with Box spaces.
+        target_returns: Target returns.
+        episodes: Episodes per target return.
+        seed: Seed of the first episode.
+        processes: Number of processes, each playing one group at a time; 1 plays in this process.
+        plugins: Modules that worker processes import first: those that register the environment or define the actor.
+        on_step: Called before each step with the numbers of the environments that are stepped and their actions; only
+            with one process.
 
     Returns:
         One result per target return.
@@ -138,10 +138,10 @@ def rollout(
 def play_group(
     task: Task, group: Sequence[int], ended: Callable[[int], object], on_step: OnStep | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Play the episodes of these numbers as one batch; their returns and lengths, both (len(group),).
+    """Play the episodes with these numbers as one batch; returns their returns and lengths, both (len(group),).
 
-    `ended` is told how many of them have ended, whenever some have. An actor that draws does so from a generator that
-    is seeded for the group.
+    `ended` is called with the number of episodes that have just ended. An actor that samples uses torch's global
+    generator, seeded for the group.
     """
     environments = [make_environment(task.environment_id) for _ in group]
     firsts = [env.reset(seed=task.seed + i % task.episodes)[0] for i, env in zip(group, environments, strict=True)]

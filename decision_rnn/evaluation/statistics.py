@@ -1,7 +1,6 @@
-"""The scores of one dataset's seeds: what they come to, how far to believe it, and whether two variants differ.
+"""Statistics of the scores of several seeds on one dataset: means, intervals, and whether two variants differ.
 
-Every interval here is chosen by the coverage it was measured to have: results/coverage, which
-scripts/interval_coverage.py makes.
+Every interval is chosen by its measured coverage; see results/coverage, made by scripts/interval_coverage.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +14,19 @@ from scipy import optimize, special
 from decision_rnn.errors import InputError
 
 FEWEST_FOR_INTERVAL = 5
-"""Seeds below which no interval is given, but every seed's score, and no verdict."""
+"""The fewest seeds for which an interval and a verdict are given; with fewer, every seed's score is shown instead."""
 
 LEVEL = 0.95
 """Nominal coverage of every interval."""
 
 Scores = Sequence[float] | np.ndarray
-"""(seeds,) normalised scores, one of each seed's run."""
+"""(seeds,) normalised scores, one per seed."""
 
 INTERVAL_NOTE = (
     "mean over seeds with Student's t 95% interval (which covered the mean of normal scores in 95%, 95% and 95% of "
     "cases at 5, 10 and 20 seeds, of two-humped ones in 82%, 91% and 93%: results/coverage)"
 )
-"""What `summarise_seeds` gives from five seeds on, to be printed beside it."""
+"""Describes the result of `summarise_seeds` for five seeds or more; printed beside it."""
 
 DIFFERENCE_NOTE = (
     "difference of the means with Welch's 95% interval, each by itself (which covered in 95%, 96% and 95% of cases at "
@@ -35,28 +34,28 @@ DIFFERENCE_NOTE = (
     "27%, 55% and 87%: results/coverage); verdicts at 5% over the comparisons of one column of one dataset, by Holm's "
     "method"
 )
-"""What `compare_variants` gives, to be printed beside it."""
+"""Describes the result of `compare_variants`; printed beside it."""
 
 DEVIATION_NOTE = (
     "standard deviation of the seeds' scores, and in brackets of the agents' expected scores, without the noise of a "
     "finite number of episodes, by a two-way analysis of variance of seeds and episodes"
 )
-"""What `deviation_over_seeds` gives, to be printed beside it."""
+"""Describes the result of `deviation_over_seeds`; printed beside it."""
 
 Verdict = Literal["better", "worse", "no difference shown"]
 
 
 @dataclass(frozen=True)
 class SeedScores:
-    """The scores of several seeds in few numbers.
+    """A summary of the scores of several seeds.
 
     Attributes:
         score: The mean over seeds.
-        score_is: `mean`; `score` of one seed.
-        low: The lower end of `spread`; None for one seed.
-        high: Its upper end; likewise.
-        spread: What they are the ends of: the `range` of the scores where they are too few for a `95% interval`,
-            which is one of the mean.
+        score_is: `mean`, or `score` for a single seed.
+        low: Lower end of `spread`; None for one seed.
+        high: Upper end of `spread`; None for one seed.
+        spread: What `low` and `high` delimit: a `95% interval` of the mean, or the `range` of the scores where there
+            are too few for an interval; None for one seed.
     """
 
     score: float
@@ -68,12 +67,12 @@ class SeedScores:
 
 @dataclass(frozen=True)
 class SeedDeviation:
-    """How far apart the seeds of a task are, in standard deviations of normalised scores.
+    """How far apart the seeds of a task are, as standard deviations of normalised scores.
 
     Attributes:
-        of_scores: Of the seeds' scores, each a mean over some episodes.
-        of_agents: Of what they would be over infinitely many episodes, as estimated; 0 where the luck of the episodes
-            accounts for all of it.
+        of_scores: Standard deviation of the seeds' scores, each a mean over its episodes.
+        of_agents: Estimate of the same over infinitely many episodes; 0 where chance in the episodes explains all of
+            `of_scores`.
     """
 
     of_scores: float
@@ -82,19 +81,19 @@ class SeedDeviation:
 
 @dataclass(frozen=True)
 class SeedDifference:
-    """How one variant's scores differ from another's on a dataset.
+    """How the scores of one variant differ from those of another on a dataset.
 
     Attributes:
-        difference: Its mean less the other's.
-        low: The lower end of the difference's 95% interval, by itself, not adjusted for other comparisons; None where
-            one of the two has fewer than `FEWEST_FOR_INTERVAL` seeds.
-        high: Its upper end; likewise.
-        p_value: Of Welch's test that the means are equal, adjusted for `comparisons`; likewise.
-        comparisons: How many were made together, of one dataset and one return asked for.
-        probability: That a run of it scores higher than a run of the other, ties counting half.
-        probability_low: The lower end of its 95% interval; None as `low`.
-        probability_high: Its upper end; likewise.
-        verdict: Of it against the other, from `p_value`; None where there is none.
+        difference: The variant's mean minus the other's.
+        low: Lower end of the difference's 95% interval, not adjusted for other comparisons; None where one of the two
+            has fewer than `FEWEST_FOR_INTERVAL` seeds.
+        high: Upper end of the interval; None as `low`.
+        p_value: p-value of Welch's test of equal means, adjusted for `comparisons`; None as `low`.
+        comparisons: Number of comparisons made together, on one dataset and for one target return.
+        probability: Probability that a run of the variant scores higher than a run of the other; ties count half.
+        probability_low: Lower end of its 95% interval; None as `low`.
+        probability_high: Upper end of its 95% interval; None as `low`.
+        verdict: The variant against the other, from `p_value`; None where that is None.
     """
 
     difference: float
@@ -110,12 +109,12 @@ class SeedDifference:
 
 @dataclass(frozen=True)
 class VariantDifferences:
-    """How variants differ from one of them.
+    """How variants differ from a reference among them.
 
     Attributes:
-        reference: The label of the one that the others are compared with.
-        chosen: Whether it was named beforehand; otherwise it is the one of the highest mean.
-        differences: By label, of all others: its scores less the reference's.
+        reference: Label of the variant that the others are compared with.
+        chosen: Whether it was named beforehand or is the variant with the highest mean.
+        differences: The other variants' differences from the reference, by label.
     """
 
     reference: str
@@ -124,10 +123,10 @@ class VariantDifferences:
 
 
 def check_scores(scores: Scores, of: str = "seeds") -> np.ndarray:
-    """Scores as float64 (runs,).
+    """Convert scores to a float64 array (runs,).
 
     Raises:
-        InputError: If there are none, or one is not finite.
+        InputError: If there are no scores, or one is not finite.
     """
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not len(values):
@@ -138,14 +137,14 @@ def check_scores(scores: Scores, of: str = "seeds") -> np.ndarray:
 
 
 def summarise_seeds(scores: Scores) -> SeedScores:
-    """The scores of a task's seeds in few numbers.
+    """Summarise the scores of a task's seeds.
 
     Below five seeds: the mean and the range, which is no interval (of three scores it holds the mean in 3 of 4 cases).
-    From five on: the mean with Student's t interval, exact for normal scores at every number of seeds. Measured at 5,
-    10 and 20 seeds (results/coverage) it covers the mean in 95% of cases for normal scores; the percentile bootstrap
-    covers it in 83%, 90% and 93%, BCa is no better. For scores of two humps t covers in 82%, 91% and 93%: with five
-    seeds in one hump nothing tells of the other, and bootstrap-t, which comes to 2 points more there, is more than
-    twice as long. The ends are not clipped: scores go below 0 and above 100.
+    From five seeds: the mean with Student's t interval, exact for normal scores. Measured at 5, 10 and 20 seeds
+    (results/coverage), it covers the mean in 95% of cases for normal scores; the percentile bootstrap covers it in
+    83%, 90% and 93%, and BCa is no better. For two-humped scores t covers in 82%, 91% and 93%: with all five seeds in
+    one hump nothing shows the other, and the bootstrap-t interval, which covers in 2 points more, is more than twice
+    as long. The ends are not clipped: scores can be below 0 and above 100.
 
     Raises:
         InputError: If there are no scores, or one is not finite.
@@ -161,17 +160,17 @@ def summarise_seeds(scores: Scores) -> SeedScores:
 
 
 def deviation_over_seeds(per_episode: Sequence[Scores]) -> SeedDeviation | None:
-    """How far apart the seeds are, and how much of that is left without the luck of their episodes.
+    """Standard deviation of the seeds' scores, with and without the part due to chance in their episodes.
 
-    A two-way analysis of variance without replication: episode i of every seed begins alike, so what is common to the
-    seeds in an episode sets no two of them apart. The mean square of what is left, over the number of episodes, is what
-    luck adds to the variance of the seeds' means.
+    A two-way analysis of variance without replication: episode i begins alike for every seed, so the effect of an
+    episode that all seeds share does not set them apart. The mean square of the residuals over the number of episodes
+    is what chance adds to the variance of the seeds' means.
 
     Args:
-        per_episode: For each seed the scores of its episodes, (episodes,), as many for all.
+        per_episode: Scores of the episodes of each seed, (episodes,), with equal numbers of episodes.
 
     Returns:
-        None for one seed, or one episode each.
+        The deviations; None for a single seed or a single episode per seed.
     """
     scores = np.asarray(per_episode, np.float64)
     if min(scores.shape) < 2:
@@ -184,23 +183,24 @@ def deviation_over_seeds(per_episode: Sequence[Scores]) -> SeedDeviation | None:
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> float:
-    """How often a run of the first scores higher than a run of the second, ties counting half: Mann and Whitney's U
-    over its largest value (Agarwal et al., 2021, section 4.3)."""
+    """The probability that a run of the first variant scores higher than a run of the second, where ties count half:
+    Mann and Whitney's U over its largest value (Agarwal et al., 2021, section 4.3)."""
     return float((1 + np.sign(np.subtract.outer(np.asarray(scores), np.asarray(others)))).mean() / 2)
 
 
 def improvement_interval(probability: float, runs: int, others: int) -> tuple[float, float]:
-    """Interval of one dataset's probability of improvement.
+    """Interval of the probability of improvement on one dataset.
 
-    Newcombe's (2006, method 5): the probabilities p whose distance from the one observed is at most t standard errors,
-    with Hanley and McNeil's variance at p, and here t of runs + others - 2 degrees of freedom in place of the normal
-    quantile. Where every run is higher than every other it still has a length, where a bootstrap has none: measured at
-    five seeds and p = 0.98, it covers in 97% of cases, the percentile bootstrap in 22% (results/coverage).
+    Newcombe's (2006, method 5): the probabilities p that are at most t standard errors from the observed one, with
+    Hanley and McNeil's variance at p, and with the t quantile of runs + others - 2 degrees of freedom in place of the
+    normal quantile. Unlike a bootstrap interval, it has a positive length even where every run of one variant is higher
+    than every run of the other: at five seeds and p = 0.98 it covers in 97% of cases, the percentile bootstrap in 22%
+    (results/coverage).
 
     Args:
-        probability: As `probability_of_improvement` gives it.
-        runs: Of the first variant.
-        others: Runs of the second.
+        probability: From `probability_of_improvement`.
+        runs: Number of runs of the first variant.
+        others: Number of runs of the second variant.
     """
     t = special.stdtrit(runs + others - 2, (1 + LEVEL) / 2)
     more = (runs + others) / 2 - 1
@@ -209,26 +209,26 @@ def improvement_interval(probability: float, runs: int, others: int) -> tuple[fl
         variance = p * (1 - p) * (1 + more * (1 - p) / (2 - p) + more * p / (1 + p)) / (runs * others)
         return (probability - p) ** 2 - t**2 * variance
 
-    step = 1e-9  # off the observed end, where the variance is 0 as well
+    step = 1e-9  # away from the observed end, where the variance is 0 too
     low = 0.0 if probability < step else optimize.brentq(excess, 0.0, probability - step)
     high = 1.0 if probability > 1 - step else optimize.brentq(excess, probability + step, 1.0)
     return float(low), float(high)
 
 
 def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
-    """Whether one variant's seeds score better than another's on the same dataset.
+    """Compare the scores of two variants on the same dataset.
 
-    Means are compared by Welch's t test, which asks for no equal variances. Equal seeds are not taken as pairs: a seed
-    decides the order of the data, and of weights whose number and shape differ from variant to variant, so that scores
-    of one seed have nothing in common that is worth half the degrees of freedom. Without a difference in the scores,
-    or with one no larger than rounding, the verdict is `no difference shown`, which isn't that there is none.
+    Means are compared by Welch's t test, which does not assume equal variances. Runs with the same seed are not paired:
+    a seed determines the order of the data and the initial weights, whose number and shape differ between variants, so
+    that such runs have too little in common to be worth half the degrees of freedom. If the means differ by no more
+    than rounding, the verdict is `no difference shown`, which does not mean that there is none.
 
     Args:
-        scores: Of the variant in question.
-        others: Of the one that it is compared with.
+        scores: Scores of the variant.
+        others: Scores of the variant that it is compared with.
 
     Raises:
-        InputError: If one of them has no scores, or some that are not finite.
+        InputError: If one of them has no scores, or a score that is not finite.
     """
     a, b = check_scores(scores), check_scores(others)
     probability = probability_of_improvement(a, b)
@@ -250,20 +250,20 @@ def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
 
 
 def compare_variants(scores: Mapping[str, Scores], reference: str | None = None) -> VariantDifferences:
-    """Which variants differ from one of them, on the same dataset.
+    """Compare variants with a reference among them, on the same dataset.
 
-    p-values are adjusted by Holm's (1979) method, so that in 95% of comparisons in which nothing differs no variant is
-    said to differ. With a reference named beforehand they are adjusted for the number of other variants; without, the
-    reference is the one of the highest mean, picked by the same scores, and they are adjusted for all pairs. So name
-    the reference where there is one: pairs soon grow too many for five seeds to show anything. Variants of fewer than
-    `FEWEST_FOR_INTERVAL` seeds are neither picked, where others have as many, nor counted.
+    p-values are adjusted by Holm's (1979) method: if no variants differ, none is said to differ in 95% of cases. With
+    a reference named beforehand they are adjusted for the number of other variants. Without one, the reference is the
+    variant with the highest mean of the same scores, and they are adjusted for all pairs, which are soon too many for
+    five seeds to show anything; so name a reference if you have one. Variants with fewer than `FEWEST_FOR_INTERVAL`
+    seeds do not count in the adjustment and are not picked as reference, unless all have so few.
 
     Args:
-        scores: By label.
-        reference: The label of the variant that the others are compared with.
+        scores: Scores of the seeds, by label of the variant.
+        reference: Label of the variant that the others are compared with.
 
     Raises:
-        InputError: If there is no variant, none of the reference's label, or scores that are not finite.
+        InputError: If there is no variant, the reference is not among them, or a score is missing or not finite.
     """
     values = {label: check_scores(of, f"{label}'s seeds") for label, of in scores.items()}
     if not values or (reference is not None and reference not in values):

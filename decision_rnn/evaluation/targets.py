@@ -1,4 +1,4 @@
-"""What an agent is asked for, and how many episodes of its data reach that."""
+"""Target returns of an evaluation, and how many episodes of the data reach them."""
 
 from collections.abc import Sequence
 
@@ -10,70 +10,71 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 
 FEW_SHARE = 0.01
-"""Of the episodes. Below it a training batch of 128 slices holds about one, or none, of an episode that reaches it."""
+"""Share of the episodes below which too few reach a target return: a training batch of 128 slices then holds about one
+slice, or none, of such an episode."""
 FEW_EPISODES = 10
-"""What FEW_SHARE is of the smallest of the usual sets of a million steps, 1,000 episodes: in a smaller set, too, fewer
-are too few to tell how such a return is earned from how those few happened to go,"""
+"""Number of episodes below which too few reach a target return in a dataset of less than 1,000 episodes, the smallest
+number usual in a million steps: with fewer, how the return is earned cannot be told from chance."""
 MANY_SHARE = 0.1
-"""unless they are this share of it: a set so small has few episodes of any return."""
+"""Share of the episodes that is enough even if it is less than FEW_EPISODES: a very small dataset has few episodes of
+any return."""
 
 
 def paper_returns(settings: EvaluationConfig, spec: DatasetSpec) -> tuple[float, ...]:
-    """The returns that the user named, else those of the dataset's spec, which are the paper's of the task."""
+    """The target returns that the user named, or else those of the dataset's spec, which are the paper's."""
     return tuple(float(target) for target in settings.target_returns or spec.target_returns)
 
 
 def asked_returns(settings: EvaluationConfig, spec: DatasetSpec, return_max: float | None) -> tuple[float, ...]:
-    """What an agent is asked for, each return once: what the user named and that alone, else the paper's returns and
-    the data's best.
+    """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
+    data's best.
 
-    No default is good everywhere: the paper's may be more than anything in the data, and then their score measures
-    extrapolation. That at the data's best tells, beside it, how much of the score is owed to what was asked.
+    No single default suits every dataset: the paper's targets may exceed every return in the data, and then their
+    scores measure extrapolation. The score at the data's best shows how much of the score is due to the target.
 
     Args:
-        settings: Of the evaluation.
-        spec: The dataset's.
-        return_max: The highest return of an episode in the data; None where it is not known.
+        settings: Settings of the evaluation.
+        spec: Spec of the dataset.
+        return_max: The highest return of an episode in the data; None if it is not known.
     """
     best = () if settings.target_returns is not None or return_max is None else (return_max,)
     return tuple(dict.fromkeys((*paper_returns(settings, spec), *best)))
 
 
 def default_return(config: RunConfig, provenance: Provenance) -> float | None:
-    """What an agent is asked for where nobody names a return: the first that its evaluation asks for; None in
-    behaviour cloning."""
+    """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
     if not config.agent.return_conditioning:
         return None
     return next(iter(asked_returns(config.evaluation, provenance.spec, provenance.return_max)), None)
 
 
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
-    """InputError, calling the agent by that name, where a return was named and it clones its data."""
+    """Raise InputError, naming the agent, if it is trained by behaviour cloning and so cannot take a target return."""
     if not config.agent.return_conditioning:
         raise InputError(f"{name} clones its data and takes no target return: leave it out")
 
 
 def is_best(target_return: float | None, return_max: float | None) -> bool:
-    """Whether a return is that of the data's best episode; None: none was asked for, or it is not known."""
+    """Whether a target return is that of the data's best episode; false if either of them is None."""
     return target_return is not None and target_return == return_max
 
 
 def describe_reach(asked: Sequence[float], returns: np.ndarray) -> str:
-    """How many episodes reach each of the returns asked for, in one line.
+    """How many episodes reach each target return, in one line.
 
     Args:
-        asked: Returns.
-        returns: (episodes,) those of the episodes that are trained on.
+        asked: Target returns.
+        returns: (episodes,) returns of the training episodes.
     """
     return "; ".join(_reach(target, returns) for target in asked)
 
 
 def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
-    """A warning if too few episodes reach some of the returns asked for: what their scores are then, and what to do.
+    """A warning if too few episodes reach some target returns, with advice on what to do; None otherwise.
 
     Args:
-        asked: Returns, without those that are asked because few reach them, such as the data's best.
-        returns: (episodes,) those of the episodes that are trained on.
+        asked: Target returns, without those that few episodes reach by definition, such as the data's best.
+        returns: (episodes,) returns of the training episodes.
     """
     count = len(returns)
     enough = max(FEW_SHARE * count, min(FEW_EPISODES, MANY_SHARE * count))

@@ -1,8 +1,8 @@
-"""What choosing a target online is worth: the score of the choice over the episodes spent on it.
+"""The value of choosing a target return online: the score of the chosen target over the episodes spent on choosing.
 
 After Jackson et al., "A Clean Slate for Offline Reinforcement Learning" (2025, arXiv 2504.11453), whose evaluation is
-called Unifloral: a bandit tries candidates an episode at a time, and the curve shows how good the one is that it would
-deploy after each. So a method that scores high only with a target picked by many online episodes is seen to.
+called Unifloral: a bandit tries one candidate per episode, and the curve shows the score of the candidate that it would
+deploy after each episode. This reveals methods that score high only with a target chosen by many online episodes.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from decision_rnn.evaluation.statistics import summarise_seeds
 
 @dataclass(frozen=True)
 class TuningCurve:
-    """The score of the candidate chosen, over the online episodes spent on choosing it.
+    """The score of the chosen candidate, over the online episodes spent on choosing it.
 
     Attributes:
         budgets: (budgets,) episodes spent.
         scores: (budgets,) expected score of the choice, mean over seeds.
-        per_seed: (seeds, budgets) of each seed.
-        low: (budgets,) the lower end of `spread` at each budget; None for one seed.
-        high: Its upper end; likewise.
-        spread: Over seeds, as in `statistics.SeedScores`.
+        per_seed: (seeds, budgets) expected score of the choice for each seed.
+        low: (budgets,) lower end of `spread` at each budget; None for one seed.
+        high: (budgets,) upper end of `spread` at each budget; None for one seed.
+        spread: The spread over seeds, as in `statistics.SeedScores`.
     """
 
     budgets: np.ndarray
@@ -43,27 +43,28 @@ def tuning_curve(
     trials: int = 1000,
     seed: int = 0,
 ) -> TuningCurve:
-    """Simulate the choice among candidates, such as target returns, by online episodes.
+    """Simulate choosing among candidates, such as target returns, by online episodes.
 
-    Of every seed, UCB spends an episode at a time on the candidate of the largest mean + sqrt(exploration ln t / n),
-    n of the t - 1 episodes so far being its own, each candidate once before any twice; then the one of the highest mean
-    is deployed. Episodes are drawn from those played, with replacement.
+    For every seed, UCB spends each episode on the candidate with the largest mean + sqrt(exploration ln t / n), where
+    t - 1 episodes have been played so far, n of them with that candidate; every candidate is tried once first. Then the
+    candidate with the highest mean is deployed. Episodes are drawn with replacement from those played.
 
-    Three things differ from Unifloral's. A trial draws from one half of the episodes, and the choice is scored on the
-    other half: scored on those it was chosen by, the best of equal candidates would seem to gain from tuning. The band
-    is over seeds, five or more having an interval; theirs is over the simulation's repetitions, and shrinks with them.
-    And a candidate that has had no episode is never chosen, where theirs counts it as of mean 0.
+    Three things differ from Unifloral. A trial draws from one half of the episodes, and the choice is scored on the
+    other half: if the same episodes were used for both, tuning would appear to help even among equal candidates. The
+    band is over seeds, with an interval from five seeds; theirs is over repetitions of the simulation and shrinks with
+    their number. And a candidate without episodes is never chosen, whereas theirs gives it a mean of 0.
 
     Args:
-        scores: Of every seed (candidates, episodes), where column i of all candidates may be of one starting state.
-            Seeds may differ in their number of episodes.
-        budgets: Episodes spent, at each of which the curve is wanted.
-        exploration: UCB's coefficient, in squared points of score; on scores of 0 to 100, theirs is close to greedy.
-        trials: Simulated choices of a seed.
-        seed: Of the simulation.
+        scores: Scores of every seed, (candidates, episodes); column i may be of the same starting state for all
+            candidates. Seeds may differ in their number of episodes.
+        budgets: Numbers of episodes spent at which the curve is evaluated.
+        exploration: UCB's coefficient, in squared points of score; on scores of 0 to 100, Unifloral's is close to
+            greedy.
+        trials: Number of simulated choices per seed.
+        seed: Seed of the simulation.
 
     Raises:
-        InputError: If there is no seed, one has other candidates, fewer than two episodes or a score that is not
+        InputError: If there is no seed, a seed has other candidates, fewer than two episodes or a score that is not
             finite, or a budget is not positive.
     """
     values = [np.asarray(of, np.float64) for of in scores]
@@ -93,14 +94,14 @@ def tuning_curve(
 def _simulate(
     scores: np.ndarray, budget: int, exploration: float, trials: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Expected score of the choice after each of `budget` episodes, (budget,), from scores (candidates, episodes)."""
+    """Expected score of the chosen candidate after each of `budget` episodes, (budget,), for one seed's scores."""
     candidates, episodes = scores.shape
     rows = np.arange(trials)
     halves = generator.permuted(np.tile(np.arange(episodes), (trials, 1)), axis=1)
     drawn, held = np.split(halves, [episodes // 2], axis=1)
     weights = np.zeros((trials, episodes))
     np.put_along_axis(weights, held, 1 / held.shape[1], axis=1)
-    order = generator.permuted(np.tile(np.arange(candidates), (trials, 1)), axis=1)  # ties go to the first in it
+    order = generator.permuted(np.tile(np.arange(candidates), (trials, 1)), axis=1)  # breaks ties at random
     worth = np.take_along_axis(weights @ scores.T, order, axis=1)
     totals, counts = np.zeros((2, trials, candidates))
     means = np.full((trials, candidates), -np.inf)

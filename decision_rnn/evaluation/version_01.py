@@ -1,4 +1,4 @@
-"""The result files of version 0.1, as the present form has them."""
+"""Conversion of result files of version 0.1 to the current schema."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +7,8 @@ from decision_rnn.config import RunConfig
 
 
 def of_version_01(data: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """A file of version 0.1 in the present form. It does not know the data's range, and has cloning's one result once
-    for every target that was not asked for."""
+    """Convert the content of a version 0.1 file to the current schema. Such a file has no range of the data, and
+    repeats the single result of behaviour cloning for every target return of the settings."""
     dataset, protocol = dict(data["dataset"]), dict(data["protocol"])
     targets = [{**target, "in_range": None} for target in data["targets"]]
     asked: list[float | None] = [float(target) for target in protocol["target_returns"]]
@@ -17,7 +17,7 @@ def of_version_01(data: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     return {
         **{key: value for key, value in data.items() if key != "checkpoint"},
         "dataset": {
-            "comparable": "",  # the first results do not say
+            "comparable": "",  # missing in the first result files
             **{key: value for key, value in dataset.items() if key != "dataset"},
             "name": dataset["dataset"],
             "return_min": None,

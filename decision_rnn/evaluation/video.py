@@ -1,9 +1,9 @@
-"""Films an agent in its environment, as a process of its own.
+"""Records videos of an agent in its environment, in a process of its own.
 
     python -m decision_rnn.evaluation.video < asked.json
 
-`asked.json` holds `{"agent", "video", "report", "target_return", "episodes", "seed", "seconds", "plugins"}`: the folder
-of an agent, where to leave its film and what it played, and the most seconds of an episode, null for all of it.
+`asked.json` holds `{"agent", "video", "report", "target_return", "episodes", "seed", "seconds", "plugins"}`: the
+agent's folder, where to write the video and a report on the episodes, and the most seconds of an episode, null for all.
 """
 
 import itertools
@@ -28,11 +28,11 @@ from decision_rnn.files import new_file
 from decision_rnn.plugins import import_plugins
 
 FRAMES_PER_SECOND = 30
-"""At most; an episode is shown at the environment's own speed."""
+"""Largest frame rate; an episode is shown at the environment's own speed."""
 SIZE = 400
-"""Pixels of a side."""
+"""Width and height in pixels."""
 PATIENCE = 600.0
-"""Seconds for an episode, loading included."""
+"""Timeout in seconds per episode, including loading."""
 
 
 def film(
@@ -44,21 +44,21 @@ def film(
     seconds: float | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Moment]:
-    """Write an mp4 (H.264) of episodes one after the other, what was asked and what was earned written on it.
+    """Write an mp4 (H.264) of consecutive episodes, with the target return and the return so far written on it.
 
-    The agent acts as its run was configured to be evaluated, by a carried state or by a window.
+    The agent acts as its run is configured for evaluation: it carries its state or re-runs a window.
 
     Args:
-        agent: A folder that `load_agent` takes.
-        video: The file, replaced once it is whole.
-        target_return: What the agent is asked for; None in behaviour cloning.
-        episodes: How many.
+        agent: A folder that `load_agent` accepts.
+        video: The file, replaced once the video is complete.
+        target_return: The target return; None in behaviour cloning.
+        episodes: Number of episodes.
         seed: Episode i begins with the environment's reset(seed + i).
-        seconds: The most of an episode that is played; None for all of it.
+        seconds: The most seconds of an episode to play; None for all of it.
         plugins: Modules that the agent or its environment needs.
 
     Returns:
-        What each episode came to.
+        The last moment of each episode.
 
     Raises:
         InputError: If nothing can be rendered here, or the agent cannot be used.
@@ -122,7 +122,7 @@ def _film(
 
 
 def label(picture: Image.Image, target_return: float | None, moment: Moment) -> Image.Image:
-    """The picture with what was asked, what was earned and what is left to earn along its upper edge."""
+    """Write the target return, the return so far and the return-to-go along the upper edge of a picture, in place."""
     words = [f"earned {moment.earned:.0f}", f"step {moment.steps}"]
     if target_return is not None:
         words = [f"target {target_return:g}", words[0], f"to go {target_return - moment.earned:.0f}", words[1]]
@@ -133,9 +133,9 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
 
 
 def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> None:
-    """Write pictures of one size as an mp4 that browsers play, `rate` of them a second."""
+    """Write pictures of one size as an mp4 that browsers can play, at `rate` frames per second."""
     first = next(pictures)
-    width, height = first.width // 2 * 2, first.height // 2 * 2  # the format takes even numbers alone
+    width, height = first.width // 2 * 2, first.height // 2 * 2  # yuv420p needs even numbers
     with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
         stream = container.add_stream("libx264", rate=rate, options={"crf": "28"})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"

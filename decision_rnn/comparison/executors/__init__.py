@@ -1,1 +1,1 @@
-"""Where the cells of a comparison run."""
+"""Executors, which run the cells of a comparison."""

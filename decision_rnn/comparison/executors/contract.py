@@ -1,4 +1,4 @@
-"""What an executor is: it runs cells somewhere and tells of them; a comparison knows no other thing of it."""
+"""The interface of executors, which run cells somewhere and report events."""
 
 import traceback
 from collections.abc import Generator, Sequence
@@ -11,7 +11,7 @@ from decision_rnn.errors import InputError
 
 @dataclass(frozen=True)
 class Progress:
-    """A cell runs, and has done so many steps of its training."""
+    """A cell is running and has done `steps` training steps."""
 
     cell: int
     steps: int
@@ -19,7 +19,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell has ended well."""
+    """A cell has finished."""
 
     cell: int
     outcome: CellOutcome
@@ -27,7 +27,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A cell has ended badly: with what, in one line, and the traceback where it is no fault of the input."""
+    """A cell has failed: its error in one line, and the traceback unless it is an InputError."""
 
     cell: int
     error: str
@@ -41,20 +41,20 @@ class Executor(Protocol):
     """Runs cells, several at a time."""
 
     jobs: int
-    """How many at a time, as far as that is known."""
+    """Number of cells that run at a time, as far as it is known."""
 
     def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
-        """Run all cells, each in a process that is not this one; of each there is one `Finished` or `Failed`.
+        """Run all cells, each in another process; yields events, one `Finished` or `Failed` for each cell.
 
-        Where the iterator is closed early, nothing that it has started keeps running. Cells are numbered as given.
+        Closing the generator early stops everything that it has started. Cells are numbered in the order given.
 
         Raises:
-            InputError: Where no cell can be run at all.
+            InputError: If no cell can be run at all.
         """
 
 
 def failure(cell: int, error: Exception) -> Failed:
-    """The event of a cell that ended with that error."""
+    """The event for a cell that failed with this error."""
     text = " ".join(str(error).split())
     if isinstance(error, InputError):
         return Failed(cell, text)

@@ -1,4 +1,4 @@
-"""Cells on this machine: worker processes that live over many cells, for starting one takes seconds."""
+"""Cells on this machine, in worker processes that are reused for many cells, since starting one takes seconds."""
 
 import contextlib
 import signal
@@ -18,12 +18,12 @@ from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import available_cores, limited_threads, start_worker
 
 RETRIES = 1
-"""How often a cell is begun again whose process died: memory may have run out for its neighbour's sake."""
+"""How often a cell is restarted after its process died: another cell may have used up the memory."""
 
 
 @dataclass
 class _Worker:
-    """A process, our end of the pipe to it, and the number of the cell that it runs."""
+    """A process, our end of its pipe, and the number of the cell that it runs."""
 
     process: BaseProcess
     connection: Connection
@@ -31,16 +31,16 @@ class _Worker:
 
 
 class LocalExecutor:
-    """Runs cells in processes of this machine, a share of the cores for each, or fewer threads where OMP_NUM_THREADS
-    says so: a cell's last digits are those of so many threads.
+    """Runs cells in processes on this machine, each with an equal share of the cores, or fewer threads if
+    OMP_NUM_THREADS is lower. The last digits of a cell's results depend on its number of threads.
 
-    A process that dies, killed for lack of memory, say, is replaced, and its cell goes on from its last checkpoint;
-    one whose process dies again has failed.
+    A process that dies, such as when memory runs out, is replaced, and its cell resumes from its last checkpoint. If it
+    dies again, the cell has failed.
 
     Args:
-        jobs: How many cells at a time; if left out, as many as there are cores. On two cores two runs of one thread
-            took 1.6 times as many training steps (minGRU's default) as one run of two threads, and playing episodes
-            takes one thread.
+        jobs: Number of cells at a time; if left out, the number of cores. On two cores, two runs with one thread each
+            did 1.6 times as many training steps (minGRU, defaults) as one run with two threads, and playing episodes
+            uses one thread.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -77,7 +77,7 @@ class LocalExecutor:
                             _end(worker)
         finally:
             for worker in workers:
-                worker.process.kill()  # what it has written is whole
+                worker.process.kill()  # safe: its files are written atomically
                 _end(worker)
 
     def _start(self, plugins: Sequence[str]) -> _Worker:
@@ -87,12 +87,12 @@ class LocalExecutor:
         process = context.Process(target=_work, args=(theirs, plugins), name="cells")
         with limited_threads(threads):
             process.start()
-        theirs.close()  # so that its death is the pipe's end
+        theirs.close()  # so that the pipe closes when the worker dies
         return _Worker(process, ours, -1)
 
     def _give(self, worker: _Worker, cell: int, cells: Sequence[Cell]) -> None:
         worker.cell = cell
-        with contextlib.suppress(OSError):  # it has died, which the next wait tells
+        with contextlib.suppress(OSError):  # it has died; the next wait() notices
             worker.connection.send((cell, cells[cell]))
 
 
@@ -102,7 +102,7 @@ def _end(worker: _Worker) -> None:
 
 
 def _work(connection: Connection, plugins: Sequence[str]) -> None:
-    """In a worker: cells as they come, until the pipe is closed. What they print would stand among each other's."""
+    """Worker process: run cells until the pipe is closed, silently, since the output of workers would be mixed."""
     start_worker()
     fault = None
     try:

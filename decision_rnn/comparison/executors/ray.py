@@ -1,9 +1,9 @@
-"""Cells as tasks of a Ray cluster, for whoever outgrows a machine: https://docs.ray.io/en/latest/ray-core/tasks.html
+"""Cells as tasks of a Ray cluster, for more than one machine: https://docs.ray.io/en/latest/ray-core/tasks.html
 
-Every node needs this package, the plugins, and the datasets' files; a dataset that is made from a recipe is made there
-once. What a cell came to travels back. Its run's folder has the same path on every node: on a file system that all
-share, runs stay together and one whose node is lost goes on from its last checkpoint; else each node keeps the folders
-of its own runs, and one whose node is lost begins anew.
+Every node needs this package, the plugins, and the datasets' files; a dataset made from a recipe is made once on each
+node. The record of a cell is sent back. A run's folder has the same path on every node: on a shared file system, all
+runs are together, and a run whose node is lost resumes from its last checkpoint; otherwise each node keeps the folders
+of its own runs, and a run whose node is lost starts from scratch.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from decision_rnn.messages import quiet
 from decision_rnn.plugins import import_plugins
 
 RETRIES = 3
-"""How often a cell is begun again whose process or node is lost."""
+"""How often a cell is restarted after its process or node was lost."""
 POLL = 1.0
-"""Seconds between two looks at how far the cells are."""
+"""Seconds between progress updates."""
 
 
 class _Board:
-    """An actor: the steps that every cell has done, for the one display."""
+    """A Ray actor that collects the steps done by every cell, for the display."""
 
     def __init__(self) -> None:
         self.steps: dict[int, int] = {}
@@ -46,12 +46,12 @@ class RayExecutor:
     """Runs cells as tasks of one core each.
 
     Args:
-        address: Of a running cluster, `auto` for that of this machine; if left out, one is started here and stopped
-            again.
-        jobs: How many tasks at a time; if left out, as many as the cluster has cores.
+        address: Address of a running cluster, `auto` for the one on this machine; if left out, one is started here
+            and stopped at the end.
+        jobs: Number of tasks at a time; if left out, the number of cores in the cluster.
 
     Raises:
-        InputError: Where Ray is not installed, or there is no cluster at that address.
+        InputError: If Ray is not installed, or there is no cluster at that address.
     """
 
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
@@ -64,7 +64,7 @@ class RayExecutor:
         self.ray: Any = ray
         self.started = not ray.is_initialized()
         if self.started:
-            # What tasks print would stand among each other's.
+            # The output of tasks would be mixed.
             options = {"include_dashboard": False} if address is None else {"address": address}
             try:
                 ray.init(log_to_driver=False, **options)
@@ -105,24 +105,24 @@ class RayExecutor:
                 ray.shutdown()
 
     def _submit(self, number: int, cell: Cell, board: Any) -> Any:
-        """Hand a cell to the cluster. A node that is lost takes its tasks with it: they are begun anew elsewhere."""
+        """Submit a cell to the cluster. Tasks of a node that is lost are started again on another one."""
         gpus = 1 if cell.config.training.device == "cuda" else 0
         task = self.ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_run)
-        # Packed, because a plugin's classes cannot be unpacked before the plugin is imported.
+        # Pickled here, because a plugin's classes cannot be unpickled before the plugin is imported.
         packed = pickle.dumps(replace(cell, output=cell.output.absolute()))
         return task.remote(number, packed, cell.config.plugins, os.getcwd(), board)
 
 
 def _run(number: int, packed: bytes, plugins: Sequence[str], folder: str, board: Any) -> Event:
-    """On a node: one cell."""
-    torch.set_num_threads(1)  # as a local cell has, for the same digits
-    with contextlib.suppress(OSError):  # where plugins and files are looked for, as far as the node has it
+    """Run one cell on a node."""
+    torch.set_num_threads(1)  # as for a local cell, so that results are equal to the last digit
+    with contextlib.suppress(OSError):  # plugins and files are looked for here; the node may not have this folder
         os.chdir(folder)
     try:
         import_plugins(plugins)
         cell: Cell = pickle.loads(packed)
         with locked(cell.folder / "training"):
-            pass  # what was begun on a node that was taken for lost may take a moment to end
+            pass  # a run on a node taken for lost may need a moment to end
         with quiet():
             return Finished(number, run_cell(cell, lambda steps: board.report.remote(number, steps)))
     except Exception as error:

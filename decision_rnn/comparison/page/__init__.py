@@ -1,1 +1,1 @@
-"""The page of a comparison: one HTML file that needs nothing else."""
+"""The page of a comparison: one self-contained HTML file."""

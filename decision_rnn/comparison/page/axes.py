@@ -1,4 +1,4 @@
-"""What several charts do to their axes."""
+"""Helpers for the axes of charts."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from decision_rnn.comparison.page.style import GRID, MUTED, Mark
 from decision_rnn.comparison.page.words import shortened
 
 LINE = 15
-"""Pixels from one label to the next."""
+"""Distance of labels in pixels."""
 
 
 def tidy(axes: Axes, x: str, y: str) -> None:
-    """Names, few ticks, and lines to read values along."""
+    """Set labels, few ticks and grid lines."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -27,7 +27,8 @@ def tidy(axes: Axes, x: str, y: str) -> None:
 
 
 def log_ticks(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic x axis around positive values, with ticks at 1, 2 and 5, or at powers of ten over many decades."""
+    """Make the x axis logarithmic, with limits around positive values and plain numbers at the ticks: powers of ten
+    over many decades, otherwise steps such as 1, 2 and 5."""
     low, high = min(values) / 1.3, max(values) * 1.3
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     steps = (1,) if np.log10(high / low) > 2 else (1, 2, 5) if np.log10(high / low) > 0.5 else (1, 1.5, 2, 3, 5, 7)
@@ -40,7 +41,7 @@ def log_ticks(axes: Axes, values: Sequence[float]) -> None:
 
 
 def log_y(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers at 1, 2 and 5."""
+    """Make the y axis logarithmic, with plain numbers at 1, 2 and 5."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_locator(NullLocator())
@@ -56,17 +57,17 @@ def compact(value: float) -> str:
 
 
 def spread_out(places: Sequence[float], gap: float) -> list[float]:
-    """Places from 0 to 1 moved as little as leaves `gap` between any two, or as much as there is room for."""
+    """Move places in [0, 1] as little as possible so that any two are `gap` apart, or less if there is no room."""
     order = np.argsort(places, kind="stable")
     gap = min(gap, 1 / max(len(places) - 1, 1))
     moved = np.clip(np.asarray(places, np.float64), 0, 1)[order]
-    blocks: list[list[float]] = []  # of neighbours that touch: their first wish, the sum of wishes, how many
+    blocks: list[list[float]] = []  # touching neighbours: position of the first, sum of the wanted positions, count
     for place in moved:
         blocks.append([place, place, 1])
         while len(blocks) > 1 and blocks[-2][0] + blocks[-2][2] * gap > blocks[-1][0]:
             _, total, count = blocks.pop()
             _, before, size = blocks.pop()
-            # A block lies where its members' wishes, each less its own place in the block, have their mean.
+            # A block starts at the mean of its members' wanted positions, each minus its offset in the block.
             total = before + total - count * size * gap
             size += count
             blocks.append([min(max(total / size, 0.0), 1 - (size - 1) * gap), total, size])
@@ -76,13 +77,13 @@ def spread_out(places: Sequence[float], gap: float) -> list[float]:
 
 
 def label_points(axes: Axes, points: dict[str, tuple[float, float]], marks: dict[str, Mark], height: int) -> None:
-    """Write each point's label to the right of the axes, a thin line leading to it: labels never lie on each other.
+    """Write the labels of points to the right of the axes without overlap, with thin lines to the points.
 
     Args:
-        axes: With their final limits.
+        axes: Axes with their final limits.
         points: Label to (x, y).
-        marks: Of the variants.
-        height: Of the axes, about, in pixels.
+        marks: Marks of the variants.
+        height: Approximate height of the axes in pixels.
     """
     if not points:
         return
@@ -98,7 +99,7 @@ def label_points(axes: Axes, points: dict[str, tuple[float, float]], marks: dict
 
 
 def vertical(axes: Axes, x: float, text: str) -> None:
-    """A dotted line at x with its meaning beside it."""
+    """Draw a dotted line at x with a text beside it."""
     axes.axvline(x, color=MUTED, linestyle=":", linewidth=1.2)
     axes.annotate(
         text, (x, 0.03), xycoords=("data", "axes fraction"), xytext=(-2, 0), textcoords="offset points",

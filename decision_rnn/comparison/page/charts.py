@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 
 def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries, marks: Marks) -> list[Chart]:
-    """Asked against achieved, a panel a variant, all on the same axes."""
+    """Achieved against target return, one panel per variant, all with the same axes."""
     curves = {
         summary.variant: sorted(
             (of.target.target_return, of.return_median, of.return_p10, of.return_p90)
@@ -53,7 +53,7 @@ def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries,
 
 
 def seed_medians(cells: Sequence[CellRecord]) -> dict[int, list[Point]]:
-    """By seed: what was asked for and the median return of its episodes."""
+    """By seed: target returns, each with the median return of its episodes."""
     return {
         cell.seed: sorted(
             (target.target_return, float(np.median(target.returns)))
@@ -67,7 +67,7 @@ def seed_medians(cells: Sequence[CellRecord]) -> dict[int, list[Point]]:
 def calibration_panels(
     canvas: Canvas, dataset: ComparedDataset, cells: dict[str, Sequence[CellRecord]], marks: Marks
 ) -> list[Chart]:
-    """How far each seed's median return is from what was asked, a panel a variant, all on the same axes."""
+    """How far each seed's median return is from the target, one panel per variant, all with the same axes."""
     medians = {label: {s: points for s, points in seed_medians(of).items() if points} for label, of in cells.items()}
     medians = {label: by_seed for label, by_seed in medians.items() if by_seed}
     if not medians:
@@ -94,7 +94,7 @@ def calibration_panels(
 
 
 def learning_panels(canvas: Canvas, found: Summaries, marks: Marks) -> list[Chart]:
-    """The checkpoints' scores over steps, a panel a variant, the others' means grey behind it."""
+    """Scores of the checkpoints over steps, one panel per variant, with the means of the others in grey behind it."""
     curves = {summary.variant: summary.curves for summary in found if summary.curves and summary.curves[0].steps}
     if not curves:
         return []
@@ -125,16 +125,16 @@ def learning_panels(canvas: Canvas, found: Summaries, marks: Marks) -> list[Char
 def overlay(
     canvas: Canvas, title: str, x: str, y: str, curves: Mapping[str, Sequence[Point]], marks: Marks, log: str = ""
 ) -> Chart | None:
-    """Curves of all variants in one chart, each with its name at its end.
+    """Curves of all variants in one chart, labelled at their ends.
 
     Args:
-        canvas: Of the page.
-        title: Of the chart.
-        x: Name of that axis.
-        y: Likewise.
-        curves: By label; one without points is left out.
-        marks: Of the variants.
-        log: The axes that are logarithmic, of `xy`.
+        canvas: Canvas of the page.
+        title: Title of the chart.
+        x: Label of the x axis.
+        y: Label of the y axis.
+        curves: Curves by label; those without points are left out.
+        marks: Marks of the variants.
+        log: The logarithmic axes: `x`, `y`, `xy` or none.
     """
     curves = {label: points for label, points in curves.items() if len(points)}
     if not curves:
@@ -156,7 +156,7 @@ def overlay(
 
 
 def cost_chart(canvas: Canvas, title: str, x: str, costs: dict[str, Point], marks: Marks) -> Chart | None:
-    """Scores over a cost: label to (cost, score). A cost of nothing has no place on a logarithmic axis."""
+    """Scores over a cost: label to (cost, score). Costs of 0 cannot be shown on the logarithmic axis."""
     free = [label for label, (cost, _) in costs.items() if cost <= 0]
     costs = {label: point for label, point in costs.items() if label not in free}
     if not costs:
@@ -177,7 +177,7 @@ def cost_chart(canvas: Canvas, title: str, x: str, costs: dict[str, Point], mark
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:
-    """An axis around values, with some air."""
+    """Limits of an axis around values, with a margin."""
     low, high = float(np.min(values)), float(np.max(values))
     air = 0.07 * (high - low) or max(1.0, 0.05 * abs(high))
     return low - air, high + air

@@ -1,4 +1,4 @@
-"""Short clips of agents acting, rendered headless and held by the page; a sentence where they cannot be had."""
+"""Short clips of acting agents, rendered without a display and embedded in the page, or the reason if that fails."""
 
 import base64
 import json
@@ -18,18 +18,18 @@ from decision_rnn.evaluation.rendering import render
 from decision_rnn.messages import warn
 
 PATIENCE = 180.0
-"""Seconds for a clip, loading included."""
+"""Timeout in seconds per clip, including loading."""
 
 Picked = tuple[CellRecord, Target]
 
 
 def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Sequence[str] = ()) -> Section | None:
-    """The section of the first variants' clips, or what is in its place where nothing can be rendered.
+    """The section with clips of the first variants, or with the reason why they cannot be rendered.
 
     Args:
         comparison: The record.
-        folder: It lies in, and the runs that it names.
-        count: Of clips; None is returned for 0.
+        folder: The folder of the record and of its runs.
+        count: Number of clips; None is returned for 0.
         plugins: Modules that the agents or environments need.
     """
     picked = _pick(comparison)[:count]
@@ -56,7 +56,7 @@ def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Seq
 
 
 def _pick(comparison: Comparison) -> list[Picked]:
-    """Each variant's first run on the first dataset that it has one on, and what its agent is asked for."""
+    """For each variant the first run on the first dataset that has one, and its first target."""
     picked = []
     for variant in comparison.variants:
         for dataset in comparison.datasets:
@@ -70,7 +70,7 @@ def _pick(comparison: Comparison) -> list[Picked]:
 def _rendered(
     picked: Sequence[Picked], folder: Path, comparison: Comparison, plugins: Sequence[str]
 ) -> tuple[list[Chart], list[str]]:
-    """The clips, and why those that are missing are."""
+    """The clips, and the reasons for missing ones."""
     windows = {variant.label: variant.window for variant in comparison.variants}
     jobs = [
         {

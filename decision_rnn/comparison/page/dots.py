@@ -1,4 +1,4 @@
-"""A chart with a row for every variant: its value, how far to believe it, and its seeds."""
+"""A chart with a row for every variant: its value, an interval or range, and its seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from decision_rnn.evaluation.report import format_scores
 
 @dataclass(frozen=True)
 class DotRow:
-    """A row.
+    """A row of the chart.
 
     Attributes:
-        label: Of the variant.
-        value: The large mark.
-        low: The left end of the line; None for no line.
-        high: Its right end; likewise.
+        label: Label of the variant.
+        value: Position of the large mark.
+        low: Left end of the line; None for no line.
+        high: Right end of the line; None for no line.
         interval: Whether the line is a confidence interval, whose ends are marked.
-        seeds: Small dots below.
+        seeds: Positions of the small dots below.
     """
 
     label: str
@@ -44,17 +44,17 @@ def row_dots(
     reference: tuple[float, str],
     aim: tuple[float, str] | None = None,
 ) -> Chart:
-    """Rows of dots.
+    """A chart of rows of dots.
 
     Args:
-        canvas: Of the page.
-        title: Of the chart.
-        described: What it shows, for who cannot see it.
-        x: What the axis is.
-        rows: From the top.
-        marks: Of the variants.
-        reference: Where a dashed line is, and its name above it.
-        aim: Where a dotted line is, and its name beside it.
+        canvas: Canvas of the page.
+        title: Title of the chart.
+        described: Description of the chart, for screen readers.
+        x: Label of the x axis.
+        rows: The rows, from the top.
+        marks: Marks of the variants.
+        reference: Position of a dashed line, and the label above it.
+        aim: Position of a dotted line, and the label beside it.
     """
     with canvas.panel(title, described, FRAME + 18 + 25 * len(rows)) as (axes, drawn):
         axes.axvline(reference[0], color=MUTED, linestyle="--", linewidth=1.2)
@@ -88,7 +88,7 @@ def score_dots(
     found: Sequence[VariantSummary],
     marks: dict[str, Mark],
 ) -> Chart:
-    """Every variant's score and seeds for one target."""
+    """The scores and seeds of all variants for one target."""
     results = [(summary.variant, of) for summary in found if (of := score_of(summary, target)) is not None]
     described = "; ".join(f"{label} {format_scores(of.scores)}" for label, of in results)
     rows = [

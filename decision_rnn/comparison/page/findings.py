@@ -1,4 +1,4 @@
-"""The main finding in words, computed: never more than the tests and the intervals allow."""
+"""The main findings in words, computed, and never more than the tests and intervals support."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,12 +8,12 @@ from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, VariantDifferences, compare_variants
 
 MOST = 6
-"""Names in one list."""
+"""The most names in one list."""
 
 
 def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls: set[str]) -> list[str]:
-    """What a dataset's scores come to, a paragraph each: of the targets where more is better, which are the data's best
-    and those beyond it, of the data's own scores, and of obedience."""
+    """The findings on a dataset, one paragraph each: on the targets for which higher is better (the data's best and
+    those beyond the data), on the data's own scores, and on obedience."""
     if not found:
         return [f"On {dataset.data.name} no run has a result."]
     upward = [t for t in main_targets(dataset, found) if t is None or t.role == "best" or not t.in_range]
@@ -38,7 +38,7 @@ def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls
 
 
 def _of_target(target: Target | None, found: Sequence[VariantSummary], controls: set[str]) -> str:
-    """Who scores highest, with whom it is tied, and whom it is better than."""
+    """Which variant scores highest, which it is tied with, and which it is better than."""
     results = {summary.variant: of for summary in found if (of := score_of(summary, target)) is not None}
     scores = {label: of.scores for label, of in results.items()}
     ranked = sorted(scores, key=lambda label: -scores[label].score)
@@ -56,8 +56,8 @@ def _of_target(target: Target | None, found: Sequence[VariantSummary], controls:
 
 
 def _verdicts(compared: VariantDifferences, ranked: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """With whom the reference of the tests is tied, and whom it is better than: named, where it is not the one of the
-    highest score, which then has too few seeds to be tested."""
+    """Which variants the reference of the tests is tied with, and which it is better than. The reference is named if it
+    is not the variant with the highest score, which then has too few seeds for a test."""
     reference, subject, sentences = "it", "It", list[str]()
     if compared.reference != ranked[0]:
         reference = names[compared.reference]
@@ -93,7 +93,7 @@ def _obedience(scores: Mapping[str, SeedScores], controls: set[str]) -> str:
 def _without_tests(
     ranked: Sequence[str], scores: Mapping[str, SeedScores], names: Mapping[str, str], lower_is_better: bool
 ) -> list[str]:
-    """How far the first can be told from the others by what their seeds are spread over."""
+    """How far the first variant can be told from the others by the spread of their seeds."""
     best, others = ranked[0], ranked[1:]
     if not others:
         return []
@@ -117,7 +117,7 @@ def _without_tests(
 
 
 def apart(higher: SeedScores, lower: SeedScores) -> bool:
-    """Whether the first lies above the second with all that they are spread over; single seeds are never apart."""
+    """Whether the spread of the first is entirely above that of the second; single seeds are never apart."""
     return higher.low is not None and lower.high is not None and higher.low > lower.high
 
 
@@ -131,7 +131,7 @@ def _spread(scores: SeedScores) -> str:
 
 
 def _named(scores: Mapping[str, SeedScores], controls: set[str]) -> dict[str, str]:
-    """Labels with their scores, controls marked so."""
+    """Labels with their scores, and controls marked as such."""
     return {
         label: f"{'the control ' if label in controls else ''}{label} ({of.score:.1f})" for label, of in scores.items()
     }

@@ -1,5 +1,5 @@
-"""What the variants come to over several datasets (Agarwal et al., "Deep RL at the Edge of the Statistical Precipice",
-2021): interquartile means, probabilities of improvement and performance profiles."""
+"""The variants over several datasets (Agarwal et al., "Deep RL at the Edge of the Statistical Precipice", 2021):
+interquartile means, probabilities of improvement and performance profiles."""
 
 from collections.abc import Sequence
 
@@ -26,9 +26,9 @@ from decision_rnn.evaluation.aggregate import (
 )
 
 THRESHOLDS = 61
-"""Scores at which a profile is drawn."""
+"""Number of scores at which a profile is drawn."""
 FEW = 10
-"""Of them in its table."""
+"""Number of these scores in its table."""
 TITLES: dict[Role, str] = {
     "paper": "At the first target of each task",
     "best": "At the best return of each dataset",
@@ -37,7 +37,7 @@ TITLES: dict[Role, str] = {
 
 
 def overall_findings(results: Sequence[Overall], controls: set[str]) -> list[str]:
-    """What they come to in words, a paragraph each."""
+    """The findings over all datasets in words, one paragraph for each role."""
     if not results:
         return [NOTHING_SHARED]
     paragraphs = []
@@ -81,7 +81,7 @@ def overall_section(
 
 
 def _improvements(of: Overall) -> dict[str, Improvement]:
-    """Of the best variant on every other."""
+    """Improvement of the best variant on every other one."""
     return {label: of.improvement(of.best, label) for label in of.scores if label != of.best}
 
 

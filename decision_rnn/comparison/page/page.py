@@ -1,4 +1,4 @@
-"""One HTML file from the record of a comparison."""
+"""Renders the record of a comparison as one HTML file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,13 +24,13 @@ def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: 
     """Write the page of the comparison at `path`, its folder or its comparison.json.
 
     Args:
-        path: Of the comparison.
-        output: Of the page; None for report.html beside the record.
-        clips: How many variants' agents to render.
+        path: Folder of the comparison, or its comparison.json.
+        output: File of the page; None for report.html beside comparison.json.
+        clips: Number of variants to render a clip of.
         plugins: Modules that agents or environments need.
 
     Returns:
-        Where the page is.
+        The file of the page.
 
     Raises:
         InputError: If there is no comparison, or the page cannot be written.
@@ -51,12 +51,12 @@ def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: 
 
 
 def build_page(comparison: Comparison, summaries: Sequence[VariantSummary], clips: Section | None = None) -> str:
-    """The page of a comparison: HTML that asks no network for anything.
+    """The page of a comparison, as HTML that needs no network access.
 
     Args:
         comparison: The record.
-        summaries: What it comes to, per variant and dataset.
-        clips: The section of the clips (clips.py); None for none.
+        summaries: Its summaries, by variant and dataset.
+        clips: The section of the clips (clips.py), if any.
     """
     controls = {variant.label for variant in comparison.variants if variant.control}
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
@@ -139,7 +139,7 @@ def _failed(comparison: Comparison) -> Section | None:
 
 
 def _remarks(found: Mapping[str, Sequence[VariantSummary]]) -> Section | None:
-    """What a reader has to know before believing the scores on each dataset, with the variants that it is said of."""
+    """What a reader has to know before trusting the scores on each dataset, with the variants concerned."""
     groups = []
     for name, summaries in found.items():
         text = tuple(

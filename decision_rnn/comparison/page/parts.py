@@ -1,4 +1,4 @@
-"""What a page is made of: sections of charts and tables, which its template lays out."""
+"""The parts of a page: sections of charts and tables, laid out by its template."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: What it says.
-        detail: What it says besides, in small print.
-        span: Columns that it covers.
+        text: The text.
+        detail: Additional text in small print.
+        span: Number of columns that it spans.
     """
 
     text: str
@@ -23,13 +23,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first cell of a row is its head.
+    """A table; the first cell of a row is its header.
 
     Attributes:
-        caption: What is in it.
-        head: Of the columns.
-        rows: Their cells.
-        folded: Whether it shows only when asked for, as the numbers behind a chart do.
+        caption: The caption.
+        head: Column headers.
+        rows: Cells of the rows.
+        folded: Whether it is collapsed until it is opened, as are the numbers behind a chart.
     """
 
     caption: str
@@ -41,19 +41,19 @@ class Table:
     def of(
         cls, caption: str, head: Sequence[str], rows: Sequence[Sequence[Cell | str]], folded: bool = True
     ) -> "Table":
-        """A table of which most cells are plain text."""
+        """A table from cells or plain text."""
         cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
         return cls(caption, tuple(head), cells, folded)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture.
+    """A picture with a title.
 
     Attributes:
-        title: Seen above it.
-        picture: Inline SVG, or an image whose content is part of the page.
-        note: Seen below it.
+        title: Shown above the picture.
+        picture: Inline SVG, or an image embedded in the page.
+        note: Shown below the picture.
     """
 
     title: str
@@ -63,14 +63,14 @@ class Chart:
 
 @dataclass(frozen=True)
 class Group:
-    """What a section shows of one dataset, or of one point.
+    """The part of a section on one dataset or one topic.
 
     Attributes:
-        title: Empty where the section has one group.
+        title: The title; empty if the section has one group.
         text: Paragraphs before the charts.
-        charts: Side by side where there is room.
-        tables: After the charts.
-        folded: Whether it shows only when asked for.
+        charts: Charts, side by side if there is room.
+        tables: Tables after the charts.
+        folded: Whether it is collapsed until it is opened.
     """
 
     title: str = ""
@@ -86,7 +86,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: what it shows and how to read it, then its groups."""
+    """A section of the page: an introduction that says how to read it, then its groups."""
 
     key: str
     title: str

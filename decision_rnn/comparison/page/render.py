@@ -1,9 +1,9 @@
-"""Renders clips, as a process of its own.
+"""Renders clips in a process of its own.
 
     python -m decision_rnn.comparison.page.render < jobs.json
 
-`jobs.json` holds `{"folder": ..., "plugins": [...], "jobs": [{"run", "target_return", "window"}, ...]}`. Job i leaves
-`i.webp`, its still picture `i-still.webp`, and last `i.json`: what was played, or why it could not be.
+`jobs.json` holds `{"folder": ..., "plugins": [...], "jobs": [{"run", "target_return", "window"}, ...]}`. Job i writes
+`i.webp`, the still picture `i-still.webp`, and last `i.json`, which describes the clip or the error.
 """
 
 import io
@@ -22,24 +22,24 @@ from decision_rnn.evaluation.rendering import run_program
 from decision_rnn.plugins import import_plugins
 
 SECONDS = 5.0
-"""At most: what moves for longer on a page needs a button to stop it (WCAG 2.2.2)."""
+"""Longest clip: animations longer than this need a button to stop them (WCAG 2.2.2)."""
 FRAMES_PER_SECOND = 15
 SIZE = 240
-"""Pixels of a side."""
+"""Width and height in pixels."""
 LARGEST = 300_000
-"""Bytes of a clip."""
+"""Largest size of a clip in bytes; exceeded only if the lowest quality does not fit."""
 
 
 def clip(run: Path, target_return: float | None, window: int | None) -> tuple[list[Image.Image], dict[str, Any]]:
     """The first seconds of the last checkpoint's first episode, at the environment's own speed.
 
     Args:
-        run: Its folder.
-        target_return: What the agent is asked for; None in cloning.
-        window: Steps that are re-run for every action; None where the state is carried.
+        run: Folder of the run.
+        target_return: The target return; None in behaviour cloning.
+        window: Number of steps that are re-run for every action; None where the state is carried.
 
     Returns:
-        The frames, and what was played: `milliseconds` a frame, `seconds`, `return`, and whether the episode `ended`.
+        The frames, and a description: `milliseconds` per frame, `seconds`, `return`, and whether the episode `ended`.
     """
     trained = load_agent(last_checkpoint(run))
     environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
@@ -62,7 +62,7 @@ def clip(run: Path, target_return: float | None, window: int | None) -> tuple[li
 
 
 def write_clip(frames: list[Image.Image], milliseconds: float, path: Path) -> None:
-    """Animated WebP that plays once, as good as `LARGEST` bytes allow."""
+    """Write an animated WebP that plays once, in the best of three qualities that fits into `LARGEST` bytes."""
     for quality in (65, 40, 20):
         buffer = io.BytesIO()
         frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:], duration=round(milliseconds), loop=1,

@@ -1,4 +1,4 @@
-"""The sections of the page, in their order."""
+"""The sections of the page, in order."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,16 +20,16 @@ from decision_rnn.evaluation.statistics import DEVIATION_NOTE
 
 Point = tuple[float, float]
 MOST_POINTS = 200
-"""Of a loss in a chart."""
+"""The most points of a loss curve in a chart."""
 
 
 class Sections:
-    """Makes the sections that show results, a group a dataset each.
+    """Makes the sections that show results, each with a group per dataset.
 
     Args:
         comparison: The record.
-        found: What it comes to, by dataset.
-        overall: Over all datasets.
+        found: Its summaries, by dataset.
+        overall: Scores over all datasets.
         marks: How the variants are drawn.
     """
 
@@ -45,7 +45,7 @@ class Sections:
         self.traits = comparison.traits()
 
     def all(self) -> list[Section]:
-        """Those that have something to show."""
+        """The sections that are not empty."""
         made = (
             self.scores(), self.obedience(), self.learning(), self.cost(), self.calibration(), self.tuning(),
             overall_section(self.canvas, self.comparison, self.overall, self.marks),
@@ -168,8 +168,8 @@ class Sections:
     def _groups(
         self, make: Callable[[ComparedDataset, list[VariantSummary]], Group], foldable: bool = True
     ) -> tuple[Group, ...]:
-        """A group for each dataset that has something to show, with its name where there are several: the pictures of
-        the second and of later ones are shown when asked for, for they are many."""
+        """A group for each dataset with something to show, titled if there are several datasets. From the second
+        group on they are collapsed, since the pictures are many."""
         made: list[Group] = []
         for dataset in self.comparison.datasets:
             found = self.found[dataset.data.name]
@@ -182,7 +182,7 @@ class Sections:
 
 
 def mean_loss(cells: Sequence[CellRecord]) -> list[Point]:
-    """The loss over steps, mean over the seeds that have one there; of many points a stretch's mean."""
+    """The loss over steps, mean over the seeds that logged it; if there are many points, neighbours are averaged."""
     by_step: dict[int, list[float]] = {}
     for cell in cells:
         for step, loss in cell.loss:

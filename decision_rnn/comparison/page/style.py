@@ -1,7 +1,7 @@
-"""Colours, which are CSS variables so that one picture serves light and dark, and the marks of the variants.
+"""Colours, as CSS variables so that one picture suits light and dark themes, and the marks of the variants.
 
-Matplotlib draws in placeholders; `themed` puts the variables in their place. No variant is told by its colour alone: it
-has a title, a label at its mark, or a row of its own.
+Matplotlib draws with placeholder colours, which `themed` replaces by the variables. No variant is identified by its
+colour alone: it also has a title, a label at its mark, or a row of its own.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decision_rnn.comparison.record import ComparedVariant
 
 INK, MUTED, GRID, SURFACE = "#0102f0", "#0102f1", "#0102f2", "#0102f3"
-"""Placeholders for the text, for what is beside the point, for lines to read along, and for the page behind."""
+"""Placeholders for text, less important parts, grid lines and the background of the page."""
 
 LIGHT = {"ink": "#1c1d21", "muted": "#5c6068", "grid": "#dadde3", "surface": "#ffffff"}
 DARK = {"ink": "#e9eaee", "muted": "#a7acb7", "grid": "#3a3d46", "surface": "#17181c"}
@@ -29,8 +29,8 @@ VARIANTS = (
     ("#8c3fbf", "#d29bff"),
     ("#5e5e5e", "#b5b5b5"),
 )
-"""On light and on dark: the first ones lie where Okabe and Ito's do, which colour-blind readers can tell apart, each
-with a contrast of 3 or more to the page behind."""
+"""Colours on light and dark backgrounds: the first ones are close to those of Okabe and Ito, which colour-blind readers
+can tell apart; all have a contrast of at least 3 to the background."""
 
 MARKERS = "osD^vPX<>pd*"
 
@@ -49,12 +49,12 @@ class Mark:
 
     @property
     def face(self) -> str:
-        """The marker's inside: a control's is empty."""
+        """Fill colour of the marker; the markers of controls are hollow."""
         return SURFACE if self.control else self.colour
 
 
 def marks(variants: Sequence[ComparedVariant]) -> dict[str, Mark]:
-    """Each variant's mark, by label."""
+    """The marks of the variants, by label."""
     return {
         variant.label: Mark(f"#0102{i % len(VARIANTS):02x}", MARKERS[i % len(MARKERS)], variant.control)
         for i, variant in enumerate(variants)
@@ -62,14 +62,14 @@ def marks(variants: Sequence[ComparedVariant]) -> dict[str, Mark]:
 
 
 def themed(svg: str) -> str:
-    """A picture with CSS variables in the place of the placeholders."""
+    """Replace the placeholder colours of a picture by CSS variables."""
     names = {INK: "ink", MUTED: "muted", GRID: "grid", SURFACE: "surface"}
     svg = re.sub("#0102f[0-3]", lambda found: f"var(--{names[found[0]]})", svg)
     return re.sub("#0102([0-9a-e][0-9a-f])", lambda found: f"var(--v{int(found[1], 16)})", svg)
 
 
 def variables(theme: str) -> str:
-    """The CSS variables of `light` or `dark`."""
+    """The CSS variables of the theme `light` or `dark`."""
     column, base = (0, LIGHT) if theme == "light" else (1, DARK)
     colours = base | {f"v{i}": pair[column] for i, pair in enumerate(VARIANTS)}
     return " ".join(f"--{name}: {colour};" for name, colour in colours.items())

@@ -1,4 +1,4 @@
-"""A Matplotlib figure as inline SVG: its text stays text, its colours follow the page, and it says what it shows."""
+"""Matplotlib figures as inline SVG: text stays text, colours follow the page, and screen readers get a description."""
 
 import io
 import itertools
@@ -15,15 +15,15 @@ from matplotlib.figure import Figure
 from decision_rnn.comparison.page.style import INK, MUTED, themed
 
 WIDTH = 340
-"""Pixels of a chart: a phone's width, so that its text is never scaled to be unreadable."""
+"""Width of a chart in pixels: that of a phone, so that text is never scaled down until it is unreadable."""
 
 FRAME = 62
-"""Pixels of a chart's height that are not of its axes, about."""
+"""Approximate height in pixels of the parts of a chart outside its axes."""
 
 SETTINGS: Any = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "decision-rnn",  # the same page from the same record
-    "text.parse_math": False,  # a label is what it says
+    "svg.hashsalt": "decision-rnn",  # makes the page reproducible
+    "text.parse_math": False,  # labels are literal text
     "font.size": 12,
     "axes.labelsize": 12,
     "xtick.labelsize": 11,
@@ -41,12 +41,12 @@ SETTINGS: Any = {
 }
 REFERENCE = re.compile(r'url\(#([^)]+)\)|xlink:href="#([^"]+)"')
 PLACES, PLACE = re.compile(r' (?:d|x|y|width|height|transform)="[^"]*"'), re.compile(r"\d+\.\d{2,}")
-"""Where numbers are pixels, of which a tenth is enough."""
+"""Attributes whose numbers are pixels, for which one decimal is enough, and numbers with more decimals."""
 UNUSED_GROUP = re.compile(r"<g>\s*</g>")
 
 
 class Canvas:
-    """Makes the charts of one page, whose parts have names of their own."""
+    """Makes the charts of one page, with unique ids for their elements."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -56,9 +56,9 @@ class Canvas:
         """A panel to draw into; the SVG is in the list when the block ends.
 
         Args:
-            title: The picture's name.
-            description: What it shows, for who cannot see it.
-            height: In pixels.
+            title: Title of the picture.
+            description: Description of the picture, for screen readers.
+            height: Height in pixels.
         """
         with matplotlib.rc_context(SETTINGS):
             figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
@@ -71,13 +71,13 @@ class Canvas:
 
 
 def inline(svg: str, key: str, title: str, description: str) -> Markup:
-    """What Matplotlib wrote, as a part of an HTML page.
+    """Turn an SVG file written by Matplotlib into a part of an HTML page.
 
     Args:
-        svg: The file.
-        key: Begins the names in it, which a page may hold once.
-        title: The picture's name.
-        description: What it shows.
+        svg: Content of the file.
+        key: Prefix of its ids, which must be unique on a page.
+        title: Title of the picture.
+        description: Description of the picture.
     """
     body = svg[svg.index("</defs>", svg.index("<svg")) + len("</defs>") : svg.rindex("</svg>")]
     used = {name for found in REFERENCE.findall(body) for name in found if name}
@@ -92,7 +92,7 @@ def inline(svg: str, key: str, title: str, description: str) -> Markup:
         body = UNUSED_GROUP.sub("", body)
     size = re.search(r'viewBox="([^"]+)"', svg)
     assert size is not None
-    return Markup(  # built of escaped texts and of what Matplotlib, which escapes, has written
+    return Markup(  # safe: title and description are escaped here, the body by Matplotlib
         f'<svg role="img" viewBox="{size[1]}" aria-labelledby="{key}-title {key}-desc">'
         f'<title id="{key}-title">{escape(title)}</title><desc id="{key}-desc">{escape(description)}</desc>'
         f"{body}</svg>"

@@ -19,13 +19,13 @@ from decision_rnn.evaluation.report import format_deviation, format_scores
 
 Summaries = Sequence[VariantSummary]
 Traits = Mapping[str, str]
-"""By label, as `Comparison.traits` gives them."""
+"""Traits by label, from `Comparison.traits`."""
 FEW = 10
-"""Rows that a curve of many points has in its table."""
+"""The most rows of a curve in a table."""
 
 
 def score_table(dataset: ComparedDataset, found: Summaries, traits: Traits, checkpoint_episodes: int) -> Table:
-    """The table that a reader comes for: scores of the last checkpoint, obedience, and the best checkpoint beside."""
+    """The main table: scores of the last checkpoint, obedience, and the scores of the best checkpoint."""
     targets = main_targets(dataset, found)
     width = len(targets)
     head = ["variant", *(_score_head(dataset, target) for target in targets)]
@@ -58,12 +58,12 @@ def score_table(dataset: ComparedDataset, found: Summaries, traits: Traits, chec
 
 
 def variant_cell(label: str, traits: Traits) -> Cell:
-    """A variant's name, in small print what sets it apart."""
+    """A variant's label, with its traits in small print."""
     return Cell(label, traits[label])
 
 
 def _score_head(dataset: ComparedDataset, target: Target | None) -> str:
-    """The head of a target's scores; inside the data's range not the highest is the aim, but the one asked for."""
+    """The header of a target's scores; inside the data's range it adds the score of the target, which is the aim."""
     if target is None:
         return "score"
     text = f"score, {describe_target(target)}"
@@ -80,7 +80,7 @@ def _last_and_best(summary: VariantSummary) -> list[Cell | str]:
 
 
 def target_table(found: Summaries) -> Table:
-    """Every target's scores and returns."""
+    """Scores and returns for every target."""
     rows: list[list[Cell | str]] = [
         [
             summary.variant,
@@ -99,7 +99,7 @@ def target_table(found: Summaries) -> Table:
 
 
 def calibration_table(cells: dict[str, Sequence[CellRecord]]) -> Table:
-    """Each seed's median return for every target."""
+    """The median return of each seed for every target."""
     rows = [
         [label, f"{seed}", f"{asked:g}", f"{median:.0f}", f"{median - asked:+.0f}"]
         for label, of in cells.items()
@@ -110,7 +110,7 @@ def calibration_table(cells: dict[str, Sequence[CellRecord]]) -> Table:
 
 
 def checkpoint_table(found: Summaries) -> Table:
-    """The checkpoints' scores, each seed's."""
+    """The scores of all checkpoints and seeds."""
     rows = [
         [
             summary.variant,
@@ -127,7 +127,7 @@ def checkpoint_table(found: Summaries) -> Table:
 
 
 def curve_table(caption: str, x: str, y: str, curves: Mapping[str, Sequence[tuple[float, float]]]) -> Table:
-    """Points of curves, of many a few."""
+    """Points of curves, at most `FEW` of each."""
     rows = [
         [label, f"{at:,.0f}", f"{value:.4g}"]
         for label, points in curves.items()
@@ -137,7 +137,7 @@ def curve_table(caption: str, x: str, y: str, curves: Mapping[str, Sequence[tupl
 
 
 def tuning_table(found: Summaries) -> Table:
-    """The score over the episodes spent on choosing, and what the seeds' are spread over, each kind in its column."""
+    """The score over the episodes spent on choosing, with a column for each kind of spread over the seeds."""
     heads = {"95% interval": "95% interval of the mean", "range": "range of the seeds"}
     tunings = {summary.variant: summary.tuning for summary in found if summary.tuning is not None}
     kinds = [kind for kind in heads if any(tuning.spread == kind for tuning in tunings.values())]
@@ -168,5 +168,5 @@ def cost_table(found: Summaries, traits: Traits) -> Table:
 
 
 def _few(count: int) -> list[int]:
-    """At most `FEW` indices, the first and the last among them."""
+    """At most `FEW` indices, including the first and the last."""
     return sorted({round(float(i)) for i in np.linspace(0, count - 1, min(count, FEW))})

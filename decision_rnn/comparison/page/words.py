@@ -1,4 +1,4 @@
-"""Numbers and names as the page writes them."""
+"""Formatting of numbers and names on the page."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,11 +9,11 @@ from decision_rnn.evaluation.report import describe_range, format_scores
 from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, INTERVAL_NOTE, SeedScores
 
 LONGEST = 18
-"""Letters of a label that a chart has room for."""
+"""The longest label, in characters, that a chart has room for."""
 
 
 def listed(names: Iterable[str], most: int | None = None) -> str:
-    """`a, b and c`; from `most` on, how many more."""
+    """`a, b and c`; with more than `most` names, the last ones are counted: `a, b and 3 more`."""
     names = list(names)
     if most is not None and len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
@@ -21,7 +21,7 @@ def listed(names: Iterable[str], most: int | None = None) -> str:
 
 
 def shortened(label: str) -> str:
-    """A label with its middle left out where it is too long for a chart."""
+    """A label, with an ellipsis in the middle if it is too long for a chart."""
     half = (LONGEST - 1) // 2
     return label if len(label) <= LONGEST else f"{label[: LONGEST - 1 - half]}…{label[-half:]}"
 
@@ -41,13 +41,13 @@ def describe_target(target: Target) -> str:
 
 
 def seeds_cell(scores: SeedScores, per_seed: Sequence[float], span: int = 1) -> Cell:
-    """A score, and every seed's in small print."""
+    """A score, with the scores of all seeds in small print."""
     each = ", ".join(f"{score:.1f}" for score in per_seed)
     return Cell(format_scores(scores), f"seeds: {each}" if len(per_seed) > 1 else "", span)
 
 
 def describe_scores(all_scores: Iterable[SeedScores]) -> str:
-    """What the numbers of a table are, in a sentence; empty for a table without any."""
+    """Explains the scores of a table in a sentence; empty for a table without scores."""
     spreads = {scores.spread for scores in all_scores}
     parts = []
     if "95% interval" in spreads:
@@ -63,14 +63,14 @@ def describe_scores(all_scores: Iterable[SeedScores]) -> str:
 
 
 def main_targets(dataset: ComparedDataset, found: Sequence[VariantSummary]) -> list[Target | None]:
-    """The targets of the score table, as far as anybody was asked for them: those of the task, the first of them
-    first, and the data's best; None alone where nobody was asked for anything."""
+    """The targets of the score table that some variant was evaluated with: those of the task, then the data's best;
+    [None] if there are none."""
     asked = [of.target for summary in found for of in summary.targets]
     return [t for t in dataset.targets if t.role in ("paper", "best") and t in asked] or [None]
 
 
 def score_of(summary: VariantSummary, target: Target | None) -> TargetSummary | None:
-    """What a variant came to when asked for that; for cloning, which is asked for nothing, what it came to."""
+    """A variant's result for a target; for cloning its only result."""
     of_target = next((found for found in summary.targets if found.target == target), None)
     return of_target or summary.of_role("cloning")
 
@@ -81,5 +81,5 @@ def score_of_return(dataset: ComparedDataset, value: float) -> float:
 
 
 def best_in_data(dataset: ComparedDataset) -> float | None:
-    """The score of the best episode in the data; None where that is not known."""
+    """The score of the best episode in the data; None if it is not known."""
     return None if dataset.data.return_max is None else score_of_return(dataset, dataset.data.return_max)
