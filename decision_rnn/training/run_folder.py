@@ -168,8 +168,10 @@ class MetricsLog:
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:
-    """What `MetricsLog.write` returned, line by line; InputError if there is no such file. Unreadable lines are skipped:
-    a run that is killed or runs out of disk space may leave an incomplete one."""
+    """What `MetricsLog.write` returned, line by line; InputError if there is no such file.
+
+    Unreadable lines are skipped: a run that is killed or runs out of disk space may leave an incomplete one.
+    """
     path = run / "metrics.jsonl"
     try:
         lines = path.read_bytes().splitlines()
