@@ -91,7 +91,7 @@ class Provenance:
 
         Raises:
             InputError: If the dataset that a checkpoint of version 0.1 needs is missing or has other contents.
-            TypeError: If a value has the wrong type.
+            TypeError: If a value has the wrong type or a key is unknown.
             KeyError: If a key is missing.
         """
         if "spec" in data:
