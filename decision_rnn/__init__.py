@@ -3,7 +3,7 @@
     run = decision_rnn.train("hopper-medium", backbone="mingru")
     print(run.evaluate([3600]))
 
-Data: `open_dataset`, `write_store`, `record`. Agents: `train`, `evaluate`, `compare`, `load_agent`. Your own parts:
+Data: `open_dataset`, `write_store`, `record`. Agents: `train`, `evaluate`, `compare`, `load_agent`. Extensions:
 `register` (a backbone), `register_objective`, `register_source`. Invalid input raises `InputError`, a ValueError.
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-limit_spinning()  # before torch is loaded, by the modules below for one
+limit_spinning()  # must run before torch is loaded, which importing the modules below does
 
 _ROOMS = {
     "decision_rnn.api.acting": ("EnvironmentActor",),
@@ -75,12 +75,12 @@ __all__ = sorted(_HOMES)
 
 
 def __dir__() -> list[str]:
-    """What is offered, whether it has been imported or not: for completion in a shell or a notebook."""
+    """All names, including public ones not imported yet, for completion in a shell or a notebook."""
     return sorted([*globals(), *__all__])
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: the workers that collect data must not wait for torch."""
+    """Import a public name on first use, so that the workers that collect data do not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""`python -m decision_rnn` is `decision-rnn`."""
+"""`python -m decision_rnn` is the same as `decision-rnn`."""
 
 import sys
 

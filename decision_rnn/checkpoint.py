@@ -1,12 +1,12 @@
-"""Checkpoints: what is saved, atomically, and how it comes back.
+"""Checkpoints: what they contain, and how they are saved atomically and loaded.
 
     <run>/checkpoints/<step>/weights.safetensors    the agent, normalisation statistics included
-                             config.json            how it was made: enough to rebuild it and to evaluate it
+                             config.json            how it was made: enough to rebuild and evaluate it
                              training_state.pt      optimiser, random generators, position in the stream,
-                                                   the losses that are not logged yet
+                                                   losses not logged yet
     <run>/checkpoints/last -> <step>
 
-Every folder is written under a temporary name, fsynced and renamed, so that it is whole or absent.
+Every folder is written under a temporary name, fsynced and renamed, so that it is complete or absent.
 """
 
 import io
@@ -33,29 +33,29 @@ from decision_rnn.parsing import check_type, check_types
 from decision_rnn.plugins import check_plugins, import_plugins
 
 KEPT = 2
-"""How many of the newest checkpoints stay: should the last one be damaged, the one before it serves."""
+"""Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
-"""The files of an agent."""
+"""The files that make up an agent."""
 
 INDEX = "observation_index"
-"""The agent's buffer of what it sees."""
+"""The agent's buffer with the indices of the observation entries that it sees."""
 LIMIT = "return_limit"
-"""Its buffer of the largest return-to-go that it sees at each timestep."""
+"""The agent's buffer with the largest return-to-go that it sees at each timestep."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What an agent was trained on: all that its evaluation needs to know of the data, which need not be at hand.
+    """What an agent was trained on: everything that evaluation needs to know about the data, without the data.
 
     Attributes:
         spec: The dataset's name, environment, reference scores and targets.
-        fingerprint: SHA-256 over its contents.
+        fingerprint: SHA-256 of its contents.
         return_mean: Mean of its episodes' returns.
-        return_sd: Their standard deviation.
-        return_min: The lowest of them; None where an old checkpoint does not say.
-        return_max: The highest; likewise.
-        notes: What a reader of the scores has to know of the data, in sentences.
+        return_sd: Standard deviation of its episodes' returns.
+        return_min: Lowest return; None if an old checkpoint lacks it.
+        return_max: Highest return; None if an old checkpoint lacks it.
+        notes: What a reader of the scores should know about the data, in sentences.
     """
 
     spec: DatasetSpec
@@ -68,7 +68,7 @@ class Provenance:
 
     @classmethod
     def of(cls, spec: DatasetSpec, store: EpisodeStore) -> "Provenance":
-        """That of an agent trained on this store of this dataset."""
+        """The provenance of an agent trained on this store of this dataset."""
         returns = store.manifest["statistics"]
         return cls(
             replace(spec, environment_id=store.environment_id),
@@ -82,17 +82,17 @@ class Provenance:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], partial: Literal["keep", "drop"] = "keep") -> "Provenance":
-        """What `dataclasses.asdict` wrote into a checkpoint.
+        """The provenance that `dataclasses.asdict` wrote into a checkpoint.
 
         Args:
-            data: As it was read.
-            partial: What became of partial episodes. Checkpoints of version 0.1 hold the dataset's name alone: then it
-                is resolved here and now.
+            data: The dictionary read from the checkpoint.
+            partial: Whether partial episodes were kept. Checkpoints of version 0.1 hold only the dataset's name; the
+                dataset is then opened.
 
         Raises:
-            InputError: If the dataset that a checkpoint of version 0.1 needs is not here, or has other contents.
-            TypeError: If it is not what was written.
-            KeyError: Likewise.
+            InputError: If the dataset that a checkpoint of version 0.1 needs is missing or has other contents.
+            TypeError: If a value has the wrong type or a key is unknown.
+            KeyError: If a key is missing.
         """
         if "spec" in data:
             spec = check_types(DatasetSpec(**data["spec"]))
@@ -111,12 +111,12 @@ class Provenance:
         return check_types(cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"]))
 
     def check_contents(self, store: EpisodeStore, subject: Path | str, remedy: str) -> None:
-        """InputError if the store holds other contents than those trained on.
+        """InputError if the store has other contents than those trained on.
 
         Args:
-            store: The dataset as it is now.
-            subject: What was trained on it, for the message.
-            remedy: What to do then, for the message.
+            store: The current dataset.
+            subject: What was trained on the dataset, for the message.
+            remedy: What to do about it, for the message.
         """
         if store.fingerprint != self.fingerprint:
             raise InputError(
@@ -127,7 +127,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class TrainedAgent:
-    """The agent of a checkpoint: after `step` steps, which took `seconds` of training."""
+    """The agent of a checkpoint, after `step` steps that took `seconds` of training."""
 
     agent: DecisionAgent
     config: RunConfig
@@ -137,10 +137,10 @@ class TrainedAgent:
 
 
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
-    """Write a checkpoint of that step and point `last` at it; older ones but the newest few are removed.
+    """Write a checkpoint of that step and point `last` at it; all but the newest `KEPT` are removed.
 
     Raises:
-        InputError: If it cannot be written, a full disk for one; what was there before is untouched.
+        InputError: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
     """
     folder = run / "checkpoints" / str(trained.step)
     buffer = io.BytesIO()
@@ -161,7 +161,7 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
 
 
 def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None:
-    """Write what `load_agent` reads into a folder: weights, parameters in half precision if asked, and description."""
+    """Write what `load_agent` reads into a folder: weights, with parameters in float16 if `half`, and description."""
     description = {
         "config": to_dict(trained.config),
         "observation_dim": len(trained.agent.observation_mean),
@@ -170,7 +170,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         "step": trained.step,
         "seconds": round(trained.seconds, 2),
     }
-    # Tied weights are written under each of their names: safetensors takes no two tensors of one storage.
+    # Cloned, since safetensors rejects tensors that share storage: tied weights are written under each of their names.
     state = trained.agent.state_dict()
     weights = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
     if half:
@@ -181,12 +181,12 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
 
 
 def link_last(folder: Path) -> None:
-    """Point `last` beside a checkpoint's folder at it."""
+    """Point the link `last`, beside a checkpoint's folder, at that folder."""
     link_atomically(folder.parent / "last", folder.name)
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Whether a run has come to its first checkpoint."""
+    """Whether a run has a checkpoint yet."""
     return bool(_saved(run))
 
 
@@ -201,8 +201,8 @@ def last_checkpoint(run: Path) -> Path:
 
 
 def run_of(folder: Path) -> Path | None:
-    """The run whose checkpoint lies in that folder; None for an agent's folder that is in no run."""
-    if folder.parent.name != "checkpoints":  # it may be written as seen from within the run
+    """The run whose checkpoint is in that folder; None for an agent's folder outside any run."""
+    if folder.parent.name != "checkpoints":  # the path may be relative to a folder within the run
         folder = folder.absolute()
     run = folder.parent.parent
     return run if folder.parent.name == "checkpoints" and (run / "config.yaml").is_file() else None
@@ -215,11 +215,12 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     the package, name that module here or import it first.
 
     Args:
-        folder: The checkpoint's folder, such as `last_checkpoint` returns.
+        folder: The checkpoint's folder, as returned by `last_checkpoint`.
         plugins: Modules to import first.
 
     Raises:
-        InputError: Naming the file that is missing, damaged or does not fit, or the module that it requires.
+        InputError: If a file is missing, damaged or does not fit, or a required module is not imported; the message
+            names it.
     """
     import_plugins(plugins)
     path = folder / DESCRIPTION
@@ -237,7 +238,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     path = folder / WEIGHTS
     try:
         weights = _renamed(safetensors.torch.load(path.read_bytes()))
-        if config.observation.mask != "none" and INDEX not in weights:  # of version 0.1
+        if config.observation.mask != "none" and INDEX not in weights:  # a checkpoint of version 0.1
             index = observation_index(config.observation.mask, provenance.spec.environment_id)
             weights[INDEX] = torch.from_numpy(index)
         agent = DecisionAgent(
@@ -258,23 +259,23 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:
-    """The optimiser's and the generators' state of a checkpoint folder, on the CPU; InputError if it is damaged."""
+    """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
     path = folder / "training_state.pt"
     try:
         return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged archive surfaces as any of half a dozen types
+    except Exception as error:  # a damaged archive raises any of half a dozen types
         raise _damaged(path, error) from None
 
 
 def _size(value: Any) -> int:
-    """A number of entries that was read from JSON; ValueError unless a tensor can have that many."""
+    """Check a number of entries read from JSON; ValueError unless a tensor can have that many."""
     if not 0 < check_type(value, int) < 2**31:
         raise ValueError(f"{value!r:.100} is no size")
     return value
 
 
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by the names of today: in version 0.1 the squared error's head was the agent's own."""
+    """Weights by their current names: in version 0.1 the head of the squared error belonged to the agent."""
     return {f"objective.{name}" if name.startswith("head.") else name: value for name, value in weights.items()}
 
 

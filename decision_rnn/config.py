@@ -1,6 +1,6 @@
-"""The configuration of a run: one frozen dataclass tree, printed back whole, saved with every run.
+"""The configuration of a run: a tree of frozen dataclasses, saved in full with every run.
 
-How files, checkpoints and command lines become one is config_parser.py's.
+config_parser.py reads it from files, checkpoints and command lines.
 """
 
 import math
@@ -12,21 +12,20 @@ from decision_rnn.backbones import BackboneConfig, registered
 from decision_rnn.errors import InputError
 
 WARMUP_STEPS = 500
-"""Of the learning rate in a run of 1,000 steps or more, where none are asked for."""
+"""Default number of warm-up steps in runs of at least 1,000 steps."""
 LARGEST_WEIGHTING = 100.0
-"""Its exponential is far from the largest float64."""
+"""Upper bound of `return_weighting`; its exponential is far from overflowing float64."""
 CARRY = 50
-"""Slices read on end by a layer that forgets slowly, where nobody says how many: a thousand steps of the default
-context, as long as an episode."""
+"""Default `carry` of layers that forget slowly: 1,000 steps of the default context, the length of an episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig:
-    """What the agent sees of an observation, in training and in the environment alike.
+    """What the agent sees of an observation, both in training and in the environment.
 
     Attributes:
-        mask: What is hidden: `none`, or the `velocity` of every joint (MuJoCo bodies), which then has to be
-            remembered from one step to the next.
+        mask: What is hidden: `none`, or the `velocity` of every joint (MuJoCo bodies), which the agent must then infer
+            from earlier steps.
     """
 
     mask: Literal["none", "velocity"] = "none"
@@ -40,25 +39,25 @@ class TrainingConfig:
         steps: Optimiser steps.
         batch_size: Slices per step.
         context: Environment steps per slice.
-        carry: How many consecutive slices a row of the batch reads, on average, before it begins anew at a random
-            place. The state goes on from one to the next, the gradient does not (truncated backpropagation through
-            time). 1: every slice begins anew. If left out, that of the backbone: 50 for layers that forget slowly
-            (lru, s4d, retention, aaren), which need it to act well with a state carried over an episode; 1 for all
-            others.
-        learning_rate: AdamW's peak rate.
-        recurrent_rate: Rate of a recurrence's own parameters over `learning_rate`; if left out, that of the backbone:
-            lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
-        weight_decay: AdamW's decay of weight matrices.
-        averaging: Decay of an exponential moving average of the weights, which is what is saved and evaluated; 0 for
-            the weights of the last step.
-        return_weighting: How much likelier slices of better episodes are drawn: every step of an episode counts
-            exp(return_weighting * g), where g is the episode's return, 0 for the data's lowest and 1 for its highest.
-            0: all alike.
+        carry: How many consecutive slices a row of the batch reads, on average, before it restarts at a random place.
+            The state is carried from one slice to the next, the gradient is not (truncated backpropagation through
+            time). 1: every slice starts from the initial state. If left out, the backbone's default: 50 for layers
+            that forget slowly (lru, s4d, retention, aaren), which need it to act well with a state carried over an
+            episode; 1 for all others.
+        learning_rate: Peak learning rate of AdamW.
+        recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
+            the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
+        weight_decay: Weight decay of AdamW, applied to weight matrices only.
+        averaging: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
+            weights of the last step.
+        return_weighting: How strongly sampling favours slices of better episodes: every step of an episode has weight
+            exp(return_weighting * g), where g is the episode's return, scaled to 0 for the lowest in the data and 1
+            for the highest. 0: uniform sampling.
         warmup_steps: Steps over which the rate rises from zero; if left out, 500, or half of `steps` if fewer.
-        schedule: What the rate does after the warm-up: `cosine` to zero at the last step, or `constant`.
-        gradient_clip: Largest global norm of the gradient; 0 for no bound.
-        precision: Of matrix products: `bf16`, `fp32`, or `auto`, bf16 where the processor multiplies it natively.
-        device: `cpu`, `cuda`, or `auto`, cuda where there is one.
+        schedule: Learning rate after the warm-up: `cosine` decay to zero at the last step, or `constant`.
+        gradient_clip: Largest global norm of the gradient; 0 for no clipping.
+        precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
+        device: `cpu`, `cuda`, or `auto`, cuda if available.
         checkpoint_every: Steps between checkpoints.
         log_every: Steps between lines of metrics.
     """
@@ -100,12 +99,12 @@ class EvaluationConfig:
     """How the agent is evaluated.
 
     Attributes:
-        episodes: Episodes per target return; 0 to train without being evaluated.
-        target_returns: Returns to ask for; if left out, the dataset's own and the best return in the data.
+        episodes: Episodes per target return; 0 for no evaluation after training.
+        target_returns: Target returns; if left out, the dataset's own targets and the best return in the data.
         state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for
             every action, the Decision Transformer's protocol.
-        window: Steps in that window.
-        seed: Episode i of every target begins with the environment's reset(seed + i).
+        window: Number of steps in the window.
+        seed: Episode i of every target return starts with the environment's reset(seed + i).
     """
 
     episodes: int = 100
@@ -127,27 +126,27 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that decides a run.
+    """Everything that determines a run.
 
     Attributes:
         dataset: A dataset's name, as in data/catalog.py.
-        path: The file to read a D4RL dataset from, where it is not in one of the usual folders.
+        path: The file to read a D4RL dataset from, if it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
-        actions: `keep` the data's actions, which must then lie between -1 and 1, or `clip` to that the few that do
-            not, as an environment does whose own box that is.
-        best_fraction: Share of the episodes, those of the highest returns, that are trained on, rounded down but at
-            least one. With `agent.return_conditioning false` it is filtered behaviour cloning. Scores still stand
-            beside the mean and the range of all episodes.
+        actions: `keep` the data's actions, which must then lie within [-1, 1], or `clip` them to that range, as an
+            environment with these action bounds does.
+        best_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
+            one episode. With `agent.return_conditioning false` this is filtered behaviour cloning. Scores are still
+            reported beside the mean and the range of all episodes.
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
-        seed: Of the weights' initialisation, the sampled slices and dropout.
-        backbone: The sequence backbone; `--backbone NAME` picks it, `--backbone.KEY` sets its options.
+        seed: Seed of the weights' initialisation, the sampled slices and dropout.
+        backbone: The sequence backbone; `--backbone NAME` selects it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
         agent: How histories become tokens.
-        objective: What is trained for; `--objective NAME` picks it, `--objective.KEY` sets its options.
+        objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options.
         training: How the agent is trained.
-        evaluation: How it is evaluated.
+        evaluation: How the agent is evaluated.
     """
 
     dataset: str
@@ -167,7 +166,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}: it must be at least 0")
-        if not 0 < self.best_fraction <= 1:  # nor is a NaN
+        if not 0 < self.best_fraction <= 1:  # also rejects NaN
             raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
         if self.training.carry is None:
             slowly = getattr(registered(self.backbone.name).mixer, "forgets_slowly", False)
@@ -175,13 +174,13 @@ class RunConfig:
 
 
 BEFORE_OPTIONS = {"agent": {"return_limit": 0.0, "previous_action": True}, "training": {"averaging": 0.0, "carry": 1}}
-"""What runs did before there was an option that is on by default now: a saved configuration without it means this."""
+"""What a saved configuration without these options means: they did not exist then, and their defaults are on now."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """The configuration, whole, as plain JSON values."""
+    """The full configuration as plain JSON values."""
     data = asdict(config)
     targets = config.evaluation.target_returns
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
@@ -193,5 +192,5 @@ def _at_least(section: Any, least: float, *names: str) -> None:
     kind = type(section).__name__.removesuffix("Config").lower()
     for name in names:
         value = getattr(section, name)
-        if value is not None and not value >= least:  # nor is a NaN
+        if value is not None and not value >= least:  # also rejects NaN
             raise InputError(f"{kind}.{name} is {value}: it must be at least {least}")

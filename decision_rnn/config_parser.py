@@ -1,7 +1,7 @@
-"""How a run's configuration is read: strictly, every key with its type, a fault told in one sentence.
+"""Strict parsing of a run's configuration: every key is typed, and an error is one sentence.
 
-A YAML file, a checkpoint's config.json and a command line (cli/arguments.py) all come in through `run_parser`, which
-knows every key of a run with one backbone and one objective.
+YAML files, a checkpoint's config.json and command lines (cli/arguments.py) are all read with `run_parser`, which knows
+every key of a run with a given backbone and objective.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SECTIONS = {
 
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration that `to_dict` wrote, in any version; InputError names `source` and the key."""
+    """The run configuration that `to_dict` of any version wrote; an InputError names `source` and the key."""
     for section, options in BEFORE_OPTIONS.items():
         if isinstance(data.get(section, {}), Mapping):
             data = {**data, section: {**options, **data.get(section, {})}}
@@ -47,7 +47,7 @@ def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
 
 
 def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration of keys and values, today's defaults where they are silent; InputError as `from_dict`."""
+    """The run configuration from keys and values, with current defaults for the rest; InputError as in `from_dict`."""
     check_plugins(plugins_of(data, source), source)
     parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
     namespace = apply(parser, data, source)
@@ -58,7 +58,7 @@ def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
 
 
 def backbone_of(data: Mapping[str, Any]) -> str:
-    """The name of the backbone that a configuration dictionary asks for: `backbone: lru` or its `name` key."""
+    """The name of the backbone in a configuration dictionary: `backbone: lru` or the section's `name` key."""
     name = _name_of(data.get("backbone"), DEFAULT_BACKBONE)
     module, dot, _ = name.rpartition(".")
     if dot:
@@ -68,7 +68,7 @@ def backbone_of(data: Mapping[str, Any]) -> str:
 
 
 def objective_of(data: Mapping[str, Any]) -> str:
-    """The name of the objective that a configuration dictionary asks for: `objective: mse` or its `name` key."""
+    """The name of the objective in a configuration dictionary: `objective: mse` or the section's `name` key."""
     name = _name_of(data.get("objective"), DEFAULT_OBJECTIVE)
     _check_registered(name, registered_objective, registered_objectives())
     return name
@@ -88,7 +88,7 @@ def _check_registered(name: str, find: Callable[[str], object], known: Sequence[
 
 
 def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
-    """A parser of every key of a run with that backbone and objective."""
+    """A parser for every key of a run with that backbone and objective."""
     parser = ArgumentParser(
         prog=program,
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
@@ -134,7 +134,7 @@ def apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Names
 
 
 def check_backbone_keys(backbone: str, keys: Sequence[str], source: str) -> None:
-    """InputError for a key of other backbones than this one, naming those that have it."""
+    """InputError for a key that only other backbones have; the message names them."""
 
     def has(name: str, key: str) -> bool:
         return key == MATCH or key in {f"backbone.{f.name}" for f in fields(registered(name).config)}
@@ -149,17 +149,17 @@ def check_backbone_keys(backbone: str, keys: Sequence[str], source: str) -> None
 
 
 def two_widths(source: str) -> InputError:
-    """The error for a width that is given beside a number of parameters."""
+    """The error for giving both a width and a number of parameters."""
     return InputError(
         f"{source}: {MATCH} finds the width, so {WIDTH} cannot be given beside it: leave one of the two out"
     )
 
 
 def instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
-    """The run of a parser's values; InputError names the key of one that cannot be used."""
+    """The run configuration from parsed values; an InputError names the key of an invalid one."""
     if namespace.dataset is None:
         raise InputError(f"no dataset was named: give one, such as `{parser.prog} hopper-medium`")
-    check_numbers(namespace, endless=("training.gradient_clip",))  # infinite: nothing is clipped
+    check_numbers(namespace, endless=("training.gradient_clip",))  # infinity means no clipping
     asked = namespace.pop(MATCH)
     try:
         if asked is not None:
@@ -167,11 +167,11 @@ def instantiate(parser: ArgumentParser, namespace: Namespace) -> RunConfig:
             matched = match_parameters(registered(namespace.backbone.name).config, parse_count(asked, MATCH), **options)
             namespace.backbone.width = matched.width
         values = parser.instantiate(namespace)
-    except ValueError as error:  # of a backbone's configuration
+    except ValueError as error:  # raised by a backbone's configuration
         raise InputError(str(error)) from None
     return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig)})
 
 
 def section(value: Any) -> dict[str, Any]:
-    """A section of a configuration, empty where there is none; `backbone: lru` names one without keys."""
+    """A section of a configuration as a dictionary, empty if absent or, like `backbone: lru`, without keys."""
     return dict(value) if isinstance(value, Mapping) else {}

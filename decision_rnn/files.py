@@ -1,8 +1,8 @@
-"""Writing files so that a reader sees the old content or the new, never a part of either.
+"""Atomic writing of files: a reader sees the old content or the new, never a part of either.
 
-What is being written lies in a hidden folder beside its destination, `.NAME.KERNEL.RANDOM.tmp`, which holds it and a
-lock file that its writer keeps locked. The operating system unlocks what a killed process held, so that a leftover can
-be told from what another process, or another container that shares the folder, is writing.
+New content is written into a hidden folder beside its destination, `.NAME.KERNEL.RANDOM.tmp`, together with a lock file
+that the writer keeps locked. The operating system releases the locks of a killed process, so that a leftover can be
+distinguished from what another process, or another container that shares the folder, is still writing.
 """
 
 import contextlib
@@ -22,22 +22,22 @@ from decision_rnn.errors import InputError
 from decision_rnn.messages import warn
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""What a file system without locks answers, as some network file systems do."""
+"""The errors of file systems without locks, such as some network file systems."""
 
 TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12})\.[0-9a-f]{12}\.tmp")
 
 ABANDONED = 24 * 3600.0
-"""Seconds untouched after which a leftover of another machine, whose locks may not be seen here, is removed."""
+"""Seconds without changes after which a leftover of another machine, whose locks may be invisible here, is removed."""
 
 
 @contextlib.contextmanager
 def _held(path: Path, wait: bool, flags: int = 0) -> Iterator[bool]:
     """Hold the lock file `path`, opened with `flags`, until the block ends or the process dies.
 
-    The block is given False where the file system has no locks. Where another process holds the lock and `wait` is
-    False, that is a TimeoutError at once.
+    Yields False if the file system has no locks. If another process holds the lock and `wait` is False, raises
+    TimeoutError immediately.
     """
-    # Not filelock.FileLock, which makes the folder anew that another process has just removed.
+    # Not filelock.FileLock, which would recreate a folder that another process has just removed.
     descriptor = os.open(path, os.O_RDWR | flags, 0o666)
     try:
         supported = True
@@ -52,14 +52,14 @@ def _held(path: Path, wait: bool, flags: int = 0) -> Iterator[bool]:
             yield supported
             return
     finally:
-        os.close(descriptor)  # which unlocks it
-    with _held(path, wait, flags) as supported:  # its last holder has removed the file that we waited for
+        os.close(descriptor)  # also releases the lock
+    with _held(path, wait, flags) as supported:  # the last holder removed the lock file while we waited
         yield supported
 
 
 @functools.cache
 def _kernel() -> str:
-    """The same for processes that see each other's locks for certain: those of one running kernel."""
+    """An identifier of the running kernel; processes that share it are certain to see each other's locks."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]
     except OSError:
@@ -68,9 +68,9 @@ def _kernel() -> str:
 
 @contextlib.contextmanager
 def _temporary_for(path: Path) -> Iterator[Path]:
-    """A path that no other process uses, on the file system of `path`; what is there when the block ends is removed.
+    """A path that no other process uses, on the file system of `path`; it is removed when the block ends.
 
-    What processes that were killed left in that folder is removed first.
+    Leftovers of killed processes in that folder are removed first.
     """
     _remove_leftovers(path.parent)
     folder = path.with_name(f".{path.name}.{_kernel()}.{uuid.uuid4().hex[:12]}.tmp")
@@ -86,28 +86,28 @@ def _remove_leftovers(parent: Path) -> None:
     with os.scandir(parent) as entries:
         found = [(parent / entry.name, match) for entry in entries if (match := TEMPORARY.fullmatch(entry.name))]
     for folder, match in found:
-        with contextlib.suppress(OSError):  # its writer lives, or it is somebody else's, or gone
+        with contextlib.suppress(OSError):  # its writer is alive, it belongs to another user, or it is gone
             with _held(folder / "lock", wait=False) as sure:
-                # A writer that has only begun may not hold its lock yet; then it has written nothing either.
+                # A writer that has just started may not hold its lock yet, but then it has written nothing either.
                 begun = os.path.lexists(folder / "new") and match[1] == _kernel()
                 if sure and (begun or _untouched_for(folder) > ABANDONED):
                     shutil.rmtree(folder, ignore_errors=True)
-            folder.rmdir()  # where an open file, the lock, keeps its folder (NFS)
+            folder.rmdir()  # on NFS the open lock file has kept the folder from being removed
 
 
 def _untouched_for(folder: Path) -> float:
-    """Seconds since the last change in a folder."""
+    """Seconds since the last change to a folder or its contents."""
     return time.time() - max(place.lstat().st_mtime for place in (folder, *folder.rglob("*")))
 
 
 def existing_ancestor(path: Path) -> Path:
-    """The nearest of `path` and the folders above it that exists."""
+    """`path` or, if it does not exist, its nearest existing parent folder."""
     path = path.absolute()
     return next(place for place in (path, *path.parents) if place.exists())
 
 
 def check_folder(path: Path) -> None:
-    """Raise the OSError that making the folder `path`, or files in it, would meet; nothing is made."""
+    """Raise the OSError that creating the folder `path`, or files in it, would raise; nothing is created."""
     existing = existing_ancestor(path)
     if not existing.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
@@ -116,7 +116,7 @@ def check_folder(path: Path) -> None:
 
 
 def fsync_path(path: Path) -> None:
-    """Force a file's content, or a directory's entries, to the disk."""
+    """Flush a file's content, or a directory's entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -125,7 +125,7 @@ def fsync_path(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path`: written beside it, fsynced, renamed."""
+    """Write `data` to `path` atomically: into a temporary file, which is fsynced and renamed."""
     with _temporary_for(path) as temporary:
         with temporary.open("xb") as file:
             file.write(data)
@@ -136,7 +136,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def link_atomically(path: Path, target: str) -> None:
-    """Make `path` a symbolic link to `target`, in place of the link that may be there."""
+    """Make `path` a symbolic link to `target`, replacing an existing link."""
     with _temporary_for(path) as temporary:
         temporary.symlink_to(target)
         temporary.replace(path)
@@ -145,14 +145,14 @@ def link_atomically(path: Path, target: str) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Be alone among processes with what is done about `path`; the operating system unlocks when a process dies.
+    """Hold the lock of `path`, which excludes other processes; the operating system releases it if this one dies.
 
-    The lock is a hidden file beside `path`, and stays. On a file system that has no locks a line on stderr says so,
-    and the block runs all the same.
+    The lock is a hidden file beside `path`, which is not removed. On a file system without locks, a warning is printed
+    on stderr and the block runs anyway.
 
     Args:
-        path: What the lock is for; its parent folders are made.
-        wait: For another process that holds the lock; if False, that is a TimeoutError at once.
+        path: What the lock is for; its parent folders are created.
+        wait: Whether to wait for another process that holds the lock; if False, raises TimeoutError instead.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _held(_lock_file(path), wait, os.O_CREAT) as supported:
@@ -165,22 +165,22 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _lock_file(path: Path) -> Path:
-    """Where `locked(path)` keeps its lock."""
+    """The lock file of `locked(path)`."""
     return path.with_name(f".{path.name}.lock")
 
 
 @contextlib.contextmanager
 def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[None]:
-    """Be the only process that does a work in a folder, which is made; where the block adds nothing, it goes again.
+    """Be the only process that does some work in a folder, which is created, and removed if the block adds nothing.
 
     Args:
         folder: Where the work is done.
-        lock: The name that the work's lock has there.
+        lock: Name of the work's lock in that folder.
         doing: The work, for messages: "training".
         what: The folder, for messages: "the run folder".
 
     Raises:
-        InputError: At once, where another process is at the same work there, or the folder cannot be made.
+        InputError: Immediately, if another process does the same work there or the folder cannot be created.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     file = _lock_file(folder / lock)
@@ -198,7 +198,7 @@ def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[No
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # others write there
+            with contextlib.suppress(OSError):  # other processes may write there
                 if set(os.listdir(folder)) - {file.name} == before:
                     file.unlink()
                     for place in made:
@@ -207,7 +207,7 @@ def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[No
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Write a file that is moved to `path`, fsynced, when the block ends without an error."""
+    """A temporary path for a new file, which is fsynced and moved to `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _temporary_for(path) as temporary:
         yield temporary
@@ -217,17 +217,17 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory at once for others, who may be writing into it; one that is not there is removed already."""
+    """Remove a directory, atomically as seen by other processes that may write into it; no-op if it does not exist."""
     with contextlib.suppress(FileNotFoundError), _temporary_for(path) as temporary:
-        path.rename(temporary)  # what others add to it even now stays hidden, and goes with the next leftovers
+        path.rename(temporary)  # what others still add stays hidden and is removed with the next leftovers
 
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Fill a directory that is moved to `path`, fsynced, when the block ends without an error.
+    """A temporary directory, which is fsynced and moved to `path` when the block ends without an error.
 
-    A process killed inside the block leaves `path` untouched. When another process has put a directory there
-    first, that one stays and ours is dropped: both were made by the same recipe.
+    A process killed inside the block leaves `path` untouched. If another process has put a directory there first, that
+    one stays and ours is discarded: both were made in the same way.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _temporary_for(path) as temporary:

@@ -1,4 +1,4 @@
-"""What a number depends on beside the code: versions, hardware, how memory is kept and how threads wait."""
+"""What results depend on besides the code: versions, hardware, memory allocation and how threads wait."""
 
 import contextlib
 import ctypes
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SPIN_SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-"""What libgomp reads, once, when it is loaded: how long its threads spin while they wait for each other."""
+"""Variables that libgomp reads once, when loaded: how long its threads spin while they wait for each other."""
 
 _spins_as_torch_found_it = False
 
@@ -22,7 +22,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and of these packages."""
-    # What is installed for editing keeps the version that it was installed at.
+    # The metadata of an editable install keep the version at which it was installed.
     ours = {"decision-rnn": sys.modules["decision_rnn"].__version__}
     return {
         "python": platform.python_version(),
@@ -40,7 +40,7 @@ def cpu_model() -> str:
 
 
 def commit() -> str | None:
-    """The git commit of this source tree, marked `-dirty` where files differ from it; None for an installed package."""
+    """The git commit of this source tree, with `-dirty` if files differ from it; None for an installed package."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():
@@ -53,7 +53,7 @@ def commit() -> str | None:
 
 def hardware() -> dict[str, Any]:
     """Processor, cores, and torch's threads and GPU in this process."""
-    import torch  # here, because the collection's workers import this module and must start fast
+    import torch  # here, because the workers that collect data import this module and must start fast
 
     return {
         "cpu": cpu_model(),
@@ -64,20 +64,20 @@ def hardware() -> dict[str, Any]:
 
 
 def describe_hardware(hardware: Mapping[str, Any]) -> str:
-    """What `hardware` found, as reports name it: `NAME, 2 cores, GPU: none`."""
+    """The result of `hardware` as text for reports: `NAME, 2 cores, GPU: none`."""
     return f"{hardware['cpu']}, {hardware['cores']} cores, GPU: {hardware['gpu'] or 'none'}"
 
 
 def describe_versions(versions: Mapping[str, str]) -> str:
-    """What `versions` found, as reports name it: `python 3.12.0, torch 2.12.0`."""
+    """The result of `versions` as text for reports: `python 3.12.0, torch 2.12.0`."""
     return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what one training step frees for the next one.
+    """Let the C library keep the memory that a training step frees for the next step.
 
-    glibc hands large blocks and memory at the heap's end back to the system and fetches them again page by page: some
-    600 pages a step of minGRU, 14,000 of Mamba, a twentieth of either's time.
+    By default glibc returns large blocks and memory at the end of the heap to the system and gets them back page by
+    page: about 600 pages per step for minGRU, 14,000 for Mamba, a twentieth of the time of either.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not in musl
@@ -87,19 +87,19 @@ def keep_freed_memory() -> None:
 
 
 def limit_spinning() -> None:
-    """Let OpenMP's threads sleep soon while they wait for each other, where the user has not set how long they spin.
+    """Let OpenMP threads that wait for each other sleep soon, unless the user has set how long they spin.
 
-    By default libgomp's spin for milliseconds: a training step on two cores then takes 15 ms on an idle machine and 300
-    beside other work; with this setting, 18 and 47. It must be made before torch loads libgomp.
+    By default libgomp's threads spin for milliseconds: a training step on two cores then takes 15 ms on an idle machine
+    and 300 ms beside other work; with this setting, 18 and 47 ms. It has to be set before torch loads libgomp.
     """
     global _spins_as_torch_found_it
     if not any(name in os.environ for name in SPIN_SETTINGS):
         _spins_as_torch_found_it = "torch" in sys.modules
-        os.environ["GOMP_SPINCOUNT"] = "1000"  # of processes started from here too
+        os.environ["GOMP_SPINCOUNT"] = "1000"  # inherited by processes started from here
 
 
 def warn_of_spinning() -> None:
-    """Warn, once, where torch was loaded before `limit_spinning` and computes on several threads of libgomp."""
+    """Warn once if torch was loaded before `limit_spinning` and computes on several libgomp threads."""
     import torch
 
     global _spins_as_torch_found_it

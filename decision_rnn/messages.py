@@ -1,6 +1,6 @@
-"""What is told to a person while something runs: lines and bars. All of it comes through here, and `quiet` stills it.
+"""Messages and progress bars shown to the user while something runs. `quiet` silences all of them.
 
-Results that a command was asked for are no messages; errors are raised.
+The output that a command was run for is not a message; errors are raised.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 @contextlib.contextmanager
 def quiet(silent: bool = True) -> Iterator[None]:
-    """Inside the block no line is told and no bar shown, in this thread and in processes forked from it; with False
-    the block changes nothing."""
+    """Show no messages or bars inside the block, in this thread and in processes forked from it; a no-op if `silent`
+    is False."""
     token = _silent.set(silent or _silent.get())
     try:
         yield
@@ -25,45 +25,45 @@ def quiet(silent: bool = True) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """A line on stdout, at once: what is going to be done, before hours of it."""
+    """Print a line on stdout, flushed: what is about to be done, which may take hours."""
     if not _silent.get():
         print(text, flush=True)
 
 
 def warn(text: str) -> None:
-    """A line on stderr: what a person may want to look into, while the work goes on."""
+    """Print a line on stderr: something the user may want to look into, while the work continues."""
     if not _silent.get():
         bar_class().write(text, file=sys.stderr)
         sys.stderr.flush()
 
 
 def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
-    """A tqdm bar, on stderr where that is a terminal, or in a notebook's cell.
+    """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell.
 
     Args:
-        arguments: tqdm's.
-        show: False for a bar that is not seen.
-        settings: tqdm's.
+        arguments: Passed to tqdm.
+        show: False for a hidden bar.
+        settings: Passed to tqdm.
     """
     hidden = _silent.get() or not show or not (_in_notebook() or sys.stderr.isatty())
     return bar_class()(*arguments, disable=hidden, **settings)
 
 
 def bar_class() -> Any:
-    """tqdm's class for where we are: a widget in a notebook that can show one, else text."""
+    """The tqdm class for the current environment: a widget in a notebook that can show one, else text."""
     if not _in_notebook():
         from tqdm import tqdm
     else:
         from tqdm import TqdmWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TqdmWarning)  # that there are no widgets: its text serves
+            warnings.simplefilter("ignore", TqdmWarning)  # that widgets are missing: tqdm then shows text
             from tqdm.auto import tqdm
     return tqdm
 
 
 def _in_notebook() -> bool:
-    """Whether this is a notebook's kernel, whose stderr is no terminal and shows bars all the same."""
+    """Whether this is a notebook's kernel, which shows bars although its stderr is not a terminal."""
     shell = sys.modules.get("IPython")
     current = None if shell is None else shell.get_ipython()
     return current is not None and "IPKernelApp" in current.config

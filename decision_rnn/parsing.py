@@ -1,7 +1,7 @@
-"""Keys and values, from a command line or a file, through a parser: what cannot be used is one sentence.
+"""Parsing of keys and values from a command line or a file, with errors of one sentence.
 
-jsonargparse's own messages take many lines and leave out where the value came from, so a fault is looked for here,
-one key after the other.
+jsonargparse's own messages take many lines and do not say where the value came from, so the invalid key is searched for
+here, one key after the other.
 """
 
 import math
@@ -21,8 +21,8 @@ from decision_rnn.errors import InputError, did_you_mean
 Record = TypeVar("Record", bound=Any)
 
 COMMAND_LINE = "command line"
-UNUSABLE = (ArgumentError, OverflowError)  # of integers that no float can hold
-LARGEST = 2**63 - 1  # that torch can count to
+UNUSABLE = (ArgumentError, OverflowError)  # the latter for integers too large for a float
+LARGEST = 2**63 - 1  # the largest integer in torch
 KINDS = {
     int: "a whole number",
     float: "a number",
@@ -39,12 +39,12 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], defaults: bool = Tru
     """Parse a command line.
 
     Args:
-        parser: Of the command.
-        arguments: Its words.
-        defaults: Whether what the words leave out takes the parser's defaults, or stays out.
+        parser: The command's parser.
+        arguments: The words of the command line.
+        defaults: Whether keys that are not given take the parser's defaults or are left out.
 
     Raises:
-        InputError: Naming the key that cannot be used.
+        InputError: If a key or value is invalid; the message names the key.
     """
     given = options_of(arguments)
     known = [option[2:] for action in parser._actions for option in action.option_strings]
@@ -56,7 +56,7 @@ def parse(parser: ArgumentParser, arguments: Sequence[str], defaults: bool = Tru
 
 
 def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
-    """The parser's defaults with the keys and values of a file on top; InputError names `source` and the key."""
+    """The parser's defaults, overridden by the keys and values of a file; an InputError names `source` and the key."""
     known = [action.dest for action in parser._actions if action.dest != "help"]
     groups = [key for key in known if _is_group(key, known)]
     given: list[tuple[str, Any]] = []
@@ -69,7 +69,7 @@ def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> 
             raise InputError(f"{source}: {name} is {section!r:.100}: it must hold keys and values")
     check_known(parser, (key for key, _ in given), known, source)
     types = _types(parser)
-    for key, value in given:  # jsonargparse lets every key be null
+    for key, value in given:  # jsonargparse accepts null for every key
         if value is None and types[key] is not None and NoneType not in get_args(types[key]):
             raise InputError(f"{source}: {key} is null: it must be {_kind(types[key])}")
     try:
@@ -89,7 +89,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text())
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, or no such date as 2000-13-13
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # not text, not YAML, or a date such as 2000-13-13
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if data is None:
         return {}
@@ -99,7 +99,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def options_of(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """The options of a command line with the text that follows each, which is the next option after a flag."""
+    """The options of a command line, each with the word that follows it, which after a flag is the next option."""
     given = []
     for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         if word == "--":
@@ -119,7 +119,7 @@ def check_known(parser: ArgumentParser, keys: Iterable[str], known: Sequence[str
 
 
 def check_numbers(values: Namespace, endless: Iterable[str] = ()) -> None:
-    """InputError for a number that is not finite, but in the keys that may be `endless`, or too large for torch."""
+    """InputError for a number too large for torch or not finite; keys in `endless` may be infinite."""
     for key, value in values.items():
         finite = not isinstance(value, float) or math.isfinite(value) or (value == math.inf and key in endless)
         if not finite or (isinstance(value, int) and abs(value) > LARGEST):
@@ -127,14 +127,14 @@ def check_numbers(values: Namespace, endless: Iterable[str] = ()) -> None:
 
 
 def check_types(record: Record) -> Record:
-    """A dataclass whose values were read from JSON; TypeError if one is not of its field's type."""
+    """Return a dataclass whose values were read from JSON; TypeError if one is not of its field's type."""
     for field in fields(record):
         check_type(getattr(record, field.name), field.type)
     return record
 
 
 def check_type(value: Any, hint: Any) -> Any:
-    """A value that was read from JSON; TypeError if it is not of that type, as which a whole number is a float too."""
+    """Return a value that was read from JSON; TypeError if it is not of that type. A float may be a whole number."""
     if not _is_of_type(value, hint):
         raise TypeError(f"{value!r:.100} is not {_kind(hint)}")
     return value
@@ -146,11 +146,11 @@ def _is_of_type(value: Any, hint: Any) -> bool:
         return any(_is_of_type(value, part) for part in parts)
     if kind is tuple:  # tuple[part, ...]
         return isinstance(value, tuple) and all(_is_of_type(item, parts[0]) for item in value)
-    return type(value) in ((int, float) if hint is float else (kind or hint,))  # true and false are no numbers
+    return type(value) in ((int, float) if hint is float else (kind or hint,))  # not isinstance: bool is not a number
 
 
 def parse_count(written: int | str, key: str) -> int:
-    """600000, `600k` or `0.6M` as a number; InputError where it is none."""
+    """600000, `600k` or `0.6M` as a number; InputError if it is not a number of parameters."""
     parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([km]?)", str(written).replace("_", ""), re.IGNORECASE | re.ASCII)
     count = round(float(parts[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[parts[2].lower()]) if parts else 0
     if count < 1:
@@ -159,12 +159,12 @@ def parse_count(written: int | str, key: str) -> int:
 
 
 def _is_group(key: str, known: Iterable[str]) -> bool:
-    """Whether a key only holds others."""
+    """Whether a key is a group of other keys."""
     return any(other.startswith(f"{key}.") for other in known)
 
 
 def _explain(parser: ArgumentParser, error: Exception, given: Iterable[tuple[str, Any]], source: str) -> InputError:
-    """The sentence for what a parser refused."""
+    """The error, in one sentence, for what a parser rejected."""
     types = _types(parser)
     for key, value in given:
         kind = types.get(key, types.get(key.replace("-", "_")))
@@ -185,7 +185,7 @@ def _types(parser: ArgumentParser) -> dict[str, Any]:
 
 
 def _kind(hint: Any) -> str:
-    """What a value of a type is, in words."""
+    """A type in words, for messages."""
     if hint in KINDS:
         return KINDS[hint]
     if get_origin(hint) is Literal:

@@ -1,4 +1,4 @@
-"""Pictures of results, for people who would rather look than read."""
+"""Plots of datasets and benchmark results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 
-matplotlib.use("Agg")  # no window: these are files
+matplotlib.use("Agg")  # plots are written to files, without a window
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path) -> None:
-    """Draw what a dataset holds: episodes by return, and return over length.
+    """Plot a dataset: a histogram of its episodes' returns, and return over length.
 
     Args:
-        name: Of the dataset.
-        returns: (episodes,) undiscounted.
-        lengths: (episodes,) in steps.
-        path: Of the PNG file.
+        name: The dataset's name.
+        returns: (episodes,), undiscounted.
+        lengths: (episodes,), in steps.
+        path: The PNG file to write.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
     left.hist(returns, bins=50, color="C0")
@@ -46,16 +46,16 @@ KIN = {
     "minGRU_pytorch.minLSTM": "minlstm",
     "mambapy.MambaBlock": "mamba",
 }
-"""Other packages' layers, and ours of the same equations."""
+"""Layers of other packages, and our layers with the same equations."""
 COLOURS = [*(f"C{i}" for i in range(10)), "black", "navy", "gold", "magenta"]
 
 
 def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
-    """Draw the rows of `bench backbones`: time, speed and memory over length, the step's cost over elapsed steps.
+    """Plot the rows of `bench backbones`: time, speed and memory over length, a step's time over elapsed steps.
 
     Args:
-        rows: As bench.backbones.bench_backbones returns them.
-        path: Of the PNG file.
+        rows: The rows returned by bench.backbones.bench_backbones.
+        path: The PNG file to write.
     """
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for row in rows:
@@ -101,7 +101,7 @@ def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
 
 
 def _label_ends(panel: plt.Axes, curves: dict[str, list[tuple[int, float]]], styles: dict[str, dict[str, Any]]) -> None:
-    """Write each curve's name beside its last point, moved up or down as far as the names would overlap."""
+    """Write each curve's name beside its last point, moved up or down so that names do not overlap."""
     low, high = np.log(panel.get_ylim())
     ends = sorted(curves, key=lambda layer: curves[layer][-1][1])
     gap = min(1.0 / max(len(ends), 1), 0.056)

@@ -1,7 +1,7 @@
-"""Modules of the user's own, imported by their word alone: they register backbones, sources, environments.
+"""Plugins: the user's own modules, which register backbones, sources or environments when imported.
 
-`--plugins layers` imports layers.py of the folder one works in, or any installed module. A run keeps the names, and so
-does a checkpoint, but neither imports them: a module is code, and a file that somebody sent must not run any.
+`--plugins layers` imports layers.py from the working folder, or any installed module. Runs and checkpoints record the
+names, but loading them imports nothing: a module is code, and a file from somebody else must not run any.
 """
 
 import importlib
@@ -16,10 +16,10 @@ PLUGINS_HELP = "modules to import first, from the working folder or as installed
 
 
 def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
-    """Import the modules of these names, which `where` asks for, from the working folder or as installed.
+    """Import modules by name, from the working folder or as installed; `where` they are named is for messages.
 
     Raises:
-        InputError: If one cannot be imported, or these are no names of modules.
+        InputError: If a module cannot be imported, or `names` is not a list of names.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InputError(f"plugins is {names!r:.100}: it must be a list of modules' names, such as ['layers']")
@@ -28,7 +28,7 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except (Exception, SystemExit) as error:  # of whatever the module does
+        except (Exception, SystemExit) as error:  # the module may raise anything
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
                 f"{where}: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
@@ -36,7 +36,7 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:
-    """InputError unless all these modules, which `where` needs, have been imported; none is imported here."""
+    """InputError unless all modules that `where` needs have been imported; none is imported here."""
     missing = [name for name in names if name not in sys.modules]
     if missing:
         raise InputError(

@@ -21,30 +21,30 @@ Answer = TypeVar("Answer")
 Report = Callable[[int], object]
 
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""How `spread` starts its processes. A spawned one imports torch for seconds, as long as 100 episodes take on a few
-cores; a forked one begins at once. It is as safe as a DataLoader's worker, which is forked too: it computes with one
-thread, since OpenMP's pool does not come with it, and leaves a GPU alone. Elsewhere than on Linux, the system's own
-libraries do not survive a fork."""
+"""How `spread` starts its processes. A spawned process imports torch for seconds, as long as 100 episodes take on a few
+cores; a forked one starts immediately. Forking is as safe as for a DataLoader's workers: a worker computes with one
+thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do not
+survive a fork."""
 
 PATIENCE = 10.0
-"""Seconds that a worker which has nothing left to do may take to end."""
+"""Seconds that a worker may take to exit once it has no more work."""
 
 
 def available_cores() -> int:
-    """The cores this process may use, where the system tells; all of them elsewhere."""
+    """The number of cores this process may use, if the system reports it; else of all cores."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def default_processes() -> int:
-    """How many processes share a work: one for every core, or 1 in a pool's daemonic process, which may start none."""
+    """The default number of processes: one per core, or 1 in a pool's daemonic process, which may not start others."""
     return 1 if multiprocessing.current_process().daemon else available_cores()
 
 
 @contextlib.contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Processes started inside use that many threads per matrix product, so that several share the cores."""
+    """Processes started inside the block use `threads` threads per matrix product, so that they share the cores."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, str(threads)))
@@ -65,19 +65,19 @@ def spread(
     progress: Report,
     prepare: Callable[[], None],
 ) -> list[Answer]:
-    """The answers to all tasks, in their order, worked out by several processes, which end before this returns.
+    """The answers to all tasks, in order, computed by several processes, which exit before this returns.
 
-    Each process takes the next task when it has done one. What a task raises is raised here and ends the others, and so
-    does Ctrl-C. Where processes are spawned, a script must keep its own work under `if __name__ == "__main__":`.
+    Each process takes the next task when it has finished one. An error in a task is raised here and stops the others,
+    and so does Ctrl-C. Where processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
 
     Args:
-        work: From a task and a function that it may report progress to, to an answer. It is pickled, once, as are
-            tasks, answers and errors.
-        tasks: What there is to do.
-        processes: How many work at it; no more than there are tasks.
-        doing: What they do, for messages: `plays episodes`.
-        progress: Called here with what `work` reports.
-        prepare: Called first in every process, such as to import what `work` needs to be unpickled.
+        work: Takes a task and a function to report progress with, and returns an answer. It is pickled once; tasks,
+            answers and errors are pickled too.
+        tasks: The tasks.
+        processes: Number of processes, at most one per task.
+        doing: What the processes do, for messages: `plays episodes`.
+        progress: Called in this process with what `work` reports.
+        prepare: Called first in every process, for example to import what unpickling `work` needs.
 
     Raises:
         InputError: If a process dies.
@@ -94,7 +94,7 @@ def spread(
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_work_for_parent, args=(theirs, packed, prepare))
                 process.start()
-                theirs.close()  # the pipe ends with its worker
+                theirs.close()  # so that the pipe closes when its worker dies
                 workers.append((process, ours))
         busy = [connection for _, connection in workers]
         with _death_noticed(doing):
@@ -128,7 +128,7 @@ def spread(
 
 @contextlib.contextmanager
 def _death_noticed(doing: str) -> Iterator[None]:
-    """InputError where the process at the other end of a pipe, which `doing` says the work of, is no more."""
+    """InputError if the process at the other end of a pipe has died; `doing` is its work, for the message."""
     try:
         yield
     except (EOFError, ConnectionError) as error:
@@ -139,7 +139,7 @@ def _death_noticed(doing: str) -> Iterator[None]:
 
 
 def _work_for_parent(connection: Connection, packed: bytes, prepare: Callable[[], None]) -> None:
-    """What a worker of `spread` does: answer the tasks that it is sent, until it is sent None."""
+    """The main loop of a worker of `spread`: answer the tasks that it receives, until it receives None."""
     start_worker()
     try:
         prepare()
@@ -153,22 +153,22 @@ def _work_for_parent(connection: Connection, packed: bytes, prepare: Callable[[]
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error, or where it cannot be pickled and unpickled one that says the same."""
+    """The error or, if it cannot be pickled and unpickled, a RuntimeError with the same message."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # of whatever class the error is
+    except Exception:  # errors of any class may fail to pickle, in any way
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
 
 
 def start_worker() -> None:
-    """What a worker does first: leave Ctrl-C to its parent, and watch for the parent's end."""
+    """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A killed parent would leave its workers waiting for ever."""
+    """Exit when the parent does: otherwise the workers of a killed parent would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

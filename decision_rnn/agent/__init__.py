@@ -1,4 +1,4 @@
-"""The return-conditioned agent, and the objectives it is trained for."""
+"""The return-conditioned agent and its training objectives."""
 
 from decision_rnn.agent.agent import AgentConfig, DecisionAgent
 from decision_rnn.agent.objectives import (

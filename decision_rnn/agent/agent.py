@@ -1,8 +1,8 @@
-"""The return-conditioned agent: (return-to-go, observation and, if asked, the previous action) -> action.
+"""The return-conditioned agent: (return-to-go, observation and, optionally, the previous action) -> action.
 
 After Chen et al., "Decision Transformer" (2021), with any sequence backbone. It is trained on slices of many
-episodes in parallel over time (`forward`) and acts one step at a time in constant memory (`act`). What it is trained
-for, and how its hidden states become actions, is its objective's.
+episodes in parallel over time (`forward`) and acts one step at a time in constant memory (`act`). Its objective
+defines the loss and maps hidden states to actions.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from decision_rnn.errors import InputError
 
 MAX_TIMESTEP = 1000
 LEAST_STD = 1e-3
-"""Floor of the scale of an observation dimension: a constant one must not blow up what deviates from it."""
+"""Smallest scale of an observation entry, so that entries constant in the data do not blow up small deviations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +27,21 @@ class AgentConfig:
     """How the agent reads its history.
 
     Attributes:
-        tokens: `step`: one token per environment step, the sum of the embeddings of what is seen; `interleaved`: each
-            a token of its own, in the order previous action (where it is seen), return-to-go, observation. With
-            `previous_action` these are the Decision Transformer's three.
-        return_conditioning: Whether the agent sees the return-to-go; without it, it is behaviour cloning.
-        previous_action: Whether the agent sees the action that it took last, as the Decision Transformer does. Where
-            observations tell all, as in MuJoCo's locomotion tasks, it can mislead: consecutive actions are alike, and
-            to repeat the last one controls badly (Wen et al., "Fighting Copycat Agents in Behavioral Cloning from
-            Observation Histories" (2020)).
+        tokens: `step`: one token per environment step, the sum of the embeddings of all inputs; `interleaved`: one
+            token per input, in the order previous action (if used), return-to-go, observation. With
+            `previous_action` these are the Decision Transformer's three tokens.
+        return_conditioning: Whether the agent sees the return-to-go; without it, training is behaviour cloning.
+        previous_action: Whether the agent sees its previous action, as the Decision Transformer does. Where
+            observations contain the full state, as in MuJoCo's locomotion tasks, it can mislead: consecutive actions
+            are similar, but repeating the last one controls badly (Wen et al., "Fighting Copycat Agents in Behavioral
+            Cloning from Observation Histories" (2020)).
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
-        return_limit: Quantile, at each timestep, of the returns-to-go of the data's episodes that last so long, above
-            which the agent sees none when it acts: to ask for more is to ask for what the best tenth of them had
-            left, which the network has seen often enough not to extrapolate. 1 is the largest, 0 no limit.
-        return_noise: Standard deviation of noise on the returns-to-go of a slice in training, the same at all of its
-            steps, in units of the return scale.
+        return_limit: Largest return-to-go that the agent sees when it acts, as a quantile, at each timestep, over the
+            data's episodes that last that long. A higher target then acts like the return-to-go that a tenth of them
+            exceed (at 0.9), which the network has seen often enough not to extrapolate. 1: the largest; 0: no limit.
+        return_noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at
+            all of its steps, in units of the return scale.
     """
 
     tokens: Literal["step", "interleaved"] = "step"
@@ -52,7 +52,7 @@ class AgentConfig:
     return_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.return_noise >= 0:  # nor is a NaN
+        if not self.return_noise >= 0:  # also rejects NaN
             raise InputError(f"agent.return_noise is {self.return_noise}: it must be at least 0")
         if not 0 <= self.return_limit <= 1:
             raise InputError(
@@ -61,25 +61,25 @@ class AgentConfig:
 
 
 class DecisionAgent(nn.Module):
-    """Predicts actions in [-1, 1] from returns-to-go and observations, and from previous actions if `config` says so.
+    """Predicts actions in [-1, 1] from observations and, depending on `config`, returns-to-go and previous actions.
 
-    Pass it full observations. The index of the entries that it sees, the normalisation statistics, the return scale and
-    the limit of the return-to-go are buffers, stored with the weights.
+    It takes full observations. The index of the entries that it sees, the normalisation statistics, the return scale
+    and the limit of the return-to-go are buffers, stored with the weights.
 
     Args:
         config: How histories become tokens.
         backbone: The sequence backbone.
-        observation_mean: (entries seen,), the mean of each observation entry that it sees.
+        observation_mean: (entries seen,), the mean of each observation entry that the agent sees.
         observation_std: (entries seen,), their standard deviations.
         action_dim: Number of action components.
         return_scale: The divisor of returns-to-go.
-        objective: The training objective; the squared error of its actions if left out.
-        observation_index: (entries seen,) int64, the indices of the entries that it sees; all if left out.
-        return_limit: (timesteps,), the largest return-to-go that it sees at each timestep in evaluation mode, with the
-            last value for all later timesteps; no limit if left out.
+        objective: The training objective; the squared error of the actions if left out.
+        observation_index: (entries seen,) int64, the indices of the entries that the agent sees; all if left out.
+        return_limit: (timesteps,), the largest return-to-go that the agent sees at each timestep in evaluation mode,
+            with the last value for all later timesteps; no limit if left out.
 
     Raises:
-        InputError: If the objective asks for a column that batches do not have.
+        InputError: If the objective reads a column that batches do not have.
     """
 
     observation_index: Tensor | None
@@ -126,12 +126,12 @@ class DecisionAgent(nn.Module):
 
     @property
     def _first_token(self) -> int:
-        """The place in a step's tokens of an episode's first: the previous action's belongs to the episode before."""
+        """Index, among a step's tokens, of an episode's first token: the previous action is of the episode before."""
         return int(self.config.tokens == "interleaved" and self.embed_action is not None)
 
     @property
     def observation_dim(self) -> int:
-        """The minimum number of entries of an observation."""
+        """The smallest number of entries that an observation may have."""
         return len(self.observation_mean) if self.observation_index is None else int(self.observation_index.max()) + 1
 
     def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
@@ -211,8 +211,8 @@ class DecisionAgent(nn.Module):
         tokens = self._embed(return_to_go.unsqueeze(-1), observation, previous_action, timestep)
         hidden = tokens[0]
         for i, token in enumerate(tokens):
-            if 0 < i == self._first_token:  # before token 0 the memory of an episode's first step is the initial one
-                memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row for all: it exports
+            if 0 < i == self._first_token:  # at token 0, the memory of an episode's first step is already the initial
+                memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row, broadcast: exportable
             hidden, memory = self.backbone.step(self.embedding_norm(token), memory)
         action = self.objective.action(hidden)
         return action, (target, return_to_go, action, timestep + 1, *memory)
@@ -239,7 +239,7 @@ class DecisionAgent(nn.Module):
     def _embed(
         self, return_to_go: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor
     ) -> list[Tensor]:
-        """The tokens of each step, each (..., width): one, or those of previous action, return-to-go, observation."""
+        """Each step's tokens, each (..., width): one, or one per input: previous action, return-to-go, observation."""
         if self.observation_index is not None:
             observation = observation.index_select(-1, self.observation_index)
         parts = [] if self.embed_action is None else [(self.embed_action, previous_action)]

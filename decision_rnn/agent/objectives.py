@@ -1,6 +1,6 @@
-"""What an agent is trained for: the head over its hidden states, the loss, and the action it takes.
+"""Training objectives: the head on the agent's hidden states, its loss and its actions.
 
-An objective lives here or in a file of the user's own, which `--plugins` imports.
+An objective is defined here or in a module of the user's own, which `--plugins` imports.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ class ObjectiveConfig:
     """The part of an objective's configuration that all objectives share.
 
     Attributes:
-        name: Which objective.
+        name: The objective's name.
     """
 
     name: str
@@ -27,7 +27,7 @@ class ObjectiveConfig:
 class Objective(nn.Module, ABC):
     """Maps the agent's hidden states to a loss in training and to actions in the environment.
 
-    It is created as `Objective(config, width, action_dim)`, where `config` is of the class it was registered with.
+    It is created as `Objective(config, width, action_dim)`; `config` is of the class it was registered with.
 
     Attributes:
         columns: The fields of data.stream.Batch that `loss` reads.
@@ -54,7 +54,7 @@ class Objective(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class ObjectiveRegistration:
-    """An objective and the configuration class it is made from."""
+    """An objective and its configuration class."""
 
     objective: Callable[..., Objective]
     config: type[ObjectiveConfig]
@@ -87,10 +87,10 @@ def register_objective(config: type[ObjectiveConfig]) -> Callable[[ObjectiveClas
 
 
 def registered_objective(name: str) -> ObjectiveRegistration:
-    """The objective of that name and its configuration class; nothing is imported.
+    """The objective of that name and its configuration class; no module is imported.
 
     Raises:
-        KeyError: If there is none; the message lists the known names.
+        KeyError: If no objective has that name; the message lists the known names.
     """
     if name not in _REGISTRY:
         raise KeyError(f"unknown objective {name!r}; known: {', '.join(registered_objectives())}")

@@ -1,4 +1,4 @@
-"""The sequence backbones. Importing this package registers the mixers that ship with it."""
+"""The sequence backbones. Importing this package registers the built-in mixers."""
 
 from decision_rnn.backbones import (
     aaren,

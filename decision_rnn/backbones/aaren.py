@@ -7,10 +7,10 @@ Feng et al., "Attention as an RNN" (2024), section 3, with s_t = <q, k_t> / sqrt
     c_t = c_{t-1} exp(m_{t-1} - m_t) +     exp(s_t - m_t)          denominator
     o_t = a_t / c_t = sum_{s <= t} softmax_s(<q, k_s>) v_s
 
-No exponent is ever above 0. The maximum is a scale that o does not hang on, so no gradient is taken through it, and
-given it (a, c) is a linear recurrence.
+No exponent is ever above 0. The maximum is a scale on which o does not depend, so no gradient is taken through it; for
+given maxima, (a, c) is a linear recurrence.
 
-What differs: the maxima are taken first and the recurrence after (recurrence.py), where the paper scans the triple.
+What differs: the maxima are computed first, then the recurrence (recurrence.py); the paper scans the triple.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class AarenConfig(BackboneConfig):
     """Aaren, "Attention as an RNN".
 
     Attributes:
-        heads: Attention heads, each with a query of its own.
+        heads: Attention heads, each with its own query.
     """
 
     name: str = "aaren"
@@ -41,7 +41,7 @@ class AarenConfig(BackboneConfig):
 
 @register(AarenConfig)
 class Aaren(SequenceMixer):
-    """State: the maximum m, (batch, heads), minus infinity before the first step; and a with c behind it,
+    """State: the maximum m, (batch, heads), minus infinity before the first step; and a followed by c,
     (batch, heads, head width + 1)."""
 
     forgets_slowly = True
@@ -81,7 +81,7 @@ class Aaren(SequenceMixer):
         return self._output(sums), (top, sums)
 
     def _score_and_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """s, (..., heads), and v with a 1 behind it, (..., heads, head width + 1), in float32 also under autocast."""
+        """s, (..., heads), and v followed by a 1, (..., heads, head width + 1), in float32 also under autocast."""
         key, value = self.kv(x).to(self.query.dtype).unflatten(-1, (2, self.heads, -1)).unbind(-3)
         score = (key * self.query).sum(-1) * self.query.shape[-1] ** -0.5
         return score, torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
@@ -91,7 +91,7 @@ class Aaren(SequenceMixer):
 
 
 def _running_max(score: Tensor, before: Tensor, reset: Tensor | None) -> Tensor:
-    """m over time, (batch, time, heads), which begins anew where `reset`."""
+    """m over time, (batch, time, heads), restarted where `reset` is true."""
     tops = []
     starts = None if reset is None else reset.unsqueeze(-1).unbind(1)
     for t, score_t in enumerate(score.unbind(1)):

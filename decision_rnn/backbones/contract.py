@@ -1,8 +1,8 @@
-"""What every sequence layer offers, and the table of the known ones.
+"""The interface of a sequence layer, and the registry of backbones.
 
-The law, which decision_rnn/testing/ spells out and tests/backbones/ puts every registered mixer under: `forward` over T
-steps equals T calls of `step` equals any split of the T steps into chunks with the state carried, with resets anywhere:
-outputs, final state and all gradients.
+The law, defined by decision_rnn/testing/ and tested for every registered mixer in tests/backbones/: `forward` over T
+steps, T calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
+state and gradients, with resets anywhere.
 """
 
 import sys
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 State = tuple[Tensor, ...]
-"""What a mixer remembers: tensors with the batch first, whose sizes never grow with time."""
+"""A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +23,13 @@ class BackboneConfig:
     """The part of a backbone's configuration that all backbones share.
 
     Attributes:
-        name: Which sequence mixer.
+        name: The sequence mixer's name.
         width: Channels of the residual stream.
-        layers: How many blocks of mixer and MLP.
-        mlp_ratio: Hidden width of the MLP over `width`; 0 for no MLP.
+        layers: Number of blocks of mixer and MLP.
+        mlp_ratio: Hidden width of the MLP as a multiple of `width`; 0 for no MLP.
         dropout: Probability of dropping a channel of the embedding and of each residual branch.
-        norm: `layer`, LayerNorm, or `rms`, RMSNorm; of all norms of the stack.
-        convolution: Steps that a causal convolution in front of every mixer sees, its own included; 0 for none.
+        norm: `layer`, LayerNorm, or `rms`, RMSNorm, for all norms of the stack.
+        convolution: Kernel size, in steps, of a causal convolution in front of every mixer; 0 for none.
     """
 
     name: str
@@ -41,7 +41,7 @@ class BackboneConfig:
     convolution: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError, naming the key, where a value cannot be used; subclasses extend it."""
+        """Raise ValueError, naming the key, if a value is invalid; subclasses extend it."""
         if self.width < 1 or self.layers < 1:
             raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
         if self.mlp_ratio < 0:
@@ -62,8 +62,9 @@ class SequenceMixer(nn.Module, ABC):
     The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A mixer
     is created as `Mixer(config)`, where `config` is of the class it was registered with.
 
-    `forgets_slowly` means that its memory fades over hundreds of steps or never: if trained on short slices that start
-    from the initial state, it reaches states it was not trained on when its state is carried over a whole episode.
+    `forgets_slowly` means that the mixer's memory fades over hundreds of steps or never. If it is trained on short
+    slices that start from the initial state, then a state carried over a whole episode leaves the range it was trained
+    on.
     """
 
     forgets_slowly: ClassVar[bool] = False
@@ -91,21 +92,21 @@ class SequenceMixer(nn.Module, ABC):
         """Map one step, (batch, width) -> (batch, width), in real arithmetic and constant memory."""
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of the recurrence itself: trained without weight decay, at `recurrent_learning_rate`."""
+        """Parameters of the recurrence itself, trained without weight decay and at `recurrent_learning_rate`."""
         return ()
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:
-        """The learning rate of `recurrent_parameters`, given that of all other parameters."""
+        """The learning rate of `recurrent_parameters`, given the learning rate of all other parameters."""
         return learning_rate
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The state of some rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
+    """The state of selected rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
     return tuple(part[rows] for part in state)
 
 
 def reset_rows(state: State, initial: State, reset: Tensor) -> State:
-    """Replace the rows where `reset`, (batch,) bool, by those of the initial state."""
+    """Replace the rows in which `reset`, (batch,) bool, is true by those of the initial state."""
     return tuple(
         torch.where(reset.view(-1, *[1] * (part.dim() - 1)), start, part)
         for part, start in zip(state, initial, strict=True)
@@ -114,14 +115,14 @@ def reset_rows(state: State, initial: State, reset: Tensor) -> State:
 
 @dataclass(frozen=True)
 class Registration:
-    """A mixer and the configuration class it is made from."""
+    """A mixer and its configuration class."""
 
     mixer: Callable[..., SequenceMixer]
     config: type[BackboneConfig]
 
     @property
     def path(self) -> str:
-        """The mixer's module and name, `layers.Average`."""
+        """The mixer's module and name, such as `layers.Average`."""
         return f"{self.mixer.__module__}.{self.mixer.__qualname__}"
 
 
@@ -155,14 +156,15 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
 
 
 def registered(name: str) -> Registration:
-    """The mixer and configuration class of that name; nothing is imported, since the name may be a stranger's.
+    """The mixer and configuration class of that name; no module is imported, since the name may be untrusted.
 
     Args:
-        name: As registered; or, as in checkpoints of mixers from outside the package, the class by its module,
-            `layers.Average`, found if that module has been imported.
+        name: The registered name or, as in checkpoints of mixers from outside the package, the module and class,
+            `layers.Average`, which is found if that module has been imported.
 
     Raises:
-        KeyError: If there is none; the message lists the known names, or says what a name with a dot lacks.
+        KeyError: If no mixer has that name; the message lists the known names or, for a name with a dot, says what is
+            missing.
     """
     if name in _REGISTRY:
         return _REGISTRY[name]

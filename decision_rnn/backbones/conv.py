@@ -1,16 +1,16 @@
-"""Conv, a causal depthwise convolution in place of attention: every channel sees its own last steps, and no more.
+"""Conv, a causal depthwise convolution in place of attention: every channel sees only its own last steps.
 
 Kim et al., "Decision ConvFormer: Local Filtering in MetaFormer is Sufficient for Decision Making" (2023), section 4:
 
     y_t = b + sum_{j < kernel} w_j * x_{t-j}             zeros before an episode's first step
 
-Channels are mixed by the MLP of the shared block alone. `layers` of them see layers * (kernel - 1) + 1 steps.
+Only the MLP of the shared block mixes channels. A stack of `layers` sees layers * (kernel - 1) + 1 steps.
 
-What differs: the paper's sequence has three tokens a step (return, observation, action) and a filter for each of the
-three; its kernel of 6 tokens sees two steps. Here a step is one token, so that one filter does and a kernel of 6
-sees six steps. With `agent.tokens interleaved` and `agent.previous_action true` the kernel counts three tokens a step
-as the paper's does, under one filter for all.
-The block's MLP has ReLU rather than GELU, and positions are not embedded unless `agent.timestep_embedding` asks for it.
+What differs: the paper's sequence has three tokens a step (return, observation, action), each with its own filter; its
+kernel of 6 tokens sees two steps. Here a step is one token, so that there is one filter and a kernel of 6 sees six
+steps. With `agent.tokens interleaved` and `agent.previous_action true` there are three tokens a step as in the paper,
+all with the same filter.
+The block's MLP has ReLU rather than GELU, and positions are only embedded with `agent.timestep_embedding`.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ConvConfig(BackboneConfig):
     """Conv, "Decision ConvFormer".
 
     Attributes:
-        kernel: Steps that an output sees, its own included.
+        kernel: Number of steps that an output sees, including its own.
     """
 
     name: str = "conv"

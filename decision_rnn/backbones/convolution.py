@@ -1,4 +1,4 @@
-"""A short causal convolution, every channel by itself, that a block may have in front of its mixer.
+"""A short causal depthwise convolution, which a block may have in front of its mixer.
 
 y_t = b + sum_{j < window} w_j * x_{t-j}            zeros before an episode's first step
 """
@@ -15,12 +15,12 @@ class CausalConvolution(SequenceMixer):
 
     Args:
         width: Channels.
-        window: Steps that an output sees, its own included.
+        window: Number of steps that an output sees, including its own.
     """
 
     def __init__(self, width: int, window: int) -> None:
         super().__init__()
-        bound = window**-0.5  # as torch.nn.Conv1d begins
+        bound = window**-0.5  # the initialisation of torch.nn.Conv1d
         self.weight = nn.Parameter(torch.empty(width, window).uniform_(-bound, bound))  # oldest step first
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
 
@@ -44,7 +44,7 @@ class CausalConvolution(SequenceMixer):
         return self._sum(list(steps.unbind(1))), (steps[:, 1:],)
 
     def _sum(self, taps: list[Tensor]) -> Tensor:
-        """From x at t - window + 1, ..., t: tap by tap, since a reset cuts off some of them."""
+        """y from x at t - window + 1, ..., t: tap by tap, since a reset zeroes some taps."""
         y: Tensor = self.bias
         for tap, weight in zip(taps, self.weight.unbind(1), strict=True):
             y = y + tap * weight

@@ -1,15 +1,15 @@
-"""GRU, the gated recurrent unit, by torch's own kernels.
+"""GRU, the gated recurrent unit, computed by torch's own kernels.
 
 Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder" (2014), equations 5 to 8, in the form of
-torch.nn.GRU (Chung et al. 2014, with the reset gate behind the recurrent product, as in cuDNN):
+torch.nn.GRU (Chung et al. 2014, with the reset gate after the recurrent product, as in cuDNN):
 
     r_t = sigmoid(W_r x_t + U_r h_{t-1} + b_r)                           reset gate
-    z_t = sigmoid(W_z x_t + U_z h_{t-1} + b_z)                           how much is kept
+    z_t = sigmoid(W_z x_t + U_z h_{t-1} + b_z)                           fraction of the state that is kept
     n_t = tanh(W_n x_t + b_n + r_t * (U_n h_{t-1} + c_n))                candidate
     h_t = (1 - z_t) * n_t + z_t * h_{t-1}
 
-What differs: the kernel knows no resets (segments.py), and runs in float32 also under autocast. The gates look at
-h_{t-1}, so there is no parallelism over time.
+What differs: the kernel does not support resets, which segments.py adds, and runs in float32 also under autocast. The
+gates depend on h_{t-1}, so there is no parallelism over time.
 """
 
 from dataclasses import dataclass

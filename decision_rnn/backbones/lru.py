@@ -7,15 +7,15 @@ appendix A:
     h_t = lambda * h_{t-1} + gamma * (B x_t)                 gamma starts at sqrt(1 - |lambda|^2), learnt as its log
     y_t = Re(C h_t) + D * x_t
 
-lambda is drawn uniformly over the area of the ring r_min <= |lambda| <= r_max, its phase over [0, max_phase].
+lambda is initialised uniformly over the area of the ring r_min <= |lambda| <= r_max, its phase over [0, max_phase].
 
-Each part can be taken away, as the paper's ablations do: the ring by r_min 0, r_max 1 and max_phase 2 pi (the spectrum
-of a Glorot matrix); the parametrisation by `exponential`, lambda = exp(-nu + i theta), or `plain`, lambda =
-real + i imag, neither of which keeps lambda inside the unit disc; and gamma by `normalization: false`.
+Each part can be ablated as in the paper: the ring with r_min 0, r_max 1 and max_phase 2 pi (the spectrum of a Glorot
+matrix); the parametrisation with `exponential`, lambda = exp(-nu + i theta), or `plain`, lambda = real + i imag,
+neither of which keeps lambda inside the unit disc; and gamma with `normalization: false`.
 
 What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU, and the norm
-before it LayerNorm for every task. The paper tunes the ring, the phase and the number of states for each task; here
-they start at r_max 0.99, max_phase pi / 10 and as many complex states as the residual stream has channels.
+before it is LayerNorm for every task. The paper tunes the ring, the phase and the number of states for each task; the
+defaults here are r_max 0.99, max_phase pi / 10 and as many complex states as the residual stream has channels.
 """
 
 import math
@@ -31,7 +31,7 @@ from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
-"""The two parameters of lambda, by parametrisation."""
+"""Names of lambda's two parameters in each parametrisation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +39,11 @@ class LRUConfig(BackboneConfig):
     """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
 
     Attributes:
-        state_size: Complex channels of the recurrent state; `width` of them if left out.
-        r_min: Least initial |lambda|.
+        state_size: Complex channels of the recurrent state; `width` if left out.
+        r_min: Smallest initial |lambda|.
         r_max: Largest initial |lambda|.
         max_phase: Largest initial phase of lambda, in radians.
-        parametrization: What is learnt of lambda: `stable`, `exponential` or `plain`.
+        parametrization: Parametrisation of lambda: `stable`, `exponential` or `plain`.
         normalization: Whether the input is scaled by gamma.
     """
 
@@ -69,7 +69,7 @@ class LRUConfig(BackboneConfig):
 
 @register(LRUConfig)
 class LRU(SequenceMixer):
-    """State: the real and the imaginary plane of h, each (batch, state_size)."""
+    """State: the real and imaginary parts of h, each (batch, state_size)."""
 
     forgets_slowly = True
 
@@ -77,7 +77,7 @@ class LRU(SequenceMixer):
         super().__init__()
         width = config.width
         size = width if config.state_size is None else config.state_size
-        # |lambda|^2 uniform makes lambda uniform over the ring's area (appendix A, lemma 3.2).
+        # Uniform |lambda|^2 makes lambda uniform over the ring's area (appendix A, lemma 3.2).
         squared = torch.empty(size).uniform_(config.r_min**2, config.r_max**2).clamp_min(1e-12)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
         self.parametrization = config.parametrization
@@ -90,7 +90,7 @@ class LRU(SequenceMixer):
         for name, value in zip(PLANES[config.parametrization], start, strict=True):
             self.register_parameter(name, nn.Parameter(value))
         self.gamma_log = nn.Parameter(0.5 * torch.log1p(-squared)) if config.normalization else None
-        # Real and imaginary parts lie interleaved, as a complex tensor's memory does.
+        # Real and imaginary parts are interleaved, as in the memory of a complex tensor.
         self.b = nn.Parameter(torch.randn(size, 2, width) / math.sqrt(2 * width))
         self.c = nn.Parameter(torch.randn(width, size, 2) / math.sqrt(size))
         self.d = nn.Parameter(torch.randn(width))
@@ -118,7 +118,7 @@ class LRU(SequenceMixer):
         return *self._planes(), *gamma, self.b
 
     def recurrent_learning_rate(self, learning_rate: float) -> float:
-        """Half of the others' (appendix B: lower than theirs; the half is `lr_factor` of Zucchet's minimal-LRU)."""
+        """Half the rate of the others (appendix B: lower; the half is `lr_factor` of Zucchet's minimal-LRU)."""
         return 0.5 * learning_rate
 
     def _planes(self) -> tuple[nn.Parameter, nn.Parameter]:
@@ -126,7 +126,7 @@ class LRU(SequenceMixer):
         return first, second
 
     def _decay(self) -> tuple[Tensor, Tensor]:
-        """Real and imaginary part of lambda, each (state_size,)."""
+        """The real and imaginary parts of lambda, each (state_size,)."""
         first, second = self._planes()
         if self.parametrization == "plain":
             return first, second

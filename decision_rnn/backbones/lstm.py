@@ -1,4 +1,4 @@
-"""LSTM, long short-term memory, by torch's own kernels.
+"""LSTM, long short-term memory, computed by torch's own kernels.
 
 Hochreiter & Schmidhuber, "Long Short-Term Memory" (1997), with the forget gate of Gers et al. (2000), in the form
 of torch.nn.LSTM:
@@ -8,16 +8,16 @@ of torch.nn.LSTM:
     c_t = f_t * c_{t-1} + i_t * g_t
     h_t = o_t * tanh(c_t)
 
-With `peepholes` the gates look at the cell too, each channel at its own, after Gers & Schmidhuber, "Recurrent Nets that
-Time and Count" (2000): p_i * c_{t-1} and p_f * c_{t-1} are added inside the sigmoids of i_t and f_t, and p_o * c_t
-inside that of o_t.
+With `peepholes`, each channel's gates also depend on its cell, after Gers & Schmidhuber, "Recurrent Nets that Time and
+Count" (2000): p_i * c_{t-1} and p_f * c_{t-1} are added inside the sigmoids of i_t and f_t, and p_o * c_t inside the
+sigmoid of o_t.
 
-The forget gate's bias starts at 1, as Jozefowicz et al., "An Empirical Exploration of Recurrent Network
-Architectures" (2015), section 2.2, advise: at 0 the cell forgets half of itself at every step.
+The forget gate's bias starts at 1, as recommended by Jozefowicz et al., "An Empirical Exploration of Recurrent Network
+Architectures" (2015), section 2.2: at 0, the cell loses half of its content at every step.
 
-What differs: the kernel knows no resets (segments.py), and runs in float32 also under autocast. torch has no kernel
-with peepholes: with them the equations are a loop over time, which takes 1.6 times as long (forward and backward,
-batch 64, 20 steps, width 128, one CPU core).
+What differs: the kernel does not support resets, which segments.py adds, and runs in float32 also under autocast.
+torch has no kernel with peepholes: they are computed in a loop over time, which takes 1.6 times as long (forward and
+backward, batch 64, 20 steps, width 128, one CPU core).
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class LSTMConfig(BackboneConfig):
     """LSTM, "Long Short-Term Memory".
 
     Attributes:
-        forget_bias: Initial bias of the forget gate; larger remembers longer at the start of training.
-        peepholes: Whether the gates look at the cell.
+        forget_bias: Initial bias of the forget gate; larger values remember longer at the start of training.
+        peepholes: Whether the gates also depend on the cell.
     """
 
     name: str = "lstm"
@@ -54,7 +54,7 @@ class LSTM(KernelMixer):
         with torch.no_grad():  # torch adds two biases
             *_, bias, other = self.cell.all_weights[0]
             bias[forget], other[forget] = config.forget_bias, 0
-        bound = config.width**-0.5  # of all that torch draws
+        bound = config.width**-0.5  # as for all weights of torch.nn.LSTM
         self.peepholes = (
             nn.Parameter(torch.empty(3, config.width).uniform_(-bound, bound)) if config.peepholes else None
         )

@@ -1,4 +1,4 @@
-"""Mamba: a selective state space (S6), whose step size, input and output maps depend on the input.
+"""Mamba: a selective state space (S6) whose step size, input and output maps depend on the input.
 
 Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2 and section 3.4, with
 `inner` = expansion * width channels of `state_size` states each:
@@ -6,14 +6,14 @@ Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (20
     u_t, z_t = W_in x_t
     v_t = silu(b + sum_{j < kernel} w_j * u_{t-j})                     short convolution of every channel
     dt_t = softplus(W_dt W_r v_t + b_dt),  B_t = W_B v_t,  C_t = W_C v_t
-    h_t = exp(dt_t A) h_{t-1} + dt_t B_t v_t                           A = -exp(a), starts at -1, -2, ... (S4D-Real)
+    h_t = exp(dt_t A) h_{t-1} + dt_t B_t v_t                           A = -exp(a), initially -1, -2, ... (S4D-Real)
     y_t = W_out (silu(z_t) * (C_t h_t + D v_t))
 
-W_r has width / 16 rows, rounded up; softplus(b_dt) is drawn log-uniformly between 0.001 and 0.1.
+W_r has width / 16 rows, rounded up; softplus(b_dt) is initialised log-uniformly between 0.001 and 0.1.
 
-What differs: an episode's first steps convolve with zeros rather than with the episode before. The scan is
-the loop of recurrence.py over all inner * state_size states, which are written out; the paper's kernel keeps them
-in fast memory.
+What differs: an episode's first steps are convolved with zeros rather than with the previous episode. The scan is the
+loop of recurrence.py over all inner * state_size states, which are stored in memory; the paper's kernel keeps them in
+fast on-chip memory.
 """
 
 import math
@@ -34,9 +34,9 @@ class MambaConfig(BackboneConfig):
     """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
 
     Attributes:
-        expansion: Inner channels over `width`.
-        state_size: States of every inner channel.
-        kernel: Steps that the short convolution sees, its own included.
+        expansion: Number of inner channels as a multiple of `width`.
+        state_size: Number of states of every inner channel.
+        kernel: Kernel size of the short convolution, in steps.
     """
 
     name: str = "mamba"
@@ -72,7 +72,7 @@ class Mamba(SequenceMixer):
         self.output = nn.Linear(inner, config.width, bias=False)
         dt = torch.exp(torch.empty(inner).uniform_(math.log(1e-3), math.log(1e-1)))
         with torch.no_grad():
-            self.dt.bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # softplus undone
+            self.dt.bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # the inverse of softplus
 
     def initial_state(self, batch_size: int) -> State:
         inner, size = self.a_log.shape
@@ -104,7 +104,7 @@ class Mamba(SequenceMixer):
         return self._output(h, c, v, gate), (u[:, 1:], h)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
-        """A alone: the authors' code decays neither it nor D, which as a vector never does; both at the full rate."""
+        """A only, at the full rate. The authors' code decays neither A nor D; D, a vector, has no decay anyway."""
         return (self.a_log,)
 
     def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
 """The width at which a backbone has a given number of parameters, so that backbones of equal size can be compared.
 
-Counted are the parameters of the stack (blocks and final norm), not those of the whole agent: the stack is what a
-comparison swaps, and its size is the same on every dataset, while the embeddings and the head around it are of one
-form for all backbones and grow with the dataset's observations and actions.
+Only the parameters of the stack (blocks and final norm) are counted, not those of the whole agent: a comparison
+exchanges the stack, whose size is the same on every dataset. The embeddings and the head have the same form for all
+backbones and grow with the dataset's observations and actions.
 """
 
 from bisect import bisect_left
@@ -16,30 +16,30 @@ from decision_rnn.backbones.contract import BackboneConfig
 from decision_rnn.backbones.stack import Backbone
 
 TOLERANCE = 0.1
-"""How far the nearest number may lie from the one asked for, as a share of it: heads make widths come in steps."""
+"""Largest relative deviation from the requested number of parameters: heads restrict the possible widths."""
 
 LARGEST_WIDTH = 16_384
 
 
 def count_parameters(module: nn.Module) -> int:
-    """How many numbers of a module are trained."""
+    """The number of trainable parameters of a module."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def match_parameters(config: type[BackboneConfig], parameters: int, **options: Any) -> BackboneConfig:
-    """The configuration whose stack comes nearest to that many parameters, found by its width alone.
+    """The configuration whose stack has the number of parameters nearest to `parameters`; only the width is varied.
 
     Args:
         config: Class of the configuration.
-        parameters: Of the stack, as `count_parameters(Backbone(...))` counts them.
-        options: The configuration's other keys, `name` included where it has no default.
+        parameters: Number of parameters of the stack, as counted by `count_parameters(Backbone(...))`.
+        options: The configuration's other keys, including `name` if it has no default.
 
     Returns:
-        A configuration with those options and the width found; the smaller one of two that are equally near.
+        A configuration with these options and the width found; the smaller of two equally near widths.
 
     Raises:
-        ValueError: If the options themselves cannot be used; if the mixer cannot be made without its numbers; or,
-            naming the nearest possible number of parameters, if that is more than a tenth away.
+        ValueError: If the options are invalid; if the mixer cannot be created on the meta device; or, naming the
+            nearest possible number of parameters, if that is more than a tenth away.
     """
 
     def make(width: int) -> BackboneConfig:
@@ -48,9 +48,9 @@ def match_parameters(config: type[BackboneConfig], parameters: int, **options: A
     def count(width: int) -> int:
         backbone = make(width)
         try:
-            with torch.device("meta"):  # sizes without memory
+            with torch.device("meta"):  # shapes without memory
                 return count_parameters(Backbone(backbone))
-        except RuntimeError as error:  # of a mixer that looks at its numbers
+        except RuntimeError as error:  # a mixer whose constructor reads the values of its weights
             raise ValueError(f"cannot count parameters of {backbone.name}, so give backbone.width: {error}") from None
 
     limit = 1024
@@ -59,7 +59,7 @@ def match_parameters(config: type[BackboneConfig], parameters: int, **options: A
         widths += _usable_widths(make, limit + 1, 2 * limit)
         limit *= 2
     if not widths:
-        make(LARGEST_WIDTH)  # says what is wrong
+        make(LARGEST_WIDTH)  # raises the error that says what is wrong
     above = bisect_left(widths, parameters, key=count)
     nearest = min(widths[max(0, above - 1) : above + 1], key=lambda width: abs(count(width) - parameters))
     found = count(nearest)
@@ -76,7 +76,7 @@ def _usable_widths(make: Callable[[int], BackboneConfig], first: int, last: int)
     for width in range(first, last + 1):
         try:
             make(width)
-        except ValueError:  # heads that do not divide it, for one
+        except ValueError:  # for example, a width that is not a multiple of the heads
             continue
         widths.append(width)
     return widths

@@ -1,4 +1,4 @@
-"""minGRU: a GRU whose gate and candidate depend on the input alone, so that it is a linear recurrence.
+"""minGRU: a GRU whose gate and candidate depend only on the input, so that it is a linear recurrence.
 
 Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
 
@@ -7,23 +7,23 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.1 and appendix B:
     h_t = (1 - z_t) * h_{t-1} + z_t * c_t
 
 with g(x) = x + 0.5 for x >= 0, sigmoid(x) otherwise (appendix B.2: it keeps the candidate positive, as the
-paper's log-space scan requires), or with `candidate: signed` g(x) = x, the plain form of section 3.1.
+paper's log-space scan requires). With `candidate: signed`, g(x) = x, the plain form of section 3.1.
 
 What differs from the paper, and from the authors' code (BorealisAI/minRNNs):
 
 - The recurrence is computed directly rather than in log space, and both maps are one matrix product.
-- h_0 = 0. The paper's log-space form takes g of a given h_0, so that zero becomes g(0) = 0.5; the authors' code may
-  learn it, as g of a parameter. Here what stands before an episode is zero for every linear recurrence, so that a reset
-  is a mask, with no parameter and no gradient of its own.
-- The authors' code always projects h back to the width. Here it does so at other expansions than 1, or where
-  `projection` asks for it. Without it h itself is added to the residual stream, positive in every channel (0.68 on
-  average at the start); the norms and maps behind it can take that out. It is the default as what trains better at
-  equal parameters: as well on hopper-medium, and on selective copying 93% of the tokens are right after 1,000 steps,
-  78% with the projection (minLSTM 90% and 71%; 3 layers, 3 seeds).
+- h_0 = 0. The paper's log-space form applies g to a given h_0, so that zero becomes g(0) = 0.5; the authors' code can
+  learn it, as g of a parameter. Here every linear recurrence starts an episode from zero, so that a reset is a mask
+  without parameters or gradients of its own.
+- The authors' code always projects h back to the width. Here this is done at expansions other than 1 or with
+  `projection`. Without it, h itself is added to the residual stream, positive in every channel (0.68 on average at the
+  start); subsequent norms and maps can remove that offset. No projection is the default because it trains better at
+  equal parameters: equally well on hopper-medium, and on selective copying 93% of the tokens are right after 1,000
+  steps, 78% with the projection (minLSTM 90% and 71%; 3 layers, 3 seeds).
 
-The paper's log-space scan is there as `scan: log` (recurrence.py), for comparison: it has no signed candidates, loses
-digits as the slice grows, and the layer takes four to five times as long (forward and backward, batch 64, 20 steps,
-width 128, one CPU core). `step` is the same plain recurrence for both.
+The paper's log-space scan is available as `scan: log` (recurrence.py) for comparison: it does not support signed
+candidates, loses precision as the slice grows, and makes the layer take four to five times as long (forward and
+backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
 """
 
 from dataclasses import dataclass
@@ -46,16 +46,17 @@ from decision_rnn.backbones.ops.recurrence import (
 
 @dataclass(frozen=True, kw_only=True)
 class MinimalConfig(BackboneConfig):
-    """What minGRU and minLSTM share.
+    """Options shared by minGRU and minLSTM.
 
     Attributes:
-        expansion: Channels of the recurrent state over `width`; other than 1 it brings a projection back to `width`.
+        expansion: Channels of the recurrent state as a multiple of `width`; if not 1, the state is projected back to
+            `width`.
         projection: Whether the state is projected at expansion 1 too.
-        candidate: `positive`, by g, as in the paper's experiments; or `signed`, without it.
-        scan: How a slice of time is computed: `direct`, step after step, exact and faster on a CPU; or `log`, the
-            paper's parallel scan in log space, for positive candidates alone.
-        forget_bias: Added to the initial bias of the gate that keeps; larger remembers longer at the start of
-            training.
+        candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
+        scan: How a slice of time is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
+            paper's parallel scan in log space, which needs positive candidates.
+        forget_bias: Shift of the initial gate bias towards keeping the state; larger values remember longer at the
+            start of training.
     """
 
     expansion: float = 1.0
@@ -122,7 +123,7 @@ class MinGRU(SequenceMixer):
 
 
 def output_map(config: MinimalConfig) -> nn.Module:
-    """From the state, (..., inner), to the output, (..., width)."""
+    """The map from the state, (..., inner), to the output, (..., width)."""
     if config.projection or config.inner != config.width:
         return nn.Linear(config.inner, config.width)
     return nn.Identity()
@@ -131,7 +132,7 @@ def output_map(config: MinimalConfig) -> nn.Module:
 def positive(x: Tensor) -> Tensor:
     """The paper's g: x + 0.5 for x >= 0, sigmoid(x) otherwise; positive and increasing.
 
-    sigmoid(x) > x + 0.5 exactly where x < 0, so g is the larger of the two, five times faster than a `where`.
+    sigmoid(x) > x + 0.5 exactly where x < 0, so g is their maximum, which is five times faster than a `where`.
     """
     return torch.maximum(x + 0.5, torch.sigmoid(x))
 
@@ -142,7 +143,7 @@ def log_positive(x: Tensor) -> Tensor:
 
 
 def positive_backward(grad: Tensor, y: Tensor, out: Tensor) -> None:
-    """Write the gradient of g's argument, from that of y = g(x): g' is 1 where y > 1/2, y * (1 - y) elsewhere."""
+    """Write into `out` the gradient of x from the gradient of y = g(x): g' is 1 where y > 1/2, else y * (1 - y)."""
     above = torch.ops.aten.threshold_backward(grad, y, 0.5)  # grad where y > 1/2, else 0
     torch.addcmul(above, grad - above, torch.addcmul(y, y, y, value=-1), out=out)
 
@@ -150,7 +151,7 @@ def positive_backward(grad: Tensor, y: Tensor, out: Tensor) -> None:
 class _GatedRecurrence(torch.autograd.Function):
     """The equations from pre-activations (batch, time, 2 * inner) to h, with one hand-written backward pass.
 
-    Fused because the recurrence is cheap: left to autograd, gates and candidates cost more than all else in it.
+    Fused because the recurrence is cheap: under autograd, gates and candidates would cost more than all the rest.
     """
 
     @staticmethod
@@ -174,7 +175,7 @@ class _GatedRecurrence(torch.autograd.Function):
         d, grad_initial = run_adjoint(keep, grads[0], reset)
         grad = d.new_empty(*d.shape[:2], 2 * d.shape[2])
         grad_gate, grad_candidate = grad.chunk(2, dim=-1)
-        d.mul_(gate)  # now that of the candidate
+        d.mul_(gate)  # now the gradient of the candidate
         torch.mul(keep.mul_(d), candidate - previous_states(h, initial, reset), out=grad_gate)
         if ctx.signed:
             grad_candidate.copy_(d)

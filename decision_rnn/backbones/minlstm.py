@@ -1,4 +1,4 @@
-"""minLSTM: an LSTM whose gates depend on the input alone, so that it is a linear recurrence.
+"""minLSTM: an LSTM whose gates depend only on the input, so that it is a linear recurrence.
 
 Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
 
@@ -6,9 +6,9 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
     f'_t = f_t / (f_t + i_t),  i'_t = i_t / (f_t + i_t)          length-independent scaling
     h_t = f'_t * h_{t-1} + i'_t * c_t
 
-With `candidate: signed` g(x) = x, the plain form of section 3.2.
+With `candidate: signed`, g(x) = x, the plain form of section 3.2.
 
-What differs: as for minGRU (mingru.py). The quotient is taken as i' = sigmoid(log i - log f), because f and i
+What differs: as for minGRU (mingru.py). The quotient is computed as i' = sigmoid(log i - log f), because f and i
 both underflow for strongly negative gates.
 """
 
@@ -75,8 +75,8 @@ class MinLSTM(SequenceMixer):
 class _GatedRecurrence(torch.autograd.Function):
     """The equations from pre-activations (batch, time, 3 * inner) to h, with one hand-written backward pass.
 
-    With i' = sigmoid(log i - log f): grad of the forget gate's pre-activation is -(1 - f) times, that of the input
-    gate's (1 - i) times the gradient of i' times i' (1 - i').
+    With i' = sigmoid(log i - log f), let G be the gradient of i' times i' (1 - i'). The gradient of the forget gate's
+    pre-activation is then -(1 - f) G, and that of the input gate's (1 - i) G.
     """
 
     @staticmethod
@@ -98,7 +98,7 @@ class _GatedRecurrence(torch.autograd.Function):
         d, grad_initial = run_adjoint(keep, grads[0], reset)
         grad = torch.empty_like(preactivations)
         grad_forget, grad_insert, grad_candidate = grad.chunk(3, dim=-1)
-        d.mul_(gate)  # now that of the candidate
+        d.mul_(gate)  # now the gradient of the candidate
         grad_gate = keep.mul_(d).mul_(candidate - previous_states(h, initial, reset))
         torch.mul(torch.sigmoid(-forget).neg_(), grad_gate, out=grad_forget)
         torch.mul(torch.sigmoid(-insert), grad_gate, out=grad_insert)

@@ -1,15 +1,15 @@
-"""MLP, the control without memory: two linear layers that see this step alone.
+"""MLP, the control without memory: two linear layers that see only the current step.
 
     y_t = W_2 GELU(W_1 x_t + b_1) + b_2
 
-The policy of behaviour cloning, in the block that all mixers share. What a layer with memory scores above it at equal
-parameters is what its memory is worth on a dataset: in Markov environments that can be nothing (Emmons et al., "RvS:
-What is Essential for Offline RL via Supervised Learning?" (2021), whose policies are conditioned MLPs of two hidden
-layers).
+The usual policy of behaviour cloning, in the block that all mixers share. The difference in score between a layer with
+memory and this one at equal parameters is the value of memory on a dataset; in Markov environments it can be zero
+(Emmons et al., "RvS: What is Essential for Offline RL via Supervised Learning?" (2021), whose policies are conditioned
+MLPs of two hidden layers).
 
-A step's token holds the return-to-go and the observation, and with `agent.previous_action` the one thing of the past
-that it can see. With `agent.tokens interleaved` each is a token of its own, of which only the last is seen: the
-observation, and neither return nor previous action.
+A step's token holds the return-to-go, the observation and, with `agent.previous_action`, the previous action, the only
+past input that this layer can see. With `agent.tokens interleaved` each is a separate token and the layer sees only the
+last one, the observation.
 """
 
 from dataclasses import dataclass

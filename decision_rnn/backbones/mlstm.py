@@ -5,18 +5,18 @@ Beck et al., "xLSTM: Extended Long Short-Term Memory" (2024), equations 19 to 27
     f_t = sigmoid(w_f x_t),  i_t = exp(w_i x_t),  o_t = sigmoid(W_o x_t)
     C_t = f_t C_{t-1} + i_t k_t^T v_t                          memory, (key width, value width)
     n_t = f_t n_{t-1} + i_t k_t                                normaliser
-    y_t = W_y (o_t * norm(q_t C_t / max(|q_t n_t|, 1)))        the paper's block norms every head
+    y_t = W_y (o_t * norm(q_t C_t / max(|q_t n_t|, 1)))        the paper's block normalises every head
 
-Stabilised (appendix A.2): C and n are kept over exp(m_t) with m_t = max(log f_t + m_{t-1}, w_i x_t), so that no
-exponent is above 0 but that of max(|q_t n_t|, exp(-m_t)). The output does not hang on m, so no gradient is taken
+Stabilised (appendix A.2): C and n are stored divided by exp(m_t) with m_t = max(log f_t + m_{t-1}, w_i x_t), so that
+the only exponent above 0 is in max(|q_t n_t|, exp(-m_t)). The output does not depend on m, so no gradient is taken
 through it. `forward` is parallel within blocks of `CHUNK` steps and recurrent from block to block.
 
-What differs: the block's up-projection, convolution and skip are left to the block that all mixers share
-(stack.py). The norm has no weights of its own. The gates start as in the authors' code: no weight on x, forget
-biases from 3 to 6 over the heads.
+What differs: instead of the paper's up-projection, convolution and skip there is the block that all mixers share
+(stack.py). The norm has no weights of its own. The gates are initialised as in the authors' code: zero weights on x,
+forget biases from 3 to 6 over the heads.
 
-Limits: as of retention (retention.py), by what seems the same cancellation: in float32 the gradients of first steps are
-off by up to 3e-6 of the largest one, of which 7e-7 is left by rounding q, k and v alone.
+Limits: like retention (retention.py), apparently through the same cancellation: in float32 the gradients of first steps
+have errors of up to 3e-6 of the largest one, of which rounding q, k and v alone causes 7e-7.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class MLSTMConfig(BackboneConfig):
     """mLSTM, "xLSTM: Extended Long Short-Term Memory".
 
     Attributes:
-        heads: Heads, each with a memory of its own.
+        heads: Number of heads, each with its own memory.
     """
 
     name: str = "mlstm"
@@ -50,7 +50,7 @@ class MLSTMConfig(BackboneConfig):
 
 @register(MLSTMConfig)
 class MLSTM(SequenceMixer):
-    """State: m, (batch, heads), minus infinity before the first step; and C with n behind its last column,
+    """State: m, (batch, heads), minus infinity before the first step; and C with n as an additional last column,
     (batch, heads, head width, head width + 1)."""
 
     def __init__(self, config: MLSTMConfig) -> None:
@@ -75,7 +75,7 @@ class MLSTM(SequenceMixer):
         return keep_apart(self._masked, x, state, self.initial_state, reset)
 
     def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        """`forward`, right where all numbers are finite."""
+        """`forward`, correct if all numbers are finite."""
         top, memory = self.initial_state(len(x)) if state is None else state
         *parts, gate = self._project(x)
         mixed = []
@@ -96,8 +96,8 @@ class MLSTM(SequenceMixer):
         return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), gate.squeeze(1)), (top, memory)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """q, k and v with a 1 behind it, (batch, heads, time, head width); log f and log i, (batch, heads, time); and
-        o, (batch, time, width); in float32 also under autocast."""
+        """q and k, (batch, heads, time, head width); v followed by a 1, (batch, heads, time, head width + 1); log f and
+        log i, (batch, heads, time); and o, (batch, time, width); in float32 also under autocast."""
         dtype = self.output.weight.dtype
         *qkv, gate = self.qkvo(x).to(dtype).chunk(4, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)
@@ -108,11 +108,11 @@ class MLSTM(SequenceMixer):
     def _chunk(
         self, parts: tuple[Tensor, ...], before: Tensor, memory: Tensor, begins: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A block of steps in parallel: its h, and m and the memory after it. `begins`: (batch, time)."""
+        """A block of steps in parallel: its h, and m and the memory after it. `begins`: its resets, (batch, time)."""
         q, k, v, forget, insert = parts
         time = q.shape[2]
-        # What is left at t of step s, the log of f_{s+1} ... f_t: summed from s on, since a difference of two sums
-        # from the beginning loses the digits of the small behind a large one.
+        # log(f_{s+1} ... f_t), the decay of step s at t: summed from s on, since a difference of two sums from the
+        # beginning loses the digits of small terms.
         later = torch.ones(time, time, dtype=torch.bool, device=q.device).tril(-1)
         left = torch.where(later, forget.unsqueeze(-1), 0).cumsum(2)
         hidden = ~(later | torch.eye(time, dtype=torch.bool, device=q.device))
@@ -129,10 +129,10 @@ class MLSTM(SequenceMixer):
         return _read(sums, top), top[..., -1].clone(), memory
 
     def _output(self, h: Tensor, gate: Tensor) -> Tensor:
-        """From h, (..., heads, head width)."""
+        """The output from h, (..., heads, head width)."""
         return self.output(gate * F.layer_norm(h, h.shape[-1:]).flatten(-2))
 
 
 def _read(sums: Tensor, top: Tensor) -> Tensor:
-    """q C / max(|q n|, 1), from q C with q n behind it, both over exp(top)."""
+    """q C / max(|q n|, 1), from q C followed by q n, both divided by exp(top)."""
     return sums[..., :-1] / torch.maximum(sums[..., -1:].abs(), torch.exp(-top).unsqueeze(-1))

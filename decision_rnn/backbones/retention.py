@@ -1,4 +1,4 @@
-"""Retention, RetNet's linear attention in which every head forgets at a rate of its own.
+"""Retention, RetNet's linear attention, in which every head has its own decay rate.
 
 Sun et al., "Retentive Network: A Successor to Transformer for Large Language Models" (2023), equations 5 to 8:
 
@@ -9,24 +9,24 @@ Sun et al., "Retentive Network: A Successor to Transformer for Large Language Mo
 with gamma = 1 - 2^{-5-head}, and a norm for every head. `forward` is the chunkwise form: parallel within blocks of
 `CHUNK` steps, recurrent from block to block.
 
-What differs from the paper, or where it leaves things open from the authors' code (microsoft/torchscale):
+What differs from the paper or, where the paper leaves a choice open, from the authors' code (microsoft/torchscale):
 
-- Positions: the state turns by theta at every step, where the paper turns q and k by their distance from the beginning:
-  the same function, without a position that grows. gamma e^{i theta} is all there is of xPos: q and k are not scaled.
-- theta: 10000^(-2j / head width) for j = 0, 1, ..., as in RoFormer, which ends short of 1 / 10000; the authors' code
+- Positions: the state is rotated by theta at every step, whereas the paper rotates q and k by their distance from the
+  start: the same function, without a growing position. Of xPos there is only gamma e^{i theta}: q and k are not scaled.
+- theta: 10000^(-2j / head width) for j = 0, 1, ..., as in RoFormer, which does not reach 1 / 10000; the authors' code
   spaces the exponents evenly from 0 to 1, both included.
 - Scale: the keys are divided by sqrt(head width), and the scores are not normalised further (section 2.3), since the
-  norm takes out any factor but for its epsilon.
+  norm removes any factor up to its epsilon.
 - Norm: the paper's group norm with each head as a group, without weights and with an epsilon of 1e-5. The authors' code
   has RMSNorm, also without weights, with 1e-6.
-- Start: torch.nn.Linear's. The authors' code draws by Xavier with a gain of 2^-2.5, W_o with 1: there q and k begin 3.3
-  times, v and the gate (at expansion 2) 4 times smaller than here, and W_o twice as large.
-- Heads: their number is set, 4 by default; the paper fixes their width at 256.
+- Initialisation: that of torch.nn.Linear. The authors' code uses Xavier with a gain of 2^-2.5, and of 1 for W_o: q and
+  k start 3.3 times, v and the gate (at expansion 2) 4 times smaller than here, and W_o twice as large.
+- Heads: their number is an option, 4 by default; the paper fixes their width at 256.
 
-Limits: an episode's first r is (q.k) v, which the norm divides by about |q.k|. Where that is near 0, the rounding of x
-shows up to 300 times, so that q.k of a first step is taken in float64: in float32 outputs were off by 1e-5 of the
-largest. The gradient of q and k there is the small rest of a cancellation: 2e-6 of the largest gradient is lost in one
-layer, and in a stack, whose layers round what the next one magnifies, up to 6e-5.
+Limits: an episode's first r is (q.k) v, which the norm divides by about |q.k|. If |q.k| is near 0, the rounding of x is
+magnified up to 300 times. Therefore q.k of a first step is computed in float64: in float32, outputs had errors of 1e-5
+of the largest. The gradient of q and k there is the small remainder of a cancellation: one layer has errors of 2e-6 of
+the largest gradient, and a stack, in which each layer magnifies the rounding of the one before, of up to 6e-5.
 """
 
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class RetentionConfig(BackboneConfig):
     """Retention, "Retentive Network".
 
     Attributes:
-        heads: Heads, each with its own decay 1 - 2^(-5 - head).
-        expansion: Channels of the values over `width`.
+        heads: Number of heads, each with its own decay 1 - 2^(-5 - head).
+        expansion: Channels of the values as a multiple of `width`.
     """
 
     name: str = "retention"
@@ -69,8 +69,8 @@ class RetentionConfig(BackboneConfig):
 
 @register(RetentionConfig)
 class Retention(SequenceMixer):
-    """State: S, (batch, heads, key width, value width); of the keys' complex coordinates each even row holds the
-    real part, the row after it minus the imaginary part, so that r = q S in real numbers."""
+    """State: S, (batch, heads, key width, value width). Each even row holds the real part of one of the keys' complex
+    coordinates, the row after it minus its imaginary part, so that r = q S in real numbers."""
 
     forgets_slowly = True
 
@@ -98,7 +98,7 @@ class Retention(SequenceMixer):
         return keep_apart(self._masked, x, state, self.initial_state, reset)
 
     def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        """`forward`, right where all numbers are finite."""
+        """`forward`, correct if all numbers are finite."""
         memory = None if state is None else state[0]
         q, k, v, gate = self._project(x)
         blocks = zip(*(part.split(CHUNK, dim=2) for part in (q, k, v)), x.split(CHUNK, dim=1), strict=True)
@@ -131,8 +131,8 @@ class Retention(SequenceMixer):
     def _first_scores(self, x: Tensor, begins: Tensor | None, at_once: bool) -> tuple[Tensor, Tensor, Tensor] | None:
         """The rows and times of the episodes' first steps, each (steps,), and their q.k, (steps, heads).
 
-        In float64 from x on: the norm hangs on the sign of a q.k near 0, and magnifies its rounding, the projection's
-        included, up to 300 times. `at_once`: whether an episode begins with the block, in all rows.
+        Computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding errors,
+        including the projection's, up to 300 times. `at_once`: whether all rows start an episode with the block.
         """
         if begins is None:
             if not at_once:
@@ -156,14 +156,14 @@ class Retention(SequenceMixer):
         begins: Tensor | None,
         first: tuple[Tensor, Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
-        """A block of steps in parallel: r and the state after it. `begins`: (batch, time) where an episode does."""
+        """A block of steps in parallel: r and the state after it. `begins`: its resets, (batch, time)."""
         time = q.shape[2]
         age = torch.arange(time, device=q.device)
         cos, sin = self.cos[:time].to(q.dtype), self.sin[:time].to(q.dtype)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         gamma = self.gamma.to(q.dtype)
         within = torch.where(age[:, None] >= age, gamma ** (age[:, None] - age).clamp_min(0), 0)
-        since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # the block's first step, its last
+        since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
         if begins is not None and may_hold(begins):
             segment = begins.cumsum(1)
             within = within * (segment[:, :, None] == segment[:, None, :]).unsqueeze(1)
@@ -174,7 +174,7 @@ class Retention(SequenceMixer):
             rows, times, exact = first
             heads = torch.arange(self.heads, device=q.device)
             places = (rows[:, None], heads, times[:, None], times[:, None])
-            scores.index_put_(places, exact - scores.detach()[places], accumulate=True)  # the gradient stays as it is
+            scores.index_put_(places, exact - scores.detach()[places], accumulate=True)  # leaves the gradient unchanged
         r = scores @ v
         after = k.transpose(-1, -2) @ (v * until.unsqueeze(-1))
         if memory is not None:
@@ -184,16 +184,16 @@ class Retention(SequenceMixer):
         return r, _turn(after, cos[-1, :, None], sin[-1, :, None])
 
     def _next(self, memory: Tensor) -> Tensor:
-        """gamma e^{i theta} S: what is left of the state one step later."""
+        """gamma e^{i theta} S: the state decayed and rotated by one step."""
         cos, sin = self.gamma * self.cos[1, :, None], self.gamma * self.sin[1, :, None]
         return _turn(memory, cos.to(memory.dtype), sin.to(memory.dtype))
 
     def _output(self, r: Tensor, gate: Tensor) -> Tensor:
-        """From r, (..., heads, value width)."""
+        """The output from r, (..., heads, value width)."""
         return self.output(F.silu(gate) * F.layer_norm(r, r.shape[-1:]).flatten(-2))
 
 
 def _turn(memory: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """e^{i angle} S, for angles whose cos and sin, (..., key width / 2, 1), are given."""
+    """e^{i angle} S, with `cos` and `sin` of the angles, (..., key width / 2, 1)."""
     first, second = memory.unflatten(-2, (-1, 2)).unbind(-2)
     return torch.stack((first * cos + second * sin, second * cos - first * sin), dim=-2).flatten(-3, -2)

@@ -1,15 +1,15 @@
-"""The simple recurrent network, by torch's own kernels.
+"""The simple recurrent network, computed by torch's own kernels.
 
 Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
 
     h_t = tanh(W x_t + U h_{t-1} + b)
 
-With `activation: relu` the network of Le et al., "A Simple Way to Initialize Recurrent Networks of Rectified
-Linear Units" (2015): ReLU in place of tanh, U starts as the identity and b at zero, so that the state begins as
-a sum of its inputs. It may grow without bound where tanh cannot.
+With `activation: relu` it is the network of Le et al., "A Simple Way to Initialize Recurrent Networks of Rectified
+Linear Units" (2015): ReLU in place of tanh, U initialised to the identity and b to zero, so that the state is initially
+a sum of its inputs. Unlike with tanh, the state may grow without bound.
 
-What differs: W keeps torch.nn.RNN's initialisation (Le et al. draw it with a standard deviation of 0.001); the
-kernel knows no resets (segments.py), and runs in float32 also under autocast.
+What differs: W keeps torch.nn.RNN's initialisation (Le et al. use a standard deviation of 0.001); the kernel does not
+support resets, which segments.py adds, and runs in float32 also under autocast.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class RNNConfig(BackboneConfig):
     """Simple recurrent network, "Finding Structure in Time".
 
     Attributes:
-        activation: `tanh`, or `relu` with U starting as the identity.
+        activation: `tanh`, or `relu` with U initialised to the identity.
     """
 
     name: str = "rnn"

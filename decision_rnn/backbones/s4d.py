@@ -1,21 +1,21 @@
-"""S4D, the diagonal state space: every channel drives complex states of its own, with constant decays.
+"""S4D, the diagonal state space: every channel drives its own complex states with constant decays.
 
 Gu et al., "On the Parameterization and Initialization of Diagonal State Space Models" (2022), sections 3 and 4; the
-layer of Decision S4 (Bar David et al. 2023) with its matrix made diagonal. For each of the `width` channels u, with
+layer of Decision S4 (Bar David et al. 2023) with a diagonal state matrix. For each of the `width` channels u, with
 state_size / 2 complex states (the conjugate half is implied):
 
     A = -exp(a) + i b,   x_t = exp(dt A) x_{t-1} + (exp(dt A) - 1) / A * u_t          zero-order hold, B = 1
     s_t = 2 Re(C x_t) + D u_t
     y_t = GLU(W GELU(s_t))
 
-Starts (section 4): `lin` A_n = -1/2 + i pi n;  `inv` A_n = -1/2 + i N / pi (N / (2n + 1) - 1);  `real`
-A_n = -(n + 1). dt is drawn log-uniformly between dt_min and dt_max.
+Initialisations (section 4): `lin` A_n = -1/2 + i pi n;  `inv` A_n = -1/2 + i N / pi (N / (2n + 1) - 1);  `real`
+A_n = -(n + 1). dt is initialised log-uniformly between dt_min and dt_max.
 
-`forward` is the paper's convolution within blocks of `CHUNK` steps, the states never written out, and the recurrence
+`forward` is the paper's convolution within blocks of `CHUNK` steps, without storing the states, and the recurrence
 from block to block: the loop of recurrence.py over 32 complex states a channel takes ten times as long.
 
-What differs: (exp(dt A) - 1) / A is multiplied into C instead of the input (as S4's own convolution does), so that
-the state is the same but for a constant factor. `real` is real at the start alone.
+What differs: (exp(dt A) - 1) / A is multiplied into C instead of the input (as in S4's own convolution), so that the
+state differs by a constant factor. `real` is real only at the start.
 """
 
 import math
@@ -33,7 +33,7 @@ from decision_rnn.backbones.ops.segments import full_precision
 CHUNK = 64
 
 Planes = tuple[Tensor, Tensor]
-"""Real and imaginary parts."""
+"""The real and imaginary parts of a complex tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class S4DConfig(BackboneConfig):
     """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
 
     Attributes:
-        state_size: States of every channel, two for each complex number that is kept.
-        start: Where A begins: `lin`, `inv` or `real`.
-        dt_min: Least initial step size.
+        state_size: Number of states of every channel, two for each stored complex number.
+        start: Initialisation of A: `lin`, `inv` or `real`.
+        dt_min: Smallest initial step size.
         dt_max: Largest initial step size.
     """
 
@@ -65,7 +65,7 @@ class S4DConfig(BackboneConfig):
 
 @register(S4DConfig)
 class S4D(SequenceMixer):
-    """State: the real and the imaginary plane of x, each (batch, width, state_size / 2)."""
+    """State: the real and imaginary parts of x, each (batch, width, state_size / 2)."""
 
     forgets_slowly = True
 
@@ -96,18 +96,18 @@ class S4D(SequenceMixer):
 
     def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
         """s without D u, (batch, time, width), and the state after it."""
-        # Where episodes begin, each takes a row as long as the block.
+        # Every episode that begins in a block takes a row of the block's length, so blocks with resets are shorter.
         chunk = CHUNK if reset is None else CHUNK // 2
         length = min(x.shape[1], chunk)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
-        # What the planes of a state of so many steps ago add to s, Re(readout * decay * state).
+        # Contribution to s of a state from that many steps ago: Re(readout * decay * state).
         read_real, read_imag = _product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
         read_imag = -read_imag
         kernel = read_real[:, :length].sum(-1)
         toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
 
         def block(x: Tensor, state: Planes, begins: Tensor | None) -> tuple[Tensor, Planes]:
-            """x: (batch, time, width); the planes of the state: (width, batch, pairs)."""
+            """One block. x: (batch, time, width); the parts of the state: (width, batch, pairs)."""
             time = x.shape[1]
             episodes = None if begins is None or not begins.any() else _Episodes(begins)
             if episodes:
@@ -129,7 +129,7 @@ class S4D(SequenceMixer):
                 s = s + carried
             real, imag = (plane + u @ weight[:, :time].flip(1) for plane, weight in zip(kept, decay, strict=True))
             if s.requires_grad:
-                s.register_hook(Tensor.contiguous)  # a product takes strided matrices one by one
+                s.register_hook(Tensor.contiguous)  # a batched product handles strided matrices one by one
             s = s.permute(1, 2, 0)
             return episodes.join(s) if episodes else s, (real, imag)
 
@@ -156,12 +156,12 @@ class S4D(SequenceMixer):
 
     def _discrete(self, age: Tensor) -> tuple[Planes, Planes]:
         """exp(age dt A), (width, ages, pairs), and 2 C (exp(dt A) - 1) / A, (width, pairs)."""
-        # In float64: a turn of age * dt * imag is hundreds of radians, of which float32 keeps five digits.
+        # In float64: age * dt * imag may be hundreds of radians, of which float32 keeps five digits.
         dt, real, imag = torch.exp(self.dt_log.double())[:, None], -torch.exp(self.a_log.double()), self.a_imag.double()
         rate, turn = dt * real, dt * imag
         age = age[:, None].double()
         magnitude, phase = torch.exp(age * rate.unsqueeze(1)), age * turn.unsqueeze(1)
-        # exp(dt A) - 1 without the loss of digits at small dt: cos - 1 = -2 sin^2(phase / 2).
+        # exp(dt A) - 1 without cancellation at small dt: cos - 1 = -2 sin^2(phase / 2).
         less_one = torch.expm1(rate) * torch.cos(turn) - 2 * torch.sin(turn / 2) ** 2
         hold = _product((less_one, torch.exp(rate) * torch.sin(turn)), (real, -imag))
         readout = _product((self.c[..., 0], self.c[..., 1]), hold)
@@ -174,24 +174,24 @@ class S4D(SequenceMixer):
 
 
 def _product(a: Planes, b: Planes) -> Planes:
-    """Of complex numbers."""
+    """The product of complex numbers."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def _forget(state: Planes, rows: Tensor) -> Planes:
-    """The planes of a state, (width, batch, pairs), zero in those rows of the batch."""
+    """The parts of a state, (width, batch, pairs), set to zero in those rows of the batch."""
     real, imag = (plane.index_fill(1, rows, 0) for plane in state)
     return real, imag
 
 
 class _Episodes:
-    """A block of time parted so that every episode has a row of its own, zero at the steps of others.
+    """A block of time split so that every episode has its own row, zero at the steps of others.
 
     Attributes:
-        first: The row of each batch row's first steps, which is empty where an episode begins at once, (batch,).
-        last: The row of its last episode, (batch,).
+        first: (batch,), the row of the steps before the first reset of each batch row; empty if it starts with one.
+        last: (batch,), the row of each batch row's last episode.
         at_once: The batch rows in which an episode begins at the first step.
-        over: The batch rows in which any does.
+        over: The batch rows in which any episode begins.
     """
 
     def __init__(self, begins: Tensor) -> None:

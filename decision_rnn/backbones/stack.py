@@ -1,4 +1,4 @@
-"""The residual stack that all mixers share, so that a comparison of backbones compares the mixers alone."""
+"""The residual stack that all mixers share, so that backbones differ only in their mixers."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -12,11 +12,11 @@ from decision_rnn.backbones.convolution import CausalConvolution
 class Block(SequenceMixer):
     """Pre-norm residual block: x + mixer(norm(x)), then x + mlp(norm(x)). State: the mixer's.
 
-    The MLP has the Decision Transformer's ReLU; GELU costs three times as much on a CPU.
+    The MLP uses ReLU, as in the Decision Transformer; GELU costs three times as much on a CPU.
 
-    With `convolution` x + convolution(x) comes first, and its state before the mixer's; without `mlp_ratio` there is no
-    MLP. The block of "Were RNNs All We Needed?" (models/model.py of BorealisAI/minRNNs) is that of `convolution: 4`,
-    `norm: rms`, for selective copying with `mlp_ratio: 0` and the mixer's `expansion: 6`.
+    With `convolution`, x + convolution(x) comes first, and its state precedes the mixer's; with `mlp_ratio` 0 there is
+    no MLP. The block of "Were RNNs All We Needed?" (models/model.py of BorealisAI/minRNNs) corresponds to
+    `convolution: 4` and `norm: rms`, and for selective copying also `mlp_ratio: 0` and the mixer's `expansion: 6`.
     """
 
     def __init__(self, config: BackboneConfig) -> None:
@@ -62,7 +62,7 @@ class Block(SequenceMixer):
         return x + self._drop(self.mlp(self.mlp_norm(x)))
 
     def _drop(self, x: Tensor) -> Tensor:
-        """Dropout; acting, where each call counts, goes without the module's."""
+        """Dropout; the module call is skipped in evaluation mode, where its overhead matters."""
         return self.dropout(x) if self.training else x
 
 
@@ -102,7 +102,7 @@ class Backbone(SequenceMixer):
         return cast(list[Block], list(self.blocks))
 
     def _split(self, state: State | None) -> list[Any]:
-        """The blocks' own states: equal shares of the stack's, or None for each."""
+        """The state of each block, equal parts of the stack's state, or None for each."""
         if state is None:
             return [None] * len(self.blocks)
         size = len(state) // len(self.blocks)  # 0 for a mixer without memory
@@ -110,5 +110,5 @@ class Backbone(SequenceMixer):
 
 
 def make_norm(config: BackboneConfig) -> nn.Module:
-    """The norm that the configuration asks for, over the channels."""
+    """The configured norm over the channels."""
     return nn.LayerNorm(config.width) if config.norm == "layer" else nn.RMSNorm(config.width, eps=1e-5)

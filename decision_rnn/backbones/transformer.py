@@ -1,25 +1,25 @@
-"""Local causal self-attention with rotary positions, whose memory is the last `window` steps.
+"""Local causal self-attention with rotary positions; its memory is the last `window` steps.
 
 Vaswani et al., "Attention Is All You Need" (2017); rotary positions after Su et al., "RoFormer" (2021),
-equation 34. A step t attends to the steps t - window < s <= t of its own episode:
+equation 34. Step t attends to the steps t - window < s <= t of its own episode:
 
     y_t = W_o sum_s softmax_s(<R_t q_t, R_s k_s> / sqrt(head_width)) v_s
 
-With `output_gate` the heads' outputs are gated before W_o by sigmoid(W_g x_t), after Qiu et al., "Gated Attention for
-Large Language Models" (2025).
+With `output_gate`, the heads' outputs are multiplied by sigmoid(W_g x_t) before W_o, after Qiu et al., "Gated Attention
+for Large Language Models" (2025).
 
-The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py; over several
-layers a carried memory reaches back further than `window`, which re-running a window (WindowActor) does not.
+The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py. Over several layers a
+carried memory reaches back further than `window`, unlike re-running a window (WindowActor).
 
-What differs from the Decision Transformer, whose layers are GPT-2's:
+What differs from the Decision Transformer, whose layers are those of GPT-2:
 
 - Positions are relative, by rotation of whole heads with theta 10000^(-2j / head width), since a position counted
-  inside a window changes as the window moves. Nothing fades with distance: no decay, no xPos. Keys are kept unrotated
+  inside a window changes as the window moves. There is no decay with distance and no xPos. Keys are stored unrotated
   and rotated by their place in the window when read, which is exact after any number of steps.
-- Reach: a band of `window` tokens, rather than all of the slice.
-- Start: torch.nn.Linear's, where GPT-2's weights are drawn with a standard deviation of 0.02 and its biases are zero.
-- Dropout: of the branch's output alone, none of the attention weights.
-- Norm and MLP are the shared block's (stack.py), LayerNorm before either branch and ReLU, as in the authors' code.
+- Reach: a band of `window` tokens rather than the whole slice.
+- Initialisation: that of torch.nn.Linear; GPT-2's weights have a standard deviation of 0.02 and its biases are zero.
+- Dropout: on the branch's output only, not on the attention weights.
+- Norm and MLP are the shared block's (stack.py): LayerNorm before either branch, and ReLU, as in the authors' code.
 """
 
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class TransformerConfig(BackboneConfig):
 
     Attributes:
         heads: Attention heads; their width must be even.
-        window: How many tokens, its own included, a token attends to.
-        output_gate: Whether a sigmoid gate, made from the token, follows the attention.
+        window: How many tokens, including itself, a token attends to.
+        output_gate: Whether the attention's output is multiplied by a sigmoid gate computed from the token.
     """
 
     name: str = "transformer"
@@ -59,7 +59,7 @@ class TransformerConfig(BackboneConfig):
 @register(TransformerConfig)
 class Transformer(SequenceMixer):
     """State: the last `window` keys and values, oldest first, (batch, window, width), and how many of them
-    are written, (batch,). Unwritten places hold NaN, so that reading one is loud."""
+    are written, (batch,). Unwritten entries are NaN, so that reading one by mistake shows."""
 
     cos: Tensor
     sin: Tensor
@@ -83,12 +83,12 @@ class Transformer(SequenceMixer):
         return keep_apart(self._masked, x, state, self.initial_state, reset)
 
     def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        """`forward`, right where all numbers are finite."""
+        """`forward`, correct if all numbers are finite."""
         batch, time, _ = x.shape
         q, k, v = self.qkv(x).chunk(3, dim=-1)
         segment = torch.zeros(batch, time, dtype=torch.int64, device=x.device) if reset is None else reset.cumsum(1)
         fits = state is None and time <= self.window
-        if fits:  # the usual training slice: one block, nothing before it
+        if fits:  # the usual training slice: one block without earlier steps
             past, block = 0, time
         else:
             past, block = self.window, self.window
@@ -98,7 +98,7 @@ class Transformer(SequenceMixer):
             v = torch.cat([fill_steps(past_v, ~written, 0).to(v.dtype), v], dim=1)
             segment = torch.cat([torch.where(written, 0, -1), segment], dim=1)
 
-        # Queries in blocks of `window`; each block sees itself and the block before it.
+        # Queries are split into blocks of `window`; each block attends to itself and the block before it.
         pad = -time % block
         blocks = (time + pad) // block
         query = self._heads(F.pad(q, (0, 0, 0, pad)).view(batch, blocks, block, -1))
@@ -139,12 +139,12 @@ class Transformer(SequenceMixer):
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
     def _angles(self, x: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """cos and sin of the places start, start + 1, ... of (..., time, head width)."""
+        """cos and sin for the positions start, start + 1, ... of x, (..., time, head width)."""
         places = slice(start, start + x.shape[-2])
         return self.cos[places], self.sin[places]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
-        """Softmax attention written out: on a CPU it is faster than the fused kernel on short sequences."""
+        """Softmax attention written out, which on a CPU is faster than the fused kernel on short sequences."""
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         return torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).to(v.dtype) @ v
 
@@ -153,7 +153,7 @@ class Transformer(SequenceMixer):
 
     def _final_state(self, k: Tensor, v: Tensor, segment: Tensor) -> State:
         """The newest `window` keys and values, NaN where they belong to an earlier episode or to none."""
-        # Copies: views would keep the whole slice alive.
+        # Copied, since views would keep the whole slice in memory.
         keys, values = (part[:, -self.window :].to(self.output.weight.dtype, copy=True) for part in (k, v))
         current = segment[:, -self.window :] == segment[:, -1:]
         keys, values = fill_steps(keys, ~current, torch.nan), fill_steps(values, ~current, torch.nan)
@@ -165,7 +165,7 @@ class Transformer(SequenceMixer):
 
 
 def _blocks(x: Tensor, length: int, stride: int) -> Tensor:
-    """Overlapping pieces of (batch, time, width), (batch, blocks, length, width)."""
-    if x.shape[1] == length:  # without the slow backward pass of `unfold`
+    """Overlapping pieces of x, (batch, time, width), as (batch, blocks, length, width)."""
+    if x.shape[1] == length:  # avoids the slow backward pass of `unfold`
         return x.unsqueeze(1)
     return x.unfold(1, length, stride).transpose(-1, -2)

@@ -1,4 +1,4 @@
-"""Clauses of the law: every way of running a mixer computes the same, over one step and over ten thousand."""
+"""Clauses of the law: all ways of running a mixer compute the same, over one step and over ten thousand."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,8 +15,8 @@ from decision_rnn.testing.subject import Subject, cast
 def all_modes_agree(subject: Subject, cases: Cases) -> None:
     """forward == steps == any split of time (== a naive loop): outputs and final state, resets anywhere.
 
-    What takes many calls goes over the rows of all patterns at once. `forward` and one of the splits go over each
-    pattern alone too, as a mixer may look at the flags of the whole batch to choose its way.
+    Modes that take many calls are run on the rows of all patterns at once. `forward` and one of the splits are also run
+    on each pattern alone, as a mixer may choose its algorithm by the flags of the whole batch.
     """
     patterns, batch, width = cases.patterns, cases.batch, subject.width
     flagged = [reset for reset in patterns.values() if reset is not None]
@@ -61,7 +61,7 @@ def all_modes_agree(subject: Subject, cases: Cases) -> None:
 def naive_of_rows(
     subject: Subject, parameters: Mapping[str, Tensor], x: Tensor, state: State, patterns: Mapping[str, Flags]
 ) -> dict[str, tuple[Tensor, State]]:
-    """What the naive loop, which knows no rows but one, makes of every pattern; a row that several share once."""
+    """The naive loop's result for every pattern; rows that several patterns share are computed only once."""
     flags = {name: torch.zeros(x.shape[:2], dtype=torch.bool) if r is None else r for name, r in patterns.items()}
     keys = {name: [(row, *of_rows[row].tolist()) for row in range(len(x))] for name, of_rows in flags.items()}
     distinct = {key: place for place, key in enumerate(dict.fromkeys(key for of in keys.values() for key in of))}
@@ -73,7 +73,7 @@ def naive_of_rows(
 
 
 def repeated(rows: Tensor, count: int) -> Tensor:
-    """The rows, `count` times one after the other."""
+    """The rows, concatenated `count` times."""
     return rows.repeat(count, *(1 for _ in rows.shape[1:]))
 
 
@@ -104,7 +104,7 @@ def gradients_agree(subject: Subject, cases: Cases) -> None:
 
 
 def absent_means_initial(subject: Subject, cases: Cases) -> None:
-    """No state is the initial one, no reset is none, and a reset at the first step forgets the state."""
+    """No state means the initial one, no reset flags mean no resets, and a reset at the first step drops the state."""
     module, shape = subject.build(), (cases.batch, cases.time)
     x, carried = cases.inputs(module, subject.width, subject.widest)
     none, first = torch.zeros(shape, dtype=torch.bool), torch.arange(cases.time).expand(shape) == 0
@@ -117,7 +117,7 @@ def absent_means_initial(subject: Subject, cases: Cases) -> None:
 
 
 def one_step_is_step(subject: Subject, cases: Cases) -> None:
-    """A slice of a single step is `step`, with a state, without one and at a reset."""
+    """A slice of a single step equals `step`, with a state, without one and at a reset."""
     batch = cases.batch
     for dtype, tolerance in subject.tolerances.items():
         module = subject.build(dtype)
@@ -132,7 +132,7 @@ def one_step_is_step(subject: Subject, cases: Cases) -> None:
 
 
 def ten_thousand_steps(subject: Subject, cases: Cases) -> None:
-    """Over 10,000 float32 steps: finite in value and gradient; the same in pieces, and by steps from sampled places."""
+    """Over 10,000 float32 steps: finite values and gradients; the same in pieces, and by steps from sampled places."""
     module, time, tolerance = subject.build(torch.float32), cases.long, subject.late_tolerance
     x = noise(1, time, subject.width, dtype=torch.float32).requires_grad_()
     reset = noise(1, time, seed=4) > 3  # about one in 700
@@ -157,7 +157,7 @@ def ten_thousand_steps(subject: Subject, cases: Cases) -> None:
 
 
 def pieces(time: int) -> Sequence[int]:
-    """Lengths, single steps among them, that a long slice is cut into."""
+    """Lengths of the pieces that a long slice is cut into, including single steps."""
     if time < 8:
         return [1] * time
     lengths = [1, time // 4 - 1, 3 * time // 10, 1]
@@ -165,7 +165,7 @@ def pieces(time: int) -> Sequence[int]:
 
 
 def half_precision(subject: Subject, cases: Cases) -> None:
-    """Under bfloat16 autocast: near float32 in every mode, finite gradients, and the state stays float32."""
+    """Under bfloat16 autocast: close to float32 in every mode, finite gradients, and the state stays float32."""
     module = subject.build(torch.float32)
     (x, state), reset = cases.inputs(module, subject.width, torch.float32), cases.usual
     right = module(x, state, reset)

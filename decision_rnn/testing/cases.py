@@ -1,4 +1,4 @@
-"""What the law is tried on: rows of noise in which episodes begin anywhere, and the ways a mixer is run over them."""
+"""The inputs that the law is tested on, rows of noise with resets anywhere, and the ways to run a mixer over them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ Run = Callable[[Tensor, State], tuple[Tensor, State]]
 
 @dataclass(frozen=True)
 class Cases:
-    """The cases of one pass over a clause: the law's own, or smaller ones, to find the smallest that fails.
+    """The cases on which a clause is tested: the full ones, or smaller ones to find the smallest that fails.
 
     Attributes:
-        batch: Rows.
-        time: Steps.
+        batch: Number of rows.
+        time: Number of steps.
         patterns: Where episodes begin, (batch, time) bool, by name; None for no flags.
-        learnt: Those of the patterns whose gradients are compared.
-        splits: Pieces that time is cut into, of all rows at once.
-        split: Pieces of what is run alone.
+        learnt: Names of the patterns whose gradients are compared.
+        splits: Ways to split time into pieces, for all rows at once.
+        split: The split for patterns that are run alone.
         starts: The states before the first step, `initial` and `carried`.
-        places: For each row the step at which the only other episode begins.
-        cut: The step before which nothing may know what comes.
+        places: For each row, the step at which the second episode begins.
+        cut: A step; inputs from it on must not affect the outputs before it.
         times: Lengths over which the state must keep its form.
-        long: Steps of the long slice.
+        long: Number of steps of the long slice.
     """
 
     batch: int
@@ -47,24 +47,24 @@ class Cases:
     long: int = LONG
 
     def inputs(self, module: SequenceMixer, width: int, dtype: torch.dtype) -> tuple[Tensor, State]:
-        """x and a carried state."""
+        """x, (batch, time, width), and a carried state."""
         x = noise(self.batch, self.time, width, dtype=dtype)
         return x, carried_state(module, self.batch, width, dtype)
 
     @property
     def usual(self) -> Flags:
-        """The pattern for a clause that takes one."""
+        """The pattern for clauses that test only one."""
         return self.patterns[self.learnt[-1]]
 
     @classmethod
     def full(cls) -> "Cases":
-        """Those of the law; on torch's default device."""
+        """The full cases, on torch's default device."""
         learnt = ("absent", "consecutive", "random")
         return cls(BATCH, TIME, resets(), learnt, SPLITS, [5, 1, 6], (5, TIME - 1, 1), 5)
 
     @classmethod
     def small(cls, batch: int, time: int, begin: int | None, starts: Sequence[str] = ("initial", "carried")) -> "Cases":
-        """The last of `batch` rows begins an episode at the step `begin`; None for no flags."""
+        """Cases in which the last of `batch` rows begins an episode at step `begin`; None for no flags."""
         pattern: Flags = None
         if begin is not None:
             pattern = torch.zeros(batch, time, dtype=torch.bool)
@@ -76,13 +76,13 @@ class Cases:
 
 
 def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    """The same numbers on every device; on torch's default one, where the law's tensors and modules all lie."""
+    """Gaussian noise, the same numbers on every device, on torch's default device, which all tests use."""
     wide = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu")
     return wide.to(torch.get_default_device(), dtype)
 
 
 def resets() -> dict[str, Flags]:
-    """Where episodes may begin in BATCH rows of TIME steps; rows differ."""
+    """Patterns of resets in BATCH rows of TIME steps; rows differ."""
 
     def at(*places: tuple[int, int]) -> Tensor:
         reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
@@ -104,7 +104,7 @@ def resets() -> dict[str, Flags]:
 
 
 def carried_state(module: SequenceMixer, batch: int, width: int, dtype: torch.dtype) -> State:
-    """A state from the middle of episodes of different ages, 7, 2 and 1 steps."""
+    """A state from within episodes that are 7, 2 and 1 steps old."""
     reset = torch.zeros(batch, 7, dtype=torch.bool)
     reset[1:2, 5] = reset[2:3, 6] = True
     with torch.no_grad():
@@ -114,7 +114,7 @@ def carried_state(module: SequenceMixer, batch: int, width: int, dtype: torch.dt
 
 
 def steps(module: SequenceMixer, x: Tensor, state: State, reset: Flags) -> tuple[Tensor, State]:
-    """The way of acting: one `step` after the other, rows reset between them."""
+    """Run a mixer as in acting: one `step` after the other, resetting rows between them."""
     initial, outputs = module.initial_state(len(x)), []
     for t in range(x.shape[1]):
         if reset is not None:
@@ -127,7 +127,7 @@ def steps(module: SequenceMixer, x: Tensor, state: State, reset: Flags) -> tuple
 def chunks(
     module: SequenceMixer, x: Tensor, state: State | None, reset: Flags, lengths: Sequence[int]
 ) -> tuple[Tensor, State]:
-    """`forward` over one piece of time after the other, the state carried."""
+    """Run `forward` over consecutive pieces of time, carrying the state."""
     outputs, start = [], 0
     for length in lengths:
         piece = slice(start, start + length)
@@ -139,7 +139,7 @@ def chunks(
 
 
 def gradients(run: Run, named: Mapping[str, Tensor], x: Tensor, state: State) -> dict[str, Tensor]:
-    """The gradients of everything: parameters, x and the state before the first step."""
+    """The gradients of all inputs: parameters, x and the state before the first step."""
     x = x.clone().requires_grad_()
     state = tuple(part.clone().requires_grad_(part.is_floating_point()) for part in state)
     y, after = run(x, state)

@@ -1,4 +1,4 @@
-"""`check_mixer`: any sequence mixer under the law."""
+"""`check_mixer`: test any sequence mixer against the law."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from decision_rnn.testing.report import Finding, LawBrokenError, Report
 from decision_rnn.testing.subject import TIGHT, Subject
 
 WIDTH = 8
-"""Channels of a mixer that is made from a configuration, where none is asked for."""
+"""Default number of channels of a mixer that is created from a configuration."""
 
 Make = Callable[[], SequenceMixer]
 
@@ -34,19 +34,19 @@ def check_mixer(
 
     A mixer that obeys the law computes the same outputs, final states and gradients in `forward`, in `step` and in any
     chunks with the state carried, with episodes beginning anywhere. It does not depend on the future, on other rows or
-    on what a reset cut off, keeps nothing between calls, and satisfies this in bfloat16 and over 10,000 steps. The
+    on steps before a reset, keeps nothing between calls, and satisfies this in bfloat16 and over 10,000 steps. The
     reference is the mixer's own `step` in the widest dtype; no clause can check whether that is the paper's layer.
     Dropout inside the mixer must be off.
 
     Args:
-        mixer: A class, registered or not, made by `mixer(config)`; an instance, which is checked as it is and not
-            changed; or a function without arguments that makes one. Parameters of newly made mixers are moved off their
-            initial values, so that a zero bias cannot hide a fault.
+        mixer: A class, registered or not, called as `mixer(config)`; an instance, which is checked as it is and not
+            changed; or a function without arguments that returns one. Parameters of newly created mixers are perturbed,
+            so that a zero bias cannot hide an error.
         config: The configuration of a class; if left out, the defaults of the configuration that it, or a class it
-            inherits from, was registered with, or else a `BackboneConfig`: of width 8.
+            inherits from, was registered with, or else a `BackboneConfig`, with a width of 8.
         width: Channels of input and output; required for an instance or function.
-        tolerances: By dtype, the widest first, the largest difference allowed over the largest value of a tensor. Check
-            a layer that always computes in float32 with `{torch.float32: 1e-5}`.
+        tolerances: For each dtype, the widest first, the largest allowed difference, relative to the largest value of a
+            tensor. Check a layer that always computes in float32 with `{torch.float32: 1e-5}`.
         skip: Clauses to skip, by name, with the reason.
         shrink_seconds: How long to search for the smallest failing case of a broken clause.
         raise_error: Whether a broken clause raises an error or only appears in the report.
@@ -56,7 +56,7 @@ def check_mixer(
 
     Raises:
         LawBrokenError: If a clause is broken: an AssertionError that names it and the smallest failing case.
-        InputError: If this is not a mixer, or none can be made.
+        InputError: If `mixer` is not a mixer or cannot be created.
 
     Example:
         >>> from decision_rnn.backbones.mingru import MinGRU
@@ -88,7 +88,7 @@ def check_mixer(
 
 
 class _Given(Subject):
-    """A mixer that somebody gave: what is right is what its own steps compute."""
+    """A mixer given by the user; the reference is what its own steps compute."""
 
     def __init__(self, make: Make, width: int, shaken: bool) -> None:
         self.fresh, self.width, self.shaken = make, width, shaken  # type: ignore[method-assign]
@@ -105,7 +105,7 @@ class _Given(Subject):
 
 
 def _subject(mixer: object, config: BackboneConfig | None, width: int | None) -> tuple[_Given, str]:
-    """The mixer as a subject, and its name; InputError for what is none."""
+    """The mixer as a subject, and its name; InputError if it is not a mixer."""
     if not isinstance(mixer, type):
         if width is None:
             raise InputError("width is missing: an instance or a function does not tell the channels of its input")
@@ -125,7 +125,7 @@ def _subject(mixer: object, config: BackboneConfig | None, width: int | None) ->
 
 
 def _config_of(mixer: type, width: int) -> BackboneConfig:
-    """The default configuration that it, or a class it inherits from, was registered with; or that of all backbones."""
+    """The default of the configuration that it, or a base class, was registered with, or else of `BackboneConfig`."""
     configs = {entry.mixer: entry.config for entry in map(registered, registered_names())}
     of_class = next((configs[base] for base in mixer.__mro__ if base in configs), None)
     try:
@@ -138,7 +138,7 @@ def _config_of(mixer: type, width: int) -> BackboneConfig:
 def _made(make: Callable[[], object], name: str, width: int, shaken: bool = True) -> _Given:
     try:
         module = make()
-    except Exception as error:  # of whatever its constructor does
+    except Exception as error:  # its constructor may raise anything
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{name} cannot be made ({reason}): give a configuration or width that it takes") from error
     _check_methods(module, name)

@@ -1,4 +1,4 @@
-"""How a clause of the law compares and complains: what was expected, what was found, and where."""
+"""Comparisons for the clauses of the law, and the error that they raise."""
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ class MismatchError(AssertionError):
 
     Attributes:
         what: What was compared, or what is wrong.
-        expected: The value, of the place that differs most, that should be there; None where no value was compared.
-        found: The value that is there.
+        expected: The expected value at the place of the largest difference; None if no values were compared.
+        found: The value found there.
     """
 
     def __init__(self, what: str, expected: Numbers | None = None, found: Numbers | None = None) -> None:
@@ -23,13 +23,13 @@ class MismatchError(AssertionError):
 
 
 def require(condition: bool | Tensor, what: str) -> None:
-    """Raise MismatchError unless the condition holds: an assertion that `python -O` keeps."""
+    """Raise MismatchError unless the condition holds: an assertion that `python -O` does not remove."""
     if not condition:
         raise MismatchError(what)
 
 
 def distance(actual: Tensor, expected: Tensor) -> float:
-    """Largest difference over the largest value, places of NaN alike."""
+    """The largest difference, relative to the largest expected value; NaN must be in the same places."""
     require(actual.shape == expected.shape, f"of shape {tuple(actual.shape)} where {tuple(expected.shape)} is right")
     require(torch.equal(actual.isnan(), expected.isnan()), "NaN in different places")
     if not actual.numel():
@@ -39,7 +39,7 @@ def distance(actual: Tensor, expected: Tensor) -> float:
 
 
 def assert_near(actual: Tensor, expected: Tensor, tolerance: float, what: str) -> None:
-    """Raise MismatchError unless all values are within `tolerance` of the largest one."""
+    """Raise MismatchError if a value differs by more than `tolerance` times the largest expected value."""
     try:
         found = distance(actual, expected)
     except MismatchError as mismatch:
@@ -52,7 +52,7 @@ def assert_near(actual: Tensor, expected: Tensor, tolerance: float, what: str) -
 
 
 def assert_same(actual: tuple[Tensor, State], expected: tuple[Tensor, State], tolerance: float, what: str) -> None:
-    """Output and final state."""
+    """`assert_near` for an output and a final state."""
     assert_near(actual[0], expected[0], tolerance, f"{what}, output")
     require(
         len(actual[1]) == len(expected[1]),
@@ -63,13 +63,13 @@ def assert_same(actual: tuple[Tensor, State], expected: tuple[Tensor, State], to
 
 
 def assert_equal(actual: Tensor, expected: Tensor, what: str) -> None:
-    """Raise MismatchError unless all values are the same to the bit."""
+    """Raise MismatchError unless all values are equal."""
     if not torch.equal(actual, expected):
         _complain(actual, expected, what)
 
 
 def _complain(actual: Tensor, expected: Tensor, what: str) -> None:
-    """Raise MismatchError for the place that differs most, NaN before all others."""
+    """Raise MismatchError for the place of the largest difference; a NaN on one side only counts as the largest."""
     actual, expected = _plain(actual), _plain(expected)
     difference = (actual - expected).abs()
     difference = torch.where(actual.isnan() != expected.isnan(), torch.inf, difference.nan_to_num())
@@ -78,6 +78,6 @@ def _complain(actual: Tensor, expected: Tensor, what: str) -> None:
 
 
 def _plain(numbers: Tensor) -> Tensor:
-    """In float64 and without gradient; complex ones, the gradients of complex parameters say, as pairs."""
+    """Detached and in float64; complex numbers, such as gradients of complex parameters, as pairs."""
     numbers = numbers.detach()
     return (torch.view_as_real(numbers) if numbers.is_complex() else numbers).double()

@@ -1,4 +1,4 @@
-"""Clauses of the law: the form of outputs and states, and that a mixer is its weights and nothing else."""
+"""Clauses of the law: the form of outputs and states, and that a mixer is determined by its weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from decision_rnn.testing.subject import Subject, cast
 
 
 def state_keeps_its_form(subject: Subject, cases: Cases) -> None:
-    """A flat tuple of real tensors, batch first, of one shape and dtype however many steps; outputs like x."""
+    """A flat tuple of real tensors, batch first, whose shapes and dtypes are fixed over time; outputs like x."""
     batch = cases.batch
     for dtype in subject.tolerances:
         module = subject.build(dtype)
@@ -76,12 +76,12 @@ def form_of(state: State) -> list[tuple[tuple[int, ...], torch.dtype]]:
 
 
 def told(form: list[tuple[tuple[int, ...], torch.dtype]]) -> str:
-    """A state's form in words: `(2, 8) float64, (2,) int64`."""
+    """A state's form as text: `(2, 8) float64, (2,) int64`."""
     return ", ".join(f"{shape} {str(dtype).removeprefix('torch.')}" for shape, dtype in form) or "empty"
 
 
 def step_is_real(subject: Subject, cases: Cases) -> None:
-    """`step` computes in real arithmetic: no tensor in it is complex, so that it can be exported."""
+    """`step` computes in real arithmetic, without complex tensors, so that it can be exported."""
     module = subject.build()
     x, state = noise(cases.batch, subject.width, dtype=subject.widest), module.initial_state(cases.batch)
     with torch.no_grad(), _complex_operations() as found:
@@ -91,7 +91,7 @@ def step_is_real(subject: Subject, cases: Cases) -> None:
 
 @contextmanager
 def _complex_operations() -> Iterator[list[str]]:
-    """The names of the operations, as they come, that give complex numbers."""
+    """Collect the names of operations inside the block that return complex tensors, in order."""
     found: list[str] = []
 
     class Watch(TorchDispatchMode):
@@ -108,7 +108,7 @@ def _complex_operations() -> Iterator[list[str]]:
 
 
 def nothing_is_kept_between_calls(subject: Subject, cases: Cases) -> None:
-    """The same call gives the same, whatever was called in between: what is remembered is in the state alone."""
+    """The same call gives the same result, whatever was called in between: all memory is in the state."""
     module, batch, time, width = subject.build(), cases.batch, cases.time, subject.width
     x, state = cases.inputs(module, width, subject.widest)
     others = noise(batch + 1, time + 3, width, dtype=subject.widest, seed=8)
@@ -129,7 +129,7 @@ def nothing_is_kept_between_calls(subject: Subject, cases: Cases) -> None:
 
 
 def training_changes_nothing(subject: Subject, cases: Cases) -> None:
-    """`train()` and `eval()` compute the same, dropout left out: an agent acts as it was trained."""
+    """`train()` and `eval()` compute the same, apart from dropout: an agent acts as it was trained."""
     modules = subject.build().eval(), subject.build().train()
     x, state = cases.inputs(modules[0], subject.width, subject.widest)
     with torch.no_grad():
@@ -140,7 +140,7 @@ def training_changes_nothing(subject: Subject, cases: Cases) -> None:
 
 
 def arguments_stay(subject: Subject, cases: Cases) -> None:
-    """Neither mode writes into x, the state or the reset flags it is given."""
+    """Neither mode writes into the x, state or reset flags that it is given."""
     module, reset = subject.build(), cases.usual
     x, state = cases.inputs(module, subject.width, subject.widest)
     reset = torch.zeros(x.shape[:2], dtype=torch.bool) if reset is None else reset
@@ -155,7 +155,7 @@ def arguments_stay(subject: Subject, cases: Cases) -> None:
 
 
 def weights_are_all(subject: Subject, cases: Cases) -> None:
-    """Weights loaded into a new module give the same function; the recurrent ones are among them, once."""
+    """Weights loaded into a new module give the same function; recurrent parameters are among them, once each."""
     module, fresh = subject.build(), subject.fresh()
     fresh._apply(lambda part: cast(part, subject.widest))
     fresh.load_state_dict(module.state_dict())

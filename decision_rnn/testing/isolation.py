@@ -1,4 +1,4 @@
-"""Clauses of the law: nothing comes from the future, from another episode or from another row."""
+"""Clauses of the law: no output depends on the future, on another episode or on another row."""
 
 from collections.abc import Callable
 from functools import partial
@@ -62,11 +62,11 @@ def nothing_crosses_a_reset(subject: Subject, cases: Cases) -> None:
 
 
 def infinities_stay_in_their_episode(subject: Subject, cases: Cases) -> None:
-    """What a reset cuts off is cut off also when it is infinite or NaN, in value and in gradient.
+    """A reset cuts off infinities and NaN too, in value and in gradient.
 
-    1e200 is finite, but not its square. The loss is taken over the other episode alone. Gradients of parameters are
-    sums over all steps, in which a step that is NaN weighs 0 * NaN: they are held to this where no step is, only the
-    state that is reset at once.
+    1e200 is finite, but its square is not. The loss is taken over the other episode only. Gradients of parameters are
+    sums over all steps, in which a NaN step contributes 0 * NaN. They are therefore compared only where all steps are
+    finite and only the state before them, which is reset immediately, is not.
     """
     module, tolerance = subject.build(), next(iter(subject.tolerances.values()))
     huge = 1e200 if subject.widest == torch.float64 else 1e30
@@ -85,7 +85,7 @@ def infinities_stay_in_their_episode(subject: Subject, cases: Cases) -> None:
 
     every = torch.ones_like(later)
     for mode in ("forward", "steps"):
-        # What is kept and where episodes begin, whether the final state is, and what x and the state are for a number.
+        # The steps kept in the loss, the resets, whether the final state is kept, and x and state for a bad number.
         tried: dict[str, tuple[Tensor, Tensor, bool, Callable[[float], tuple[Tensor, State]]]] = {
             "the state before the first step": (every, at_once, True, lambda bad: (x, filled(bad))),
             "the state before an episode": (later, reset, True, lambda bad: (x, filled(bad))),
@@ -109,7 +109,7 @@ def infinities_stay_in_their_episode(subject: Subject, cases: Cases) -> None:
 
 
 def rows_are_independent(subject: Subject, cases: Cases) -> None:
-    """A row alone gives the same; layout does not matter; select_rows and reset_rows do as they say."""
+    """A row alone gives the same; memory layout does not matter; select_rows and reset_rows do as they say."""
     module, batch, width, exact = subject.build(), cases.batch, subject.width, subject.exact
     (x, state), reset = cases.inputs(module, width, subject.widest), cases.usual
     y, after = module(x, state, reset)

@@ -1,8 +1,8 @@
-"""The law of a sequence mixer, as a table of its clauses, and the smallest case in which one does not hold.
+"""The law of a sequence mixer, a table of its clauses, and the search for the smallest case that breaks one.
 
-A clause is a function of a subject and of cases: it raises where the subject breaks it. The clauses' own cases are many
-and of three rows and twelve steps; the smallest failing one is looked for by calling the clause on smaller cases, the
-shortest first.
+A clause is a function of a subject and of cases, which raises an error if the subject breaks it. The full cases have
+three rows and twelve steps; the smallest failing case is found by calling the clause on smaller cases, the shortest
+first.
 """
 
 import time
@@ -55,13 +55,13 @@ LAWS: tuple[Clause, ...] = (
     arguments_stay,
     weights_are_all,
 )
-"""All clauses; the others compare states, and are not tried where the first is broken."""
+"""All clauses. If the first is broken, the others, which compare states, are not tried."""
 
 PARTED = (causal, nothing_crosses_a_reset, infinities_stay_in_their_episode)
-"""Clauses that part time at a step, so that a slice has at least one on either side."""
+"""Clauses that split time at a step, and so need at least one step on either side."""
 
 SHRINK_SECONDS = 10.0
-"""How long the smallest failing case of a clause is looked for."""
+"""How long to search for the smallest failing case of a clause."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class Failure:
 
     Attributes:
         what: What is wrong.
-        batch: Rows of the case.
-        time: Steps of the case.
-        begin: The step, counted from 0, at which an episode begins in the last row, or, of clauses that part time in
-            what comes before and after, in all rows; None for none.
-        expected: The value that should be there; None where no value was compared.
-        found: The value that is there.
+        batch: Number of rows of the case.
+        time: Number of steps of the case.
+        begin: The step, counted from 0, at which an episode begins in the last row or, for clauses that split time, at
+            which time is split in all rows; None for none.
+        expected: The expected value; None if no values were compared.
+        found: The value found.
     """
 
     what: str
@@ -95,7 +95,7 @@ class Failure:
 
 
 def broken(clause: Clause, subject: Subject, shrink_seconds: float = SHRINK_SECONDS) -> Failure | None:
-    """The smallest case in which the subject breaks the clause; None where it holds."""
+    """The smallest case found in which the subject breaks the clause; None if the clause holds."""
     error = _error(clause, subject, Cases.full())
     if error is None:
         return None
@@ -112,7 +112,7 @@ def broken(clause: Clause, subject: Subject, shrink_seconds: float = SHRINK_SECO
 def _error(clause: Clause, subject: Subject, cases: Cases) -> Exception | None:
     try:
         clause(subject, cases)
-    except Exception as error:  # of whatever the mixer does
+    except Exception as error:  # the mixer may raise anything
         return error
     return None
 
@@ -125,7 +125,7 @@ def _failure(error: Exception, batch: int, steps: int, begin: int | None) -> Fai
 
 
 def _smaller(clause: Clause) -> Iterator[tuple[Cases, int | None]]:
-    """Smaller cases, the smallest first, and where time is parted in them."""
+    """Smaller cases, the smallest first, each with the step at which an episode begins or time is split."""
     if clause is ten_thousand_steps:
         for doubling in range(1, 14):
             yield replace(Cases.small(1, 2, None), long=2**doubling), None

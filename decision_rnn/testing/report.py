@@ -1,4 +1,4 @@
-"""What came of putting a mixer under the law, clause by clause."""
+"""The results of testing a mixer against the law, clause by clause."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ Outcome = Literal["passed", "broken", "not tried"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one clause.
+    """The result of one clause.
 
     Attributes:
-        name: The clause's, such as `all_modes_agree`.
-        statement: What it demands, in a sentence.
+        name: The clause's name, such as `all_modes_agree`.
+        statement: What it requires, in a sentence.
         outcome: `passed`, `broken` or `not tried`.
-        failure: Of a broken clause: the smallest failing case.
-        reason: Of one not tried: why.
+        failure: The smallest failing case of a broken clause.
+        reason: Why a clause was not tried.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Finding:
 
     @classmethod
     def of(cls, clause: Clause, outcome: Outcome, failure: Failure | None = None, reason: str = "") -> "Finding":
-        """What came of that clause."""
+        """The result of that clause."""
         statement = (clause.__doc__ or "").partition("\n")[0]
         return cls(clause.__name__, statement, outcome, failure, reason)
 
@@ -40,11 +40,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The law's clauses, in order, and what came of each.
+    """The results of all clauses of the law, in order.
 
     Attributes:
-        mixer: Its name.
-        findings: One for each clause.
+        mixer: The mixer's name.
+        findings: The result of each clause.
     """
 
     mixer: str
@@ -57,11 +57,11 @@ class Report:
 
     @property
     def obeys(self) -> bool:
-        """Whether no clause that was tried is broken."""
+        """Whether none of the clauses that were tried is broken."""
         return not self.broken
 
     def __getitem__(self, name: str) -> Finding:
-        """What came of the clause of that name; KeyError if there is none."""
+        """The result of the clause of that name; KeyError if there is none."""
         for finding in self.findings:
             if finding.name == name:
                 return finding
@@ -78,8 +78,8 @@ class LawBrokenError(AssertionError):
     """A mixer breaks the law; the message names the first broken clause and its smallest failing case.
 
     Attributes:
-        report: All clauses.
-        finding: The first broken one.
+        report: The results of all clauses.
+        finding: The result of the first broken clause.
     """
 
     def __init__(self, report: Report) -> None:

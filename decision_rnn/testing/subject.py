@@ -1,4 +1,4 @@
-"""What is put under the law: how a mixer is made anew, what it should compute, and how near it has to come."""
+"""The subject of a test of the law: how to create the mixer, what it should compute, and the tolerances."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from decision_rnn.backbones import SequenceMixer, State
 from decision_rnn.testing.cases import Flags, steps
 
 TIGHT = {torch.float64: 1e-12, torch.float32: 1e-5}
-"""Largest difference allowed, over the largest value of the tensor."""
+"""Largest allowed difference by dtype, relative to the largest value of the tensor."""
 
 EXACT = {torch.float64: 1e-13, torch.float32: 1e-6}
-"""The same where the same numbers are computed in another arrangement."""
+"""The same for the same computation in another arrangement of rows or memory."""
 
 
 class Subject:
@@ -23,8 +23,8 @@ class Subject:
         width: Channels of its input and output.
         remembers: Whether a step's output may depend on steps before it.
         every_channel_answers: Whether each channel of a step's output must change with that step's input.
-        late_tolerance: For thousands of float32 steps.
-        half_tolerance: For bfloat16.
+        late_tolerance: Tolerance over thousands of float32 steps.
+        half_tolerance: Tolerance for bfloat16.
     """
 
     width: int
@@ -35,30 +35,30 @@ class Subject:
 
     @property
     def tolerances(self) -> Mapping[torch.dtype, float]:
-        """The dtypes that it is held to and how near, the widest first."""
+        """The tolerance for each dtype to test, the widest dtype first."""
         return TIGHT
 
     @property
     def exact(self) -> float:
-        """How near the same computation in another arrangement comes, in the widest dtype."""
+        """Tolerance for the same computation in another arrangement, in the widest dtype."""
         return EXACT[self.widest]
 
     @property
     def widest(self) -> torch.dtype:
-        """The dtype of all clauses that take one."""
+        """The widest dtype, in which clauses that test only one dtype are run."""
         return next(iter(self.tolerances))
 
     def fresh(self) -> SequenceMixer:
-        """The mixer as it is made, with its initial weights."""
+        """A new mixer with its initial weights."""
         raise NotImplementedError
 
     def shake(self, module: SequenceMixer) -> None:
-        """Move parameters off their initial values, lest a zero bias hide a fault."""
+        """Perturb the parameters, so that a zero bias cannot hide an error."""
         for parameter in module.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
 
     def build(self, dtype: torch.dtype | None = None) -> SequenceMixer:
-        """The mixer in that dtype, or in the widest; always the same."""
+        """The mixer in that dtype, or in the widest; its weights are the same in every call."""
         with torch.random.fork_rng():
             torch.manual_seed(1)
             module = self.fresh()
@@ -68,7 +68,7 @@ class Subject:
         return held
 
     def naive(self, parameters: Mapping[str, Tensor], x: Tensor, state: State, reset: Flags) -> tuple[Tensor, State]:
-        """What is right, in float64: here the mixer's own steps, for want of a loop written from a paper."""
+        """The reference result, from the mixer's own steps in the widest dtype; subclasses may use a paper's loop."""
         module = self.build()
         dtype = self.widest
         forms = [part.dtype for part in module.initial_state(1)]
@@ -79,7 +79,7 @@ class Subject:
 
 
 class _Steps(nn.Module):
-    """`steps` as a module, so that its weights can be given."""
+    """`steps` as a module, so that `functional_call` can pass its weights."""
 
     def __init__(self, mixer: SequenceMixer) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class _Steps(nn.Module):
 
 
 def cast(part: Tensor, dtype: torch.dtype) -> Tensor:
-    """A tensor of numbers in a real dtype, or in the complex one of that width if it is complex."""
+    """A floating-point tensor in a real dtype, or a complex tensor in the complex dtype of that width."""
     if part.is_complex():
         return part.to(dtype.to_complex())
     return part.to(dtype) if part.is_floating_point() else part

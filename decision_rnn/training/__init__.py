@@ -1,1 +1,1 @@
-"""From a configuration and a dataset to a trained agent, in a run's folder."""
+"""Training: from a configuration and a dataset to a trained agent in a run folder."""

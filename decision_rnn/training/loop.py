@@ -1,4 +1,4 @@
-"""Training: from a run's configuration to its last checkpoint, and how a killed run goes on."""
+"""The training loop: from a run's configuration to its last checkpoint, with resumption of interrupted runs."""
 
 import copy
 import math
@@ -35,18 +35,18 @@ from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_fol
 from decision_rnn.training.trainer import Trainer
 
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
-"""`callback(step, metrics, agent)`; where it returns False the training ends with that step."""
+"""`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
 
 
 def prepare(
     config: RunConfig, store: EpisodeStore, return_scale: float
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
-    """A new agent, the trainer of its steps and the stream of its batches, from the run's seed.
+    """A new agent, its trainer and its stream of batches, from the run's seed.
 
     Args:
-        config: What to train.
+        config: The run's configuration.
         store: The data.
-        return_scale: Returns-to-go are divided by it.
+        return_scale: The divisor of returns-to-go.
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
@@ -87,27 +87,27 @@ def train(
     on_data: Callable[[Provenance, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
 ) -> TrainedAgent:
-    """Train an agent from start to end, or on from the last checkpoint; its size is told first.
+    """Train an agent from scratch or from the last checkpoint; prints the agent's size first.
 
     Args:
-        config: What to train.
-        run: The run's folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
-        resume: Go on with the run in that folder, to the same bits as if it had never stopped.
-        on_checkpoint: Called with a copy of the agent, in evaluation mode, once a checkpoint is written, and for the
-            one that a resumed run starts from: the process may have been killed before the call. Its time is not
-            training time, and it changes no digit of the training.
-        on_steps: Called with the steps done so far whenever metrics are logged, and where a resumed run starts.
-        on_data: Called before the first step with what is known of the data and the episodes that are trained on.
-        callback: Called whenever metrics are logged, with a copy of the agent as `on_checkpoint` is. Where it returns
-            False, that step is the last for now: it has a checkpoint, from which a resumed run goes on.
+        config: The run's configuration.
+        run: The run folder: config.yaml, metrics.jsonl, TensorBoard events, checkpoints.
+        resume: Resume the run in that folder; the result is bit for bit that of an uninterrupted run.
+        on_checkpoint: Called with a copy of the agent, in evaluation mode, after each checkpoint is written, and for
+            the one that a resumed run starts from, since the process may have been killed before the call. Its time
+            does not count as training time, and it does not affect training.
+        on_steps: Called with the number of steps taken, before the first step and whenever metrics are logged.
+        on_data: Called before the first step with the provenance of the data and the episodes that are trained on.
+        callback: Called whenever metrics are logged, with the step, the metrics and a copy of the agent. If it returns
+            False, training stops after that step with a checkpoint, from which the run can be resumed.
 
     Returns:
-        The agent of the last step.
+        The agent after the last step.
 
     Raises:
-        InputError: If the dataset or the run's folder cannot be used, or a checkpoint cannot be written; also where
-            another process is training in that folder.
-        KeyboardInterrupt: Saying at which step it was interrupted, and from which a resumed run goes on.
+        InputError: If the dataset or the run folder cannot be used, a checkpoint cannot be written, or another process
+            is training in that folder.
+        KeyboardInterrupt: On Ctrl-C; the message gives the step reached and the step from which the run resumes.
     """
     with alone_in(run):
         return _train(config, run, resume, on_checkpoint, on_steps, on_data, callback)
@@ -123,8 +123,8 @@ def _train(
     callback: Callback | None,
 ) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
-    spec = dataset.spec  # a name that nobody knows is told now
-    # Before the data, which may take minutes to make.
+    spec = dataset.spec  # raises now if the name is unknown
+    # Checked before the data are opened, since making them may take minutes.
     if resume:
         config = check_resumed_run(config, run)
     else:
@@ -132,13 +132,13 @@ def _train(
         check_new_run(run)
     store = dataset.open()
     check_actions(store, config.actions)
-    spec = dataset.spec  # once more: it tells what the store holds
+    spec = dataset.spec  # read again: it may depend on the contents of the opened store
     seen = best_episodes(dataset.name, store, config.best_fraction)
     _check_best(config, store, seen)
     provenance = Provenance.of(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
-        begin_run_folder(config, run)  # after all that may be refused: a folder that holds a run takes no other
+        begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run
     seconds, losses = _resume(trainer, stream, run, store) if resume else (0.0, [])
     log = MetricsLog(run, trainer.steps, seconds)
     tell(_describe(agent, config, store, seen))
@@ -148,7 +148,7 @@ def _train(
     shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
 
     def show_agent(look: Callable[[TrainedAgent], object]) -> object:
-        """What `look` returns, given a copy of the agent."""
+        """Call `look` with a copy of the agent and return its result."""
         seconds = log.elapsed()
         with log.paused(), torch.random.fork_rng():
             unchanged = copy.deepcopy(trainer.result).eval()
@@ -188,7 +188,7 @@ def _train(
 
 
 def _finite_mean(losses: list[Tensor], trainer: Trainer[DecisionAgent], run: Path) -> float:
-    """The losses' mean; InputError unless it and the weights are finite, lest they take a good checkpoint's place."""
+    """The mean loss; InputError unless it and the weights are finite, so that no good checkpoint is replaced."""
     mean = torch.stack(losses).mean().item()
     weights = torch.stack([parameter.isfinite().all() for parameter in trainer.result.parameters()]).all()
     if math.isfinite(mean) and weights:
@@ -203,7 +203,7 @@ def _finite_mean(losses: list[Tensor], trainer: Trainer[DecisionAgent], run: Pat
 
 @contextmanager
 def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Iterator[None]:
-    """Let a KeyboardInterrupt say what it costs and how to go on: in a notebook its words are all that is seen."""
+    """Make a KeyboardInterrupt say how to resume: in a notebook its message is all that the user sees."""
     try:
         yield
     except KeyboardInterrupt:
@@ -215,7 +215,7 @@ def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Itera
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
-    """The agent's size in one line, in another how its rate begins, and which episodes it sees if not all of them."""
+    """Lines with the agent's size, its steps and warm-up, and the episodes it is trained on if not all of them."""
     backbone, training = config.backbone, config.training
     best = (
         f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
@@ -230,7 +230,7 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
 
 
 def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> None:
-    """InputError where the best episodes have not one slice's steps; of all episodes the stream itself tells."""
+    """InputError if the best episodes are too short for one slice; for all episodes, the stream checks this itself."""
     if seen is not store and seen.steps < config.training.context:
         raise InputError(
             f"best_fraction {config.best_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
@@ -240,7 +240,7 @@ def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> N
 
 
 def _check_warmup(settings: TrainingConfig) -> None:
-    """A rate that never comes to its peak is hardly what was meant: InputError."""
+    """InputError if the learning rate would never reach its peak, which is hardly intended."""
     if settings.warmup_steps is not None and settings.warmup_steps > settings.steps:
         raise InputError(
             f"training.warmup_steps {settings.warmup_steps} is more than training.steps {settings.steps}: "
@@ -251,10 +251,10 @@ def _check_warmup(settings: TrainingConfig) -> None:
 def _resume(
     trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
 ) -> tuple[float, list[Tensor]]:
-    """Bring them to the run's last checkpoint; returns the seconds of training it took to get there, and the losses
-    since the last line of metrics, where the checkpoint holds them."""
+    """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, and the
+    losses since the last line of metrics, if the checkpoint has them."""
     if not has_checkpoint(run):
-        return 0.0, []  # killed before it was whole
+        return 0.0, []  # killed before its first checkpoint
     folder = last_checkpoint(run)
     saved = load_agent(folder)
     saved.provenance.check_contents(store, run, "train it again in another folder")
@@ -262,5 +262,5 @@ def _resume(
     state = load_training_state(folder)
     trainer.load_state_dict(state)
     stream.load_state_dict(state["stream"])
-    link_last(folder)  # killed before it was linked, or the newest one was damaged and has been deleted
+    link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
     return saved.seconds, list(state.get("losses", torch.empty(0)).to(trainer.device))

@@ -1,4 +1,4 @@
-"""What the optimiser does with each parameter, and at which rate."""
+"""The optimiser's parameter groups and the learning rate schedule."""
 
 import math
 from collections.abc import Callable
@@ -13,24 +13,24 @@ from decision_rnn.config import TrainingConfig
 def optimizer_groups(
     model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
 ) -> list[dict[str, Any]]:
-    """AdamW's parameter groups: matrices decay; biases, norms and the recurrences' own parameters do not.
+    """AdamW's parameter groups: matrices get weight decay; biases, norms and recurrences' own parameters do not.
 
     Args:
-        model: A module that holds any number of sequence mixers.
-        learning_rate: Of all but the recurrences' own parameters.
-        weight_decay: Of matrices.
-        recurrent_rate: Rate of the recurrences' own parameters over `learning_rate`; if left out, the one that each
-            mixer asks for.
+        model: A module with any number of sequence mixers.
+        learning_rate: Learning rate of all parameters but the recurrences' own.
+        weight_decay: Weight decay of matrices.
+        recurrent_rate: Learning rate of the recurrences' own parameters, as a multiple of `learning_rate`; if left out,
+            each mixer's `recurrent_learning_rate`.
     """
     rates: dict[nn.Parameter, float] = {}
     for mixer in model.modules():
         if isinstance(mixer, SequenceMixer):
             own = mixer.recurrent_learning_rate(learning_rate)
             rate = own if recurrent_rate is None else learning_rate * recurrent_rate
-            # A stack lists its mixers' parameters too and comes before them: the mixer has the last word.
+            # A stack comes before its mixers and yields their parameters too: the mixer's own rate overrides.
             rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
     others = [p for p in model.parameters() if p not in rates]
-    # A saved training state finds its parameters by their place in the groups.
+    # The order matters: saved optimiser states refer to parameters by their position in the groups.
     groups: list[dict[str, Any]] = [
         {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
         {"params": [p for p in others if p.dim() < 2], "lr": learning_rate, "weight_decay": 0.0},
@@ -42,9 +42,9 @@ def optimizer_groups(
 
 
 def learning_rate_factor(settings: TrainingConfig) -> Callable[[int], float]:
-    """The schedule: a linear rise over the warm-up, then cosine to zero or constant, as a factor of the rate."""
+    """The schedule as a factor of the rate: linear over the warm-up, then cosine decay to zero or constant."""
     warmup, steps = settings.warmup_steps, settings.steps
-    assert warmup is not None  # TrainingConfig puts a number there
+    assert warmup is not None  # TrainingConfig fills it in
 
     def factor(step: int) -> float:
         if step < warmup:

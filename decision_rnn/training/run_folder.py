@@ -1,4 +1,4 @@
-"""A run's folder: who may write it, its configuration, and its metrics. Its checkpoints are checkpoint.py's."""
+"""A run folder: its lock, configuration and metrics. Checkpoints are in checkpoint.py."""
 
 import contextlib
 import json
@@ -20,16 +20,16 @@ from decision_rnn.parsing import read_yaml
 
 
 def alone_in(run: Path) -> contextlib.AbstractContextManager[None]:
-    """Be the only process that trains in a run's folder; one in which no run was begun by the end is removed again.
+    """Be the only process that trains in a run folder; if no run is started, a folder made here is removed on exit.
 
     Raises:
-        InputError: At once, where another process is training there, or the folder cannot be made.
+        InputError: Immediately, if another process is training there or the folder cannot be made.
     """
     return working_alone(run, "training", "training", "the run folder")
 
 
 def check_new_run(run: Path) -> None:
-    """InputError unless a run can be written there, and none is there yet; nothing is made."""
+    """InputError if the folder already holds a run or cannot be written; nothing is created."""
     try:
         if (run / "config.yaml").exists():
             raise InputError(
@@ -42,9 +42,9 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration, with what the run there did by default in its version: its dataset's name, its warm-up where
-    none was asked for (in version 0.1 one of 500 steps, however short the run), and options that there were none of,
-    where they have their defaults. InputError unless the run was started with this very configuration.
+    """The configuration with the defaults of the version that started the run, where `config` has the current ones:
+    the warm-up (500 steps in version 0.1, however short the run) and options that did not exist; and with that run's
+    name of the dataset. InputError if the run was started with another configuration.
     """
     path = run / "config.yaml"
     if not path.is_file():
@@ -67,8 +67,7 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
         config = replace(config, dataset=begun.dataset)
     before, now = to_dict(begun), to_dict(config)
     for section, value in now.items():
-        # How it is evaluated, where the data lie (their fingerprint may not change) and what else is imported may
-        # change; what is trained may not.
+        # Evaluation, the data's path (their fingerprint is checked) and plugins may change; what is trained may not.
         if section in ("evaluation", "path", "plugins") or value == before[section]:
             continue
         pairs = [(section, before[section], value)]
@@ -87,7 +86,7 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
 
 
 def begin_run_folder(config: RunConfig, run: Path) -> None:
-    """Make the run's folder, and mark it as this run's."""
+    """Create the run folder and write the run's configuration, which marks it as taken."""
     try:
         run.mkdir(parents=True, exist_ok=True)
         write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
@@ -98,13 +97,13 @@ def begin_run_folder(config: RunConfig, run: Path) -> None:
 class MetricsLog:
     """The run's metrics, as lines of JSON and as TensorBoard events.
 
-    Raises InputError where they cannot be written, for a full disk for one.
+    Raises InputError if they cannot be written, for example on a full disk.
     """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
         with self._writing():
-            # A killed run may have written past its last checkpoint, and half a line.
+            # A killed run may have logged steps after its last checkpoint, or an incomplete line.
             resumed = self.path.exists()
             lines = self.path.read_bytes().splitlines() if resumed else []
             kept = [line for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
@@ -115,12 +114,12 @@ class MetricsLog:
         self.last_step, self.last_seconds = step, seconds
 
     def elapsed(self) -> float:
-        """Seconds of training, those before a resumption included."""
+        """Seconds of training, including those before a resumption."""
         return time.perf_counter() - self.begun
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """What is done inside takes no time of the training."""
+        """Exclude the time spent inside the block from the training time."""
         begun = time.perf_counter()
         try:
             yield
@@ -128,7 +127,7 @@ class MetricsLog:
             self.begun += time.perf_counter() - begun
 
     def write(self, step: int, **metrics: float) -> dict[str, float]:
-        """A line of the metrics at a step, with the steps per second since the last one; returns what it holds."""
+        """Write the metrics of a step, adding the steps per second since the last line; returns the line's values."""
         seconds = self.elapsed()
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
@@ -151,7 +150,7 @@ class MetricsLog:
             ) from None
 
     def _report(self, failed: threading.ExceptHookArgs) -> None:
-        """TensorBoard writes in a thread; what ends it, `add_scalar` raises too, and need not be printed before."""
+        """Suppress the traceback of TensorBoard's writer thread: `add_scalar` raises the same error."""
         if not type(failed.thread).__module__.startswith("tensorboard."):
             self.report(failed)
 
@@ -162,7 +161,7 @@ class MetricsLog:
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         try:
             for file in (self.lines, self.events):
-                # What could not be written is tried once more here: the error on its way says why the run ends.
+                # Closing retries failed writes; an exception in flight already says why the run ends.
                 with self._writing() if kind is None else contextlib.suppress(OSError):
                     file.close()
         finally:
@@ -170,8 +169,10 @@ class MetricsLog:
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:
-    """What `MetricsLog.write` returned, line by line, but for lines that cannot be read: a run that is killed or out of
-    disk leaves half a one. InputError where there is no such file."""
+    """What `MetricsLog.write` returned, line by line; InputError if there is no such file.
+
+    Unreadable lines are skipped: a run that is killed or runs out of disk space may leave an incomplete one.
+    """
     path = run / "metrics.jsonl"
     try:
         lines = path.read_bytes().splitlines()

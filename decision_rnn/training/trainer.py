@@ -1,4 +1,4 @@
-"""One training step: gradient, clipping, optimiser, schedule and precision, of any module that returns its loss."""
+"""One training step for any module that returns its loss: gradient, clipping, optimiser, schedule and precision."""
 
 import copy
 import math
@@ -19,13 +19,13 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 class Trainer(Generic[Model]):
-    """A module with its optimiser and its schedule: everything that a step changes.
+    """A module with its optimiser and schedule: everything that a training step changes.
 
     Args:
-        model: `model(batch, state)` returns a batch's loss, a scalar, and the state after it; `state` is None, or what
-            it returned for the batch before where `settings.carry` is above 1. It is moved to the device.
-        settings: The optimiser's, and which device and precision. How many steps to take and on which batches is the
-            caller's to decide.
+        model: `model(batch, state)` returns the batch's loss, a scalar, and the state after it. `state` is None or, if
+            `settings.carry` is above 1, what it returned for the previous batch. The model is moved to the device.
+        settings: Settings of the optimiser, schedule, device and precision. The caller decides on the number of steps
+            and the batches.
     """
 
     def __init__(self, model: Model, settings: TrainingConfig) -> None:
@@ -42,14 +42,14 @@ class Trainer(Generic[Model]):
         self.average = copy.deepcopy(self.model) if settings.averaging else None
         self.carry = (settings.carry or 1) > 1
         self.carried: State | None = None
-        # Without a bound the norm is measured all the same, for the log.
+        # Without clipping, the norm is still computed for the log.
         self.largest_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.steps = 0
 
     def step(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """One optimiser step on a batch that lies on `device`; returns its loss and the gradient's norm before
-        clipping, both without waiting for them."""
+        """One optimiser step on a batch that is on `device`; returns its loss and the gradient's norm before clipping,
+        without synchronising with the device."""
         with self._precision():
             loss, state = self.model(batch, self.carried)
         if self.carry:
@@ -61,24 +61,23 @@ class Trainer(Generic[Model]):
         self.schedule.step()
         self.steps += 1
         if self.average is not None:
-            # At first over the last tenth of the steps, lest the initial weights stay in a short run's average.
+            # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
             decay = min(self.averaging, (1 + self.steps) / (10 + self.steps))
             get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
         return loss.detach(), norm
 
     @property
     def result(self) -> Model:
-        """What training has come to: the module with its averaged weights, where those are asked for, and its
-        buffers as they are."""
+        """The trained module: with averaged weights if `averaging` is on, and with the model's current buffers."""
         if self.average is None:
             return self.model
         buffers = dict(self.model.named_buffers())
         for name, buffer in self.average.named_buffers():
-            buffer.data = buffers[name].clone()  # statistics and counts are kept, not averaged; caches may grow
+            buffer.data = buffers[name].clone()  # statistics and counts are not averaged; caches may change size
         return self.average
 
     def state_dict(self) -> dict[str, Any]:
-        """All that resumed training needs beside `result`'s weights and the batches, in tensors and plain types."""
+        """All that resumption needs besides the weights of `result` and the batches, in tensors and plain types."""
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -94,7 +93,7 @@ class Trainer(Generic[Model]):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; the weights of `result` come from the checkpoint's own file."""
+        """Restore what `state_dict` saved; the weights of `result` come from the checkpoint's weights file."""
         if self.average is not None:
             self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -102,7 +101,8 @@ class Trainer(Generic[Model]):
         if "carried" in state:
             self.carried = tuple(part.to(self.device) for part in state["carried"])
         torch.set_rng_state(state["random"])
-        if self.device.type == "cuda" and "random_cuda" in state:  # it may have begun where there was no GPU
+        # The checkpoint may have been written on a machine without a GPU.
+        if self.device.type == "cuda" and "random_cuda" in state:
             torch.cuda.set_rng_state(state["random_cuda"])
         self.steps = state["step"]
 
@@ -111,15 +111,15 @@ class Trainer(Generic[Model]):
 
 
 def pick_device(name: str) -> torch.device:
-    """The device that `training.device` asks for; InputError if there is none."""
+    """The device that `training.device` names; InputError if it is not available."""
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("training.device is cuda, but torch sees no CUDA device: use cpu or auto")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the processor multiplies bf16 itself: elsewhere bf16 is emulated and slower than fp32."""
+    """Whether the processor multiplies bf16 natively; if not, bf16 is emulated and slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    # A training step in bf16 takes 0.6 of one in fp32 by AMX as by AVX512-BF16 (minGRU, width 128).
+    # With AMX or AVX512-BF16, a step in bf16 takes 0.6 of the time of one in fp32 (minGRU, width 128).
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

@@ -1,1 +1,1 @@
-"""What mixers share: the linear recurrence, kernels that know no resets, rotary positions."""
+"""Operations that mixers share: the linear recurrence, resets for torch's kernels, rotary positions."""

@@ -1,9 +1,9 @@
 """The linear recurrence h_t = a_t * h_{t-1} + b_t that the linear mixers share.
 
-On a CPU core there is no parallelism over time to buy: a loop that writes each step into its place, with a
-hand-written backward pass, beats log-space, associative and convolutional scans at every length, and is exact.
-On CUDA each step would be a launch of its own: there the whole of it is one kernel (recurrence_triton.py). Which of
-the two runs is decided here, by where the tensors lie; where Triton is missing, the loop runs there too.
+On a CPU core, parallelism over time does not pay: an in-place loop over the steps with a hand-written backward pass
+beats log-space, associative and convolutional scans at every length, and is exact. On CUDA each step of the loop would
+launch a kernel of its own, so there the whole recurrence is one kernel (recurrence_triton.py). This module selects the
+implementation by the tensors' device; without Triton, the loop runs on CUDA too.
 """
 
 import functools
@@ -21,13 +21,13 @@ from decision_rnn.backbones.ops.segments import fill_steps, run_segments, starti
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
 
-    Computed in float32 (complex64) or wider, also where autocast hands over half-precision gates.
+    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision.
 
     Args:
         a: (batch, time, width), or (width,) for a decay that is constant in time; real or complex.
         b: (batch, time, width), of the same dtype.
         initial: h before the first step, (batch, width).
-        reset: (batch, time) bool; where true, h_{t-1} is taken as zero.
+        reset: (batch, time) bool; where true, h_{t-1} is replaced by zero.
 
     Returns:
         h: (batch, time, width).
@@ -43,14 +43,14 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
 def gated_recurrence(
     loop: type[torch.autograd.Function], preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool
 ) -> Tensor:
-    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the gates that z is made of.
+    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
     Args:
-        loop: The mixer's own function of the other arguments, made of the parts below: what runs without a kernel.
+        loop: The mixer's own autograd function of the other arguments, which runs if there is no kernel.
         preactivations: (batch, time, parts * width), of minGRU's z and c (two parts; mingru.py) or minLSTM's f, i and
             c (three; minlstm.py); half precision is widened to that of the state.
         initial: h before the first step, (batch, width).
-        reset: (batch, time) bool, or None for nowhere.
+        reset: (batch, time) bool, or None for no resets.
         signed: Whether g is the identity rather than the paper's positive function.
 
     Returns:
@@ -63,13 +63,13 @@ def gated_recurrence(
 
 
 def _kernels(x: Tensor) -> ModuleType | None:
-    """The kernels for where x lies; None where there are none and the loop runs."""
+    """The kernels for the device of x; None if there are none, so that the loop runs."""
     return _triton_kernels() if x.is_cuda else None
 
 
 @functools.cache
 def _triton_kernels() -> ModuleType | None:
-    """None where Triton is missing; torch's CUDA builds for Linux bring it."""
+    """The Triton kernels; None if Triton, which comes with torch's CUDA builds for Linux, is missing."""
     try:
         from decision_rnn.backbones.ops import recurrence_triton
     except ModuleNotFoundError:
@@ -78,7 +78,7 @@ def _triton_kernels() -> ModuleType | None:
 
 
 def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
-    """The slow, obvious twin of `linear_recurrence`: the equation, one step after the other, under autograd."""
+    """Slow reference implementation of `linear_recurrence`: the equation step by step, under autograd."""
     a = a.expand_as(b)
     h, states = initial, []
     for t in range(b.shape[1]):
@@ -98,15 +98,15 @@ def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: T
         A_t = sum_{s <= t} log a_s
         h_t = exp(A_t) h_0 + exp(A_t + log sum_{s <= t} exp(log b_s - A_s))
 
-    The paper takes h_0 into the sum by its logarithm; here it stands beside it, so that it may be zero, or negative,
-    and has a gradient. Exact but for rounding: what is summed are differences of A, whose last digit coarsens as
-    |A| grows with time, so that in float32 some 1e-4 of h is lost where |A| is 1000.
+    The paper includes h_0 in the sum by its logarithm; here it is a separate term, so that it may be zero or negative
+    and has a gradient. Exact up to rounding: the terms are differences of A, whose absolute precision falls as |A|
+    grows with time, so that in float32 the relative error of h is about 1e-4 where |A| is 1000.
 
     Args:
         log_a: (batch, time, width), at most 0 for a decay.
         log_b: (batch, time, width).
         initial: h before the first step, (batch, width).
-        reset: (batch, time) bool; where true, h_{t-1} is taken as zero.
+        reset: (batch, time) bool; where true, h_{t-1} is replaced by zero.
 
     Returns:
         h: (batch, time, width).
@@ -152,7 +152,7 @@ class _LinearRecurrence(torch.autograd.Function):
 
 
 def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
-    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * c_t, for autograd functions that fuse the gates with it.
+    """All states of h_t = (1 - z_t) * h_{t-1} + z_t * c_t, for autograd functions that include the gates.
 
     Shapes as for `linear_recurrence`; nothing is recorded for autograd.
     """
@@ -168,13 +168,13 @@ def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: T
 
 
 def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The gradient d_t that reaches every state from its output and from later steps.
+    """The gradient d_t of every state, from its output and from later steps.
 
     d_t = grad_t + a_{t+1} d_{t+1}. A reset at t cuts the chain between t-1 and t.
 
     Args:
         a: The (conjugate) decay, (batch, time, width) or (width,).
-        grad: Of the outputs, (batch, time, width).
+        grad: The gradient of the outputs, (batch, time, width).
         reset: (batch, time) bool.
 
     Returns:
@@ -184,11 +184,11 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, 
     steps = list(
         zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), starting_rows(reset, grad.shape[1]), strict=True)
     )
-    a_next = d_next = torch.zeros_like(grad[:, 0])  # of the step after the current one; nothing comes after the last
+    a_next = d_next = torch.zeros_like(grad[:, 0])  # a and d of the next step, zero after the last one
     starting = None
     for a_t, grad_t, d_t, rows in reversed(steps):
         torch.addcmul(grad_t, a_next, d_next, out=d_t)
-        if starting is not None:  # over the sum: the product with a factor of zero is NaN where the other is infinite
+        if starting is not None:  # overwrite the sum: multiplying by zero would turn infinities into NaN
             d_t.index_copy_(0, starting, grad_t.index_select(0, starting))
         a_next, d_next, starting = a_t, d_t, rows
     grad_initial = a_next * d_next
@@ -202,5 +202,5 @@ def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:
-    """a_t for every step; a constant decay is the same tensor each time."""
+    """a_t for every step; for a constant decay, the same tensor every time."""
     return (a,) * like.shape[1] if a.dim() == 1 else a.unbind(1)

@@ -1,21 +1,21 @@
 """The Triton kernels of recurrence_triton.py: h_t = a_t * h_{t-1} + b_t and its adjoint, for one strip of channels.
 
-A program takes `block_w` channels of one batch row through a chunk of time, in tiles of `block_t` steps: the tile is
-scanned in parallel, and its last state carried into the next, whose loads are on their way meanwhile.
+A program processes `block_w` channels of one batch row over a chunk of time, in tiles of `block_t` steps: each tile is
+scanned in parallel, and its last state is carried into the next tile, whose loads are already in flight.
 
-Everything is a pointer to real numbers. Of complex ones, real and imaginary part are neighbours in memory (`width` and
-`column` count both), and two planes, re and im, in registers; of real ones the second plane is a copy of the first
-that nothing reads.
+All pointers are to real numbers. The real and imaginary parts of complex numbers are neighbours in memory (`width` and
+`column` count both), and two planes, re and im, in registers; for real numbers the second plane is an unused copy of
+the first.
 
-What a and b are (compile-time options):
+The meaning of a and b (compile-time options):
 
     gates 0    a and b, as given; with `constant` a is one row, (width,)
     gates 1    minGRU: `a` points to the pre-activations of z and c;  a_t = 1 - z_t,  b_t = z_t g(c_t)
-    gates 2    minLSTM: to those of f, i and c;  z_t = i_t / (f_t + i_t), and so on
+    gates 2    minLSTM: to those of f, i and c;  z_t = i_t / (f_t + i_t), then as for minGRU
 
-g as in mingru.py where `positive`, else the identity. With `resets` h_{t-1} is zero where an episode begins, be it
-infinite. With `summary` a program leaves, instead of its results, the one map that its chunk is: the decay over all of
-it, meaningless where an episode begins in it, and what it comes to from zero.
+g is that of mingru.py if `positive`, else the identity. With `resets`, h_{t-1} is zero where an episode begins, even if
+it was infinite. With `summary`, a program writes the map of its whole chunk instead of its results: the decay over the
+chunk, meaningless if an episode begins in it, and the chunk's last state when starting from zero.
 """
 
 import triton
@@ -48,10 +48,10 @@ def _compose_complex_cut(a_re, a_im, b_re, b_im, cut_first, c_re, c_im, d_re, d_
 
 @triton.jit
 def _scan(h_re, h_im, a_re, a_im, b_re, b_im, cut, is_complex: tl.constexpr, resets: tl.constexpr):
-    """The composed decays of all steps up to each along the tile's first axis, and what h before the tile comes to.
+    """The cumulative decays along the tile's first axis, and the states, given h before the tile.
 
-    Where `cut`, which is read with `resets`, a step's map is h -> b: not by a decay of zero, whose product with an
-    infinite h is NaN. A composed decay past a cut is meaningless.
+    Where `cut` is set (read only with `resets`), a step's map is h -> b. A decay of zero would not do: its product with
+    an infinite h is NaN. A cumulative decay past a cut is meaningless.
     """
     if is_complex and resets:
         a_re, a_im, b_re, b_im, cut = tl.associative_scan((a_re, a_im, b_re, b_im, cut), 0, _compose_complex_cut)
@@ -116,7 +116,7 @@ def _sigmoid(x):
 
 @triton.jit
 def _load_gates(pointer, mask, width, gates: tl.constexpr, dtype: tl.constexpr):
-    """Pre-activations of the gates: z alone (twice), or f and i."""
+    """Pre-activations of the gates: z (twice), or f and i."""
     first = tl.load(pointer, mask=mask, other=0.0).to(dtype)
     second = tl.load(pointer + width, mask=mask, other=0.0).to(dtype) if gates == 2 else first
     return first, second
@@ -154,7 +154,7 @@ def _load_decay(
     a, mask, width, rows: tl.constexpr, block_w: tl.constexpr, gates: tl.constexpr, is_complex: tl.constexpr,
     dtype: tl.constexpr,
 ):  # fmt: skip
-    """a_t as two planes, resets not yet heeded."""
+    """a_t as two planes, without regard to resets."""
     if gates > 0:
         first, second = _load_gates(a, mask, width, gates, dtype)
         _, re = _interpolation(first, second, gates)
@@ -166,7 +166,7 @@ def _load_decay(
 
 @triton.jit
 def _strip(width, block_w: tl.constexpr, is_complex: tl.constexpr):
-    """Which chunk of the batch the program works on, its columns (1, span) in memory, and which of them there are."""
+    """The program's chunk, counted over the batch, its columns in memory, (1, span), and which of them exist."""
     span: tl.constexpr = 2 * block_w if is_complex else block_w
     strips = tl.cdiv(width, span)
     program = tl.program_id(0)
@@ -184,8 +184,8 @@ def states_kernel(
 ):  # fmt: skip
     """All states, into h, (batch, time, width); or the chunks' maps, into decay and h, (batch, chunks, width).
 
-    `initial`: the state before each chunk, (batch, chunks, width). `reset`: (batch, time). The strides of a and b are
-    those of a batch row and of a step.
+    `initial`: the state before each chunk, (batch, chunks, width). `reset`: (batch, time). a and b have strides for a
+    batch row and for a step.
     """
     place, column, inside = _strip(width, block_w, is_complex)
     row, chunk = place // chunks, place % chunks
@@ -221,7 +221,7 @@ def states_kernel(
         cut = tl.zeros([block_t, block_w], tl.int32)
         if resets:
             cut += tl.load(reset + row * time + t, mask=here, other=0)
-        # Steps past the end change nothing: h -> 1 h + 0.
+        # Steps past the end are no-ops: h -> 1 h + 0.
         a_re, a_im = tl.where(here, a_re, 1.0), tl.where(here, a_im, 0.0)
         b_re, b_im = tl.where(here, b_re, 0.0), tl.where(here, b_im, 0.0)
         a_re, a_im, h_re, h_im = _scan(h_re, h_im, a_re, a_im, b_re, b_im, cut, is_complex, resets)
@@ -244,13 +244,13 @@ def adjoint_kernel(
     is_complex: tl.constexpr, summary: tl.constexpr, dtype: tl.constexpr,
     block_t: tl.constexpr, block_w: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of everything from that of h, by d_t = grad_t + conj(a_{t+1}) d_{t+1}, from the last step back.
+    """All gradients from the gradient of h, by d_t = grad_t + conj(a_{t+1}) d_{t+1}, from the last step back.
 
-    grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), all (batch, time, width), or of pre-activations into grad_a,
-    (batch, time, (gates + 1) width). Of a constant decay every program leaves its own share, (batch, chunks, width).
-    `initial` and grad_initial: (batch, width). `later`: d_{t+1} of each chunk's last step, (batch, chunks, width), the
-    chunks counted in the order of their work, the latest first; the maps of the chunks, with `summary`, likewise, into
-    decay and grad_b.
+    grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), all (batch, time, width); with gates, the gradients of the
+    pre-activations are written into grad_a, (batch, time, (gates + 1) width). For a constant decay, every program
+    writes its own share, (batch, chunks, width). `initial` and grad_initial: (batch, width). `later`: d_{t+1} of each
+    chunk's last step, (batch, chunks, width), chunks in the order of processing, the latest first. With `summary`, the
+    chunks' maps are written into decay and grad_b in the same order.
     """
     place, column, inside = _strip(width, block_w, is_complex)
     row, chunk = place // chunks, chunks - 1 - place % chunks
@@ -306,7 +306,7 @@ def adjoint_kernel(
                 z, kept = _interpolation(first, second, gates)
                 c = _candidate(tl.load(a + x + gates * width, mask=mask, other=0.0).to(dtype), positive)
                 grad_c = d_re * z
-                grad_z = kept * grad_c * (c - p_re)  # of the pre-activation
+                grad_z = kept * grad_c * (c - p_re)  # the gradient of z's pre-activation
                 if positive:
                     grad_c = tl.where(c > 0.5, grad_c, grad_c * c * (1.0 - c))
                 out = grad_a + (row * time + t) * width * (gates + 1) + column

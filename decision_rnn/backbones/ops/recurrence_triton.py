@@ -1,14 +1,15 @@
-"""The linear recurrence on CUDA: what recurrence.py hands over to there, by the kernels of recurrence_kernels.py.
+"""The linear recurrence on CUDA, called by recurrence.py, with the kernels of recurrence_kernels.py.
 
-Bound by memory: per step and channel the states read a and b and write h, their gradients read a, h and grad and write
-two more; a minGRU with its gates reads two numbers and writes one, and backwards reads four and writes two. Nothing
-else touches memory, and a constant decay none at all. Time is scanned in tiles, so that few channels, too, keep many
-loads in flight; where there are too few even so, time is cut into chunks that are worked on side by side, at the price
-of reading a and b twice: first what map every chunk is, then the states between them, then all states.
+It is memory-bound: per step and channel, the forward pass reads a and b and writes h, the backward pass reads a, h and
+grad and writes two gradients; minGRU with its gates reads two numbers and writes one, and backward reads four and
+writes two. There is no other memory traffic, and none for a constant decay. Time is scanned in tiles, so that even few
+channels keep many loads in flight. With very few channels, time is also split into chunks that are processed in
+parallel, at the price of reading a and b twice: first the map of every chunk, then the states between chunks, then all
+states.
 
-Run through Triton's interpreter and compiled for compute capability 9.0, but not yet run on a GPU. What is expected of
-an H200 (4.8 TB/s, 132 processors): 70% of that bandwidth or more from 8,000 channels (batch * width) and 512 steps on;
-below that, and at the 20 steps of a usual training slice, the launch and the latency of a few tiles.
+Run through Triton's interpreter and compiled for compute capability 9.0, but not yet run on a GPU. Expected on an H200
+(4.8 TB/s, 132 processors): at least 70% of that bandwidth from 8,000 channels (batch * width) and 512 steps on; below
+that, and at the 20 steps of a usual training slice, the time of the launch and the latency of a few tiles.
 """
 
 from typing import Any, NamedTuple
@@ -23,14 +24,14 @@ from torch.autograd.function import once_differentiable
 from decision_rnn.backbones.ops.recurrence_kernels import adjoint_kernel, states_kernel
 
 TILE_BYTES = 256
-"""Of one channel, in a tile: 64 steps in float32. What a thread holds of a tile must fit its registers."""
+"""Bytes of one channel in a tile: 64 steps in float32. A thread's share of a tile must fit into its registers."""
 
 LEAST_CHUNK = 256
-"""Steps; in shorter pieces of time the first pass costs more than it wins."""
+"""Smallest chunk, in steps; with shorter ones the first pass costs more than it saves."""
 
 
 class _Form(NamedTuple):
-    """Which recurrence, as the kernels' options name it."""
+    """The form of the recurrence, by the names of the kernels' options."""
 
     gates: int = 0
     positive: bool = False
@@ -83,7 +84,7 @@ class _GatedRecurrence(torch.autograd.Function):
 
 
 def _states(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, form: _Form) -> Tensor:
-    """h, (batch, time, width), as real numbers; so are the arguments."""
+    """h, (batch, time, width); arguments and result are real numbers, as from `_planes`."""
     (batch, time, _), width = b.shape, initial.shape[1]
     h = initial.new_empty(batch, time, width)
     plan = _Plan.of(h, form)
@@ -108,7 +109,7 @@ def _states(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, form: _
 def _adjoint(
     a: Tensor, h: Tensor, initial: Tensor, reset: Tensor | None, grad: Tensor, grad_b: Tensor, form: _Form
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of a and of the initial state; that of b is written to grad_b, which gates have none of."""
+    """The gradients of a and of the initial state; the gradient of b is written to grad_b, unless there are gates."""
     batch, time, width = h.shape
     plan = _Plan.of(h, form)
     constant = a.dim() == 1
@@ -128,7 +129,7 @@ def _adjoint(
         if plan.chunks > 1:
             decay, last = h.new_empty(2, batch, plan.chunks, width)
             launch(later, last, decay, True)
-            # The gradient goes back over step t + 1 into t; the latest chunk is worked on first.
+            # The gradient flows from step t + 1 back to t, so the latest chunk comes first.
             begun = None if reset is None else plan.begun(F.pad(reset[:, 1:], (0, 1))).flip(1)
             later = _before_chunks(decay, last, later, begun, form)
         launch(later, grad_b, h, False)
@@ -136,13 +137,13 @@ def _adjoint(
 
 
 def _before_chunks(decay: Tensor, last: Tensor, initial: Tensor, reset: Tensor | None, form: _Form) -> Tensor:
-    """The state before every chunk, from the chunks' maps: the same recurrence, once more."""
+    """The state before every chunk, by the same recurrence over the chunks' maps."""
     after = _states(decay, last, initial, reset, _Form(is_complex=form.is_complex))
     return torch.cat([initial.unsqueeze(1), after[:, :-1]], dim=1)
 
 
 class _Plan(NamedTuple):
-    """How the work is cut: tiles of block_t steps and block_w channels, chunks of `length` steps, and programs."""
+    """The division of the work: tiles of block_t steps and block_w channels, chunks of `length` steps, and programs."""
 
     dtype: tl.dtype
     block_t: int
@@ -155,7 +156,7 @@ class _Plan(NamedTuple):
     def of(cls, h: Tensor, form: _Form) -> "_Plan":
         batch, time, width = h.shape
         parts = 2 if form.is_complex else 1
-        # Less than 16 x 16 numbers would leave some of a program's 128 threads without one.
+        # With less than 16 x 16 numbers, some of a program's 128 threads would be idle.
         block_w = 32 if width > 16 * parts else 16
         block_t = max(16, min(TILE_BYTES // (parts * h.element_size()), triton.next_power_of_2(time)))
         strips = batch * triton.cdiv(width, parts * block_w)
@@ -184,32 +185,32 @@ class _Plan(NamedTuple):
 
 
 def _processors(device: torch.device) -> int:
-    """How many programs run at a time; in the interpreter, on the CPU, one."""
+    """How many programs run in parallel; one in the interpreter, on the CPU."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def _state_dtype(x: Tensor) -> torch.dtype:
-    """Of the states: float32 or wider."""
+    """The dtype of the states: float32 or wider."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
 def _planes(x: Tensor) -> Tensor:
-    """As real numbers, neighbours in memory: the parts of a complex number, and then the channels."""
+    """x as real numbers, contiguous along the channels, with real and imaginary parts interleaved."""
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj()).flatten(-2)
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _numbers(x: Tensor, form: _Form) -> Tensor:
-    """`_planes` undone."""
+    """The inverse of `_planes`."""
     return torch.view_as_complex(x.unflatten(-1, (-1, 2))) if form.is_complex else x
 
 
 def _flags(reset: Tensor | None, otherwise: Tensor) -> Tensor:
-    """Reset flags as the kernels read them; any pointer will do where they read none."""
+    """Reset flags as bytes for the kernels, or `otherwise`: without resets, the pointer is not read."""
     return otherwise if reset is None else reset.contiguous().view(torch.uint8)
 
 
 def _strides(x: Tensor) -> tuple[int, int]:
-    """Of a batch row and of a step; a constant decay has neither."""
+    """The strides of a batch row and of a step; zero for a constant decay."""
     return (0, 0) if x.dim() == 1 else (x.stride(0), x.stride(1))

@@ -1,21 +1,21 @@
-"""Rotary positions: pairs of coordinates turned by an angle that grows with the place (RoFormer, equation 34)."""
+"""Rotary positions: pairs of coordinates rotated by an angle proportional to position (RoFormer, equation 34)."""
 
 import torch
 from torch import Tensor
 
 
 def rotary_table(length: int, width: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of place * 10000^(-2i / width), each (length, width / 2)."""
+    """cos and sin of position * 10000^(-2i / width), each (length, width / 2)."""
     frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
     return angle.cos(), angle.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn every pair of neighbours of (..., width) by the angles whose cos and sin, (..., width / 2), are given.
+    """Rotate every pair of neighbours in x, (..., width), by the angles with `cos` and `sin`, (..., width / 2).
 
-    As a product of complex numbers: one pass forward and one backward, which on a CPU takes less than half the time
-    of the same in real numbers. Half precision is widened for it; what comes back has the dtype of x.
+    Computed as a product of complex numbers: one pass forward and one backward, which on a CPU takes less than half
+    the time of real arithmetic. Half precision is widened for the product; the result has the dtype of x.
     """
     wide = _widened(x)
     turn = torch.complex(cos.to(wide.dtype), sin.to(wide.dtype))
@@ -24,7 +24,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rotate_step(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The same as `rotate` in real numbers, for what takes one step: complex ones can be exported nowhere."""
+    """`rotate` in real arithmetic, for `step`: complex numbers cannot be exported."""
     wide = _widened(x)
     even, odd = wide.unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = cos.to(wide.dtype), sin.to(wide.dtype)

@@ -1,4 +1,4 @@
-"""torch's recurrent kernels inside the contract: they know neither resets nor a float32 state under autocast."""
+"""Resets and full precision for kernels, such as torch's recurrent layers, that support neither."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
 
 CUT_STEPS = 6
-"""A call more of torch's kernels costs about what so many steps of the equations cost more than the kernel's own
-(forward and backward, width 128, one CPU core: 10 for GRU, 5 for LSTM, whose kernel gains the most, less for RNN)."""
+"""One more call of a torch kernel costs as much time as the kernel saves over the equations in about this many steps
+(forward and backward, width 128, one CPU core: 10 for GRU, 5 for LSTM, whose kernel saves the most, less for RNN)."""
 
 
 class KernelMixer(SequenceMixer):
     """A mixer that is one of torch's recurrent layers. State: h, (batch, width), unless a subclass says otherwise.
 
-    Where few episodes begin, the kernel runs over the pieces of time between them; where many do, a call for each
-    piece costs more than the layer's equations written out, which reset rows as they go.
+    If few episodes begin in a slice, the kernel runs on the pieces of time between resets. If many do, one call per
+    piece would cost more than a loop over the layer's equations, which resets rows at each step.
     """
 
     def __init__(self, cell: nn.RNNBase) -> None:
@@ -38,12 +38,12 @@ class KernelMixer(SequenceMixer):
         return full_precision(self._step, x, state)
 
     def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The layer over a piece of time without resets."""
+        """Run the layer over a piece of time without resets."""
         y, h = self.cell(x, state[0].unsqueeze(0).contiguous())
         return y, (h.squeeze(0),)
 
     def _loop(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
-        """The layer's equations, one step after the other, under autograd."""
+        """Run the layer's equations one step after the other, under autograd."""
         outputs = []
         driven, starts = self._drive(x.transpose(0, 1)), starting_rows(reset, x.shape[1])
         for driven_t, rows in zip(driven.unbind(0), starts, strict=True):
@@ -55,15 +55,15 @@ class KernelMixer(SequenceMixer):
 
     @abstractmethod
     def _drive(self, x: Tensor) -> Tensor:
-        """What x adds to the gates, (..., gates * width)."""
+        """The contribution of x to the gates, (..., gates * width)."""
 
     @abstractmethod
     def _advance(self, driven: Tensor, state: State) -> State:
-        """The state one step later, h first, from `_drive` of that step."""
+        """The state one step later, h first, given `_drive` of that step."""
 
     @abstractmethod
     def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The layer's cell."""
+        """One step of the layer's cell: the output and the state after it."""
 
 
 def run_segments(
@@ -75,7 +75,7 @@ def run_segments(
 ) -> tuple[Tensor, State]:
     """Run a kernel over the pieces of time between resets, in the state's precision.
 
-    Resets are rare, so that most slices are one piece and none costs more than its resets.
+    Resets are rare, so most slices are a single piece.
 
     Args:
         kernel: Maps x, (batch, time, width), and the state before it to the output and the state after it.
@@ -106,16 +106,16 @@ def keep_apart(
     initial_state: Callable[[int], State],
     reset: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """Run a mixer that parts episodes by weights of zero, so that also what is infinite or NaN stays in its own.
+    """Run a mixer that separates episodes by zero weights, so that infinities and NaN stay in their episode too.
 
-    Zero times infinity is NaN, in the products of attention and in those of its gradient. Where the masked way leaves
-    such an output, which costs a sum to find out (and on CUDA the host's waiting for it), the pieces of time between
-    resets are run one after the other.
+    Zero times infinity is NaN, in the products of attention and in those of its gradient. If the masked computation
+    gives a non-finite output, which takes a sum to detect (and on CUDA a synchronisation), the pieces of time between
+    resets are run one after the other instead.
 
     Args:
-        masked: `SequenceMixer.forward`, right where all is finite.
+        masked: `SequenceMixer.forward`, correct if all numbers are finite.
         x, state, reset: Its arguments.
-        initial_state: The mixer's.
+        initial_state: The mixer's method.
     """
     if reset is None:
         return masked(x, state, None)
@@ -128,15 +128,15 @@ def keep_apart(
 
 
 def may_hold(flags: Tensor) -> bool:
-    """Whether any flag is true; on CUDA yes, unasked: the host would wait for the device to answer."""
+    """Whether any flag may be true; always True on CUDA, where checking would synchronise with the device."""
     return flags.is_cuda or bool(flags.any())
 
 
 def starting_rows(reset: Tensor | None, time: int) -> list[Tensor | None]:
-    """For each of `time` steps the rows that begin an episode there, (rows,), or None where none does.
+    """For each of `time` steps, the rows in which an episode begins, (rows,), or None if there are none.
 
-    Resets are rare, so that most steps pay nothing. Rows are to be filled by these places, not multiplied by zero,
-    which would leave NaN of what is infinite.
+    Resets are rare, so that most steps cost nothing. Fill these rows rather than multiply them by zero, which would
+    turn infinities into NaN.
     """
     starting: list[Tensor | None] = [None] * time
     if reset is None:
@@ -156,8 +156,8 @@ def _cuts(reset: Tensor) -> list[int]:
 def fill_steps(x: Tensor, where: Tensor, value: float) -> Tensor:
     """x, (batch, time, ...), with `value` at the marked steps; `where`: (batch, time) bool.
 
-    By their places, which are few: a mask that spans the channels goes number by number on a CPU. On CUDA by the mask:
-    the host would wait for the device to hear of the places.
+    On a CPU, by the indices of the few marked steps: a mask broadcast over the channels is processed element by
+    element. On CUDA by the mask: the indices would need a synchronisation.
     """
     if x.is_cuda:
         return x.masked_fill(where.view(*where.shape, *[1] * (x.dim() - 2)), value)
@@ -167,7 +167,7 @@ def fill_steps(x: Tensor, where: Tensor, value: float) -> Tensor:
 def full_precision(
     kernel: Callable[[Tensor, State], tuple[Tensor, State]], x: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    """Run a kernel in the state's precision, also under autocast, which would round its state at every step."""
+    """Run a kernel in the state's precision also under autocast, which would round the state at every step."""
     if not torch.is_autocast_enabled(x.device.type):
         return kernel(x, state)
     with torch.autocast(x.device.type, enabled=False):
