@@ -1,4 +1,4 @@
-"""A dataset of one's own of a car that swings itself up a hill, and an agent trained on it: both take a second."""
+"""A small dataset of the mountain car, own/swing, and an agent trained on it; making both takes a second."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from decision_rnn import Run
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """With the user's own folders in it, and `own/swing` among the data."""
+    """A temporary folder that holds the data and cache folders, with the dataset `own/swing`."""
     root = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
@@ -23,13 +23,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def run(folder: Path) -> Run:
-    """Twenty steps on `own/swing`, in the folder `swing-up`."""
+    """A run of 20 steps on `own/swing`, in the folder `swing-up`."""
     output = folder / "swing-up"
     return decision_rnn.train("own/swing", SMALL, steps=20, output=output, progress=False, training={"log_every": 10})
 
 
 @pytest.fixture
 def inside(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a fresh folder with the same data."""
+    """Change into a fresh working folder; the data folders stay the same."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

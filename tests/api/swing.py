@@ -1,4 +1,4 @@
-"""A car that swings itself up a hill: an environment, a policy that solves it, a small backbone."""
+"""The mountain car: an environment, a policy that solves it, and a small backbone."""
 
 import numpy as np
 
@@ -7,5 +7,5 @@ SMALL = {"name": "mingru", "width": 16, "layers": 1}
 
 
 def push(observation: np.ndarray) -> np.ndarray:
-    """The way the car already rolls, of one car or of many."""
+    """Push in the direction in which the car already moves; takes one observation or a batch."""
     return np.where(observation[..., 1:] > 0, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""An agent in a loop of one's own: the same episodes as `evaluate`, one environment or many, any of them begun anew."""
+"""`Run.actor` in a user's own loop: the same episodes as `evaluate`, in one or many environments, with resets."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ PROTOCOLS: list[dict[str, Any]] = [{"state": "carry"}, {"state": "window", "wind
 
 
 class Pole(gymnasium.Env):
-    """Observations that go down a little by what is done, and episodes that end after as many steps as the seed says.
+    """Each action changes the observation a little; the seed sets the length of an episode.
 
-    A little, because the agent is one of a car whose speed is small: to it a pole's place is many standard deviations
-    off, so that the last digit of an action, which a batch may change, would otherwise grow from step to step.
+    Only a little: the agent was trained on a car of small speed, so this observation is many standard deviations off
+    for it, and a difference in an action's last digit, which batching may cause, would otherwise grow at every step.
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
@@ -44,7 +44,7 @@ def poles() -> Any:
 
 
 def episodes_alone(run: Run, count: int, target: float, **options: Any) -> list[list[np.ndarray]]:
-    """The actions of each environment's episodes, one environment at a time, whose generator goes on."""
+    """The actions of each environment played alone; resets without a seed continue its random generator."""
     played = []
     for row in range(count):
         env, actions = gymnasium.make("Pole-v0"), []
@@ -57,14 +57,14 @@ def episodes_alone(run: Run, count: int, target: float, **options: Any) -> list[
             if terminated or truncated:
                 actor.reset()
                 observation, _ = env.reset()
-                reward = 1e6  # of no account: the episode begins
+                reward = 1e6  # must be ignored at the first step of an episode
         played.append(actions)
     return played
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
-def test_a_loop_of_ones_own_has_the_returns_of_evaluate(run: Run, protocol: dict[str, Any]) -> None:
-    """In a batch of one, where an action's last digits are the same."""
+def test_actor_in_a_loop_has_the_same_return_as_evaluate(run: Run, protocol: dict[str, Any]) -> None:
+    """Both use a batch of one, so actions agree to the last digit."""
     (target,) = run.evaluate(60.0, episodes=1, seed=SEED, processes=1, progress=False, **protocol).targets
     env = gymnasium.make(CAR)
     actor = run.actor(60.0, **protocol)
@@ -77,8 +77,8 @@ def test_a_loop_of_ones_own_has_the_returns_of_evaluate(run: Run, protocol: dict
     assert round(total, 3) == target.returns[0]
 
 
-def test_a_loop_over_a_vector_has_the_returns_of_evaluate(run: Run) -> None:
-    """No episode of this agent ends early, so that the batch is the same from the first step to the last."""
+def test_actor_in_a_vector_environment_has_the_same_returns_as_evaluate(run: Run) -> None:
+    """No episode of this agent ends early, so the batch is the same at every step."""
     (target,) = run.evaluate(60.0, episodes=3, seed=SEED, processes=1, progress=False).targets
     assert target.length_mean == 999
     envs = gymnasium.make_vec(CAR, num_envs=3)
@@ -94,10 +94,10 @@ def test_a_loop_over_a_vector_has_the_returns_of_evaluate(run: Run) -> None:
 
 @pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
-def test_every_environment_of_a_vector_is_acted_in_as_if_it_were_alone(
+def test_vector_actor_acts_as_single_actors_in_every_autoreset_mode(
     run: Run, poles: None, mode: AutoresetMode, protocol: dict[str, Any]
 ) -> None:
-    """Their episodes end at different steps; whichever way they are reset, no episode knows of the one before."""
+    """Episodes end at different steps; no state is carried over from one episode to the next."""
     alone = episodes_alone(run, 4, 60.0, **protocol)
     envs = gymnasium.make_vec("Pole-v0", num_envs=4, vector_kwargs={"autoreset_mode": mode})
     actor = run.actor(60.0, env=envs, **protocol)
@@ -107,7 +107,7 @@ def test_every_environment_of_a_vector_is_acted_in_as_if_it_were_alone(
     for _ in range(40):
         action = actor(observation, reward, done)
         for row in range(4):
-            if not (mode == AutoresetMode.NEXT_STEP and done[row]):  # that action is executed by nobody
+            if not (mode == AutoresetMode.NEXT_STEP and done[row]):  # the environment ignores this action
                 together[row].append(action[row])
         observation, reward, terminated, truncated, _ = envs.step(action)
         done = terminated | truncated
@@ -119,7 +119,7 @@ def test_every_environment_of_a_vector_is_acted_in_as_if_it_were_alone(
         np.testing.assert_allclose(np.stack(together[row]), np.stack(alone[row][:count]), rtol=0, atol=2e-6)
 
 
-def test_any_environments_begin_anew_with_targets_of_their_own(run: Run) -> None:
+def test_actor_reset_of_some_environments_with_their_own_target_returns(run: Run) -> None:
     generator = np.random.default_rng(0)
     observations, rewards = generator.normal(size=(12, 3, 2)), generator.normal(size=(12, 3))
     together = run.actor([90.0, 10.0, -50.0], num_envs=3)
@@ -142,7 +142,7 @@ def test_any_environments_begin_anew_with_targets_of_their_own(run: Run) -> None
         np.testing.assert_allclose(actions, alone, rtol=0, atol=2e-6)
 
 
-def test_the_first_target_of_the_dataset_is_asked_for_by_default(run: Run) -> None:
+def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
     (first, _) = run.agent.provenance.spec.target_returns
     assert (run.actor()(observation) == run.actor(first)(observation)).all()
@@ -170,7 +170,7 @@ def test_the_first_target_of_the_dataset_is_asked_for_by_default(run: Run) -> No
         (lambda run: run.actor(window=7), "window is 7 where the state is carried"),
     ],
 )
-def test_what_cannot_be_acted_with_is_an_input_error(run: Run, call: Any, told: str) -> None:
+def test_actor_invalid_arguments_raise_input_error(run: Run, call: Any, told: str) -> None:
     with pytest.raises(InputError) as caught:
         call(run)
     assert told in str(caught.value)

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of what `import decision_rnn` offers are run."""
+"""Runs the docstring examples of the public API."""
 
 import doctest
 import shutil
@@ -14,7 +14,7 @@ from decision_rnn import Run
 EXAMPLES = (
     "EnvironmentActor",
     "Run",
-    pytest.param("compare", marks=pytest.mark.slow),  # its processes import torch
+    pytest.param("compare", marks=pytest.mark.slow),  # its worker processes import torch
     "evaluate",
     "load_agent",
     "open_dataset",
@@ -25,8 +25,8 @@ EXAMPLES = (
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_in_a_docstring_runs(name: str, run: Run, folder: Path, inside: Path) -> None:
-    if name != "train":  # whose example makes it
+def test_docstring_example_runs(name: str, run: Run, folder: Path, inside: Path) -> None:
+    if name != "train":  # its example creates this folder
         shutil.copytree(folder / "swing-up", "swing-up")
     names = {"decision_rnn": decision_rnn, "np": np, "gymnasium": gymnasium, "run": Run("swing-up")}
     (example,) = doctest.DocTestFinder(recurse=False).find(getattr(decision_rnn, name), name, globs=names)

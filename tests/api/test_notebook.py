@@ -1,4 +1,4 @@
-"""A real notebook, run cell by cell in a kernel: bars, forked processes, the stop button."""
+"""A real notebook, run cell by cell in a kernel: progress bars, forked processes, interrupts."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ decision_rnn.train("own/notebook", {"name": "mingru", "width": 16, "layers": 1},
 
 
 @pytest.mark.slow
-def test_a_notebook_trains_evaluates_is_stopped_and_goes_on(inside: Path) -> None:
+def test_notebook_trains_evaluates_is_interrupted_and_resumes(inside: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     client = nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3", allow_errors=True)
     client.execute(cwd=str(inside))

@@ -1,4 +1,4 @@
-"""`record`: what a policy or an agent does in one environment or in a vector becomes a dataset."""
+"""`record`: a dataset of the episodes of a policy or an agent, in one environment or a vector."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import decision_rnn
 from decision_rnn import InputError, Run, record
 
 
-def test_episodes_are_those_stepped_by_hand(inside: Path) -> None:
+def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:
     store = record(push, CAR, "own/by-hand", episodes=2, seed=5, progress=False).open()
     env = gymnasium.make(CAR)
     for number, episode in enumerate(store.read_episodes()):
@@ -27,8 +27,8 @@ def test_episodes_are_those_stepped_by_hand(inside: Path) -> None:
         assert (episode.terminated, episode.truncated) == (terminated, truncated) == (True, False)
 
 
-def test_a_vector_gives_the_same_episodes_in_every_autoreset_mode(run: Run, inside: Path) -> None:
-    """Of each environment its share, the episodes that it would have played alone."""
+def test_record_vector_environment_has_the_same_episodes_in_every_autoreset_mode(run: Run, inside: Path) -> None:
+    """Each environment contributes its share: the same episodes as when played alone."""
     alone = []
     for row, share in enumerate((3, 2, 2)):
         env = gymnasium.make(CAR)
@@ -51,17 +51,17 @@ def test_a_vector_gives_the_same_episodes_in_every_autoreset_mode(run: Run, insi
         assert (dataset.open().terminated).all()
 
 
-def test_an_agent_is_recorded_and_trained_on(run: Run, inside: Path) -> None:
+def test_record_of_a_run_has_the_returns_of_evaluate_and_can_be_trained_on(run: Run, inside: Path) -> None:
     envs = gymnasium.make_vec(CAR, num_envs=2)
     dataset = record(run, envs, "own/of-agent", steps=1_000, target_return=50, progress=False)
-    assert dataset.open().episode_lengths.tolist() == [999, 999]  # whole episodes, a half of the steps from each
+    assert dataset.open().episode_lengths.tolist() == [999, 999]  # whole episodes, half of the steps per environment
     (target,) = run.evaluate(50, episodes=2, seed=0, processes=1, progress=False).targets
     np.testing.assert_allclose(dataset.open().episode_returns, target.returns, atol=1e-3)
     again = decision_rnn.train(dataset, run.config.backbone, steps=2, output="again", progress=False)
     assert again.agent.provenance.fingerprint == dataset.open().fingerprint
 
 
-def test_an_altered_environment_is_not_evaluated_in_unawares(inside: Path) -> None:
+def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(inside: Path) -> None:
     wrapped = gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), -1.0, 1.0)
     dataset = record(lambda observation: np.zeros(1), wrapped, "own/wrapped", episodes=1, progress=False)
     with pytest.raises(InputError) as caught:
@@ -88,7 +88,7 @@ def test_an_altered_environment_is_not_evaluated_in_unawares(inside: Path) -> No
         ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),
     ],
 )
-def test_what_cannot_be_recorded_is_an_input_error_and_nothing_is_written(
+def test_record_invalid_arguments_raise_input_error_and_write_nothing(
     arguments: Any, options: Any, told: str, inside: Path
 ) -> None:
     with pytest.raises(InputError) as caught:

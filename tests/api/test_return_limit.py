@@ -1,4 +1,4 @@
-"""Evaluating an agent under another return limit than its run's."""
+"""Evaluating an agent with another return limit than that of its run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from decision_rnn.evaluation.return_limit import with_return_limit
 
 
 @pytest.mark.parametrize("best_fraction", [1.0, 0.5])
-def test_another_return_limit_gives_what_a_run_trained_with_it_gives(
+def test_evaluate_with_return_limit_equals_a_run_trained_with_that_return_limit(
     inside: Path, folder: Path, best_fraction: float
 ) -> None:
     def trained(limit: float, output: str) -> Run:
@@ -45,7 +45,7 @@ def test_another_return_limit_gives_what_a_run_trained_with_it_gives(
     assert len(list((run.folder / "results").iterdir())) == 2
 
 
-def test_a_return_limit_is_a_quantile_of_the_returns_to_go_and_the_agent_stays_as_it_was(run: Run) -> None:
+def test_with_return_limit_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_agent(run: Run) -> None:
     before = run.agent.agent.return_limit
     changed = with_return_limit(run.agent, 0.5)
     rewards = [episode.rewards for episode in open_dataset("own/swing").open().read_episodes()]
@@ -57,14 +57,16 @@ def test_a_return_limit_is_a_quantile_of_the_returns_to_go_and_the_agent_stays_a
     assert run.config.agent.return_limit == 0.9
 
 
-def test_no_return_limit_needs_no_data(pendulum: Callable[..., TrainedAgent]) -> None:
+def test_with_return_limit_0_needs_no_dataset(pendulum: Callable[..., TrainedAgent]) -> None:
     trained = pendulum(return_limit=0.5)
     assert with_return_limit(trained, 0.0).agent.return_limit is None
     with pytest.raises(InputError, match="own/pendulum"):
         with_return_limit(trained, 0.9)
 
 
-def test_a_return_limit_that_cannot_be_used_is_an_input_error(run: Run, pendulum: Callable[..., TrainedAgent]) -> None:
+def test_return_limit_invalid_value_cloning_agent_or_other_data_raises_input_error(
+    run: Run, pendulum: Callable[..., TrainedAgent]
+) -> None:
     for limit in (1.5, np.float64(-1), float("nan"), "all", True, [0.5]):
         with pytest.raises(InputError, match=r"return_limit is .* from 0"):
             decision_rnn.evaluate(run, 90.0, episodes=1, processes=1, progress=False, return_limit=limit)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`train` from Python: what it takes for data, callbacks, silence, Ctrl-C, errors."""
+"""`train` and `Run` from Python: forms of data, callbacks, progress output, Ctrl-C, errors."""
 
 import signal
 import subprocess
@@ -29,13 +29,13 @@ def weights(run: Run) -> bytes:
     return (run.folder / "checkpoints" / "last" / "weights.safetensors").read_bytes()
 
 
-def test_metrics_are_arrays_of_what_was_logged(run: Run) -> None:
+def test_run_metrics_are_arrays_of_the_logged_values(run: Run) -> None:
     assert run.metrics["step"].tolist() == [10, 20]
     assert {"loss", "gradient_norm", "learning_rate", "seconds", "steps_per_second"} < run.metrics.keys()
     assert all(values.shape == (2,) and np.isfinite(values).all() for values in run.metrics.values())
 
 
-def test_a_callback_sees_steps_and_agents_and_changes_no_digit(run: Run, inside: Path) -> None:
+def test_callback_gets_step_metrics_and_agent_and_leaves_the_weights_unchanged(run: Run, inside: Path) -> None:
     seen = []
 
     def watch(step: int, metrics: dict[str, float], agent: decision_rnn.TrainedAgent) -> None:
@@ -51,7 +51,7 @@ def test_a_callback_sees_steps_and_agents_and_changes_no_digit(run: Run, inside:
     assert weights(watched) == weights(run)
 
 
-def test_a_callback_that_returns_false_stops_and_the_run_goes_on_to_the_same_bits(run: Run, inside: Path) -> None:
+def test_callback_returning_false_stops_training_and_resume_gives_identical_weights(run: Run, inside: Path) -> None:
     options = {"output": "stopped", "training": {"log_every": 10}}
     stopped = train("own/swing", **{**QUICK, "steps": 20}, **options, callback=lambda *now: False)
     assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
@@ -60,7 +60,7 @@ def test_a_callback_that_returns_false_stops_and_the_run_goes_on_to_the_same_bit
     assert weights(again) == weights(run)
 
 
-def test_what_a_callback_raises_comes_out(inside: Path) -> None:
+def test_train_propagates_exceptions_of_the_callback(inside: Path) -> None:
     def fail(*now: Any) -> None:
         raise ZeroDivisionError
 
@@ -68,7 +68,7 @@ def test_what_a_callback_raises_comes_out(inside: Path) -> None:
         train("own/swing", **QUICK, output="failed", callback=fail)
 
 
-def test_nothing_is_printed_when_asked_not_to(inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_train_and_evaluate_with_progress_false_print_nothing(inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = train("own/swing", **QUICK, output="silent", evaluation={"target_returns": [1e6]})
     run.evaluate(episodes=1, progress=False)
     assert capfd.readouterr() == ("", "")
@@ -78,8 +78,8 @@ def test_nothing_is_printed_when_asked_not_to(inside: Path, capfd: pytest.Captur
     assert "warning: of 4 episodes none reaches 1e+06" in told.err
 
 
-def test_whatever_holds_episodes_is_data(folder: Path, inside: Path) -> None:
-    """The same episodes give the same weights, in whichever form they come."""
+def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) -> None:
+    """The same episodes give the same weights in every form."""
     dataset = open_dataset("own/swing")
     episodes = list(play_episodes(CAR, push, 4))
     buffers = [
@@ -155,7 +155,7 @@ def test_whatever_holds_episodes_is_data(folder: Path, inside: Path) -> None:
         (("own/swing",), {"evaluation": {"episodes": -1}}, "evaluation.episodes is -1"),
     ],
 )
-def test_what_cannot_be_trained_is_an_input_error(arguments: Any, options: Any, told: str, inside: Path) -> None:
+def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any, told: str, inside: Path) -> None:
     with pytest.raises(InputError) as caught:
         train(*arguments, progress=False, **options)
     assert told in str(caught.value)
@@ -195,7 +195,9 @@ def test_what_cannot_be_trained_is_an_input_error(arguments: Any, options: Any, 
         (lambda run: decision_rnn.compare("own/swing", executor="slurm"), "slurm"),
     ],
 )
-def test_what_cannot_be_used_is_an_input_error(call: Any, told: str, run: Run, inside: Path) -> None:
+def test_evaluate_compare_and_run_invalid_arguments_raise_input_error(
+    call: Any, told: str, run: Run, inside: Path
+) -> None:
     with pytest.raises(InputError) as caught:
         call(run)
     assert told in str(caught.value)
@@ -205,7 +207,7 @@ def test_what_cannot_be_used_is_an_input_error(call: Any, told: str, run: Run, i
 def test_evaluate_imports_the_plugins_of_an_agent_in_memory(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a run was unpickled, or its module was taken away to be imported anew."""
+    """As after a run was unpickled, or its module was removed to be imported again."""
     (inside / "plugin_of_a_run.py").write_text("")
     monkeypatch.syspath_prepend(inside)
     trained = train("own/swing", **QUICK, output="plugged", plugins=["plugin_of_a_run"])
@@ -217,7 +219,7 @@ def test_evaluate_imports_the_plugins_of_an_agent_in_memory(
     assert "plugin_of_a_run" in sys.modules
 
 
-def test_a_result_that_could_not_be_written_is_not_played_for(
+def test_evaluate_checks_that_output_is_writable_before_playing(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (inside / "file").touch()
@@ -227,10 +229,10 @@ def test_a_result_that_could_not_be_written_is_not_played_for(
             run.evaluate(60.0, output=output, progress=False)
 
 
-def test_the_recorded_call_of_a_comparison_asks_for_the_same(
+def test_compare_recorded_command_reproduces_the_same_plan(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is 0, False or empty included, and what numpy and pathlib made of a value."""
+    """Also for values that are 0, False or empty, and for NumPy and pathlib types."""
     (inside / "compared_plugin.py").write_text("")
     asked: list[tuple[Any, int, str]] = []
     record = lambda plan, executor, command: asked.append((plan, executor.jobs, command))  # noqa: E731
@@ -263,14 +265,14 @@ def test_the_recorded_call_of_a_comparison_asks_for_the_same(
 
 @pytest.fixture
 def heeding_interrupts() -> Iterator[None]:
-    """As at a terminal: a shell's background job, which the tests may be, ignores the signal."""
+    """As at a terminal; in a background job of a shell, which the tests may be, SIGINT is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeding_interrupts")
-def test_an_interrupted_run_says_how_to_go_on_and_does(run: Run, inside: Path) -> None:
+def test_interrupted_train_says_how_to_resume_and_resumes(run: Run, inside: Path) -> None:
     def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
         if step == 15:
             signal.raise_signal(signal.SIGINT)
@@ -284,8 +286,8 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(run: Run, inside: Path) -
     assert again.metrics["step"].tolist() == [5, 10, 15, 20]
 
 
-def test_training_runs_in_a_thread(run: Run, inside: Path) -> None:
-    """Of a notebook's widget or a service, where no signal handler may be set."""
+def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
+    """As in a notebook widget or a service, where no signal handler can be set."""
     runs: list[Run] = []
     work = lambda: runs.append(train("own/swing", **QUICK, output="thread"))  # noqa: E731
     thread = threading.Thread(target=work)
@@ -294,6 +296,6 @@ def test_training_runs_in_a_thread(run: Run, inside: Path) -> None:
     assert runs[0].evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
 
 
-def test_the_names_at_the_top_are_listed_before_they_are_imported() -> None:
+def test_dir_of_the_package_lists_public_names_without_importing_torch() -> None:
     code = "import decision_rnn, sys; assert {'train', 'Run', 'record'} <= set(dir(decision_rnn)); "
     assert subprocess.run([sys.executable, "-c", code + "sys.exit('torch' in sys.modules)"]).returncode == 0

@@ -1,4 +1,4 @@
-"""The shared small store in place of hopper-medium, so that no benchmark's test collects a million steps."""
+"""Replaces hopper-medium by the small shared store, so that no benchmark test collects a million steps."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 
 @pytest.fixture
 def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
-    """What the benchmarks open as hopper-medium."""
+    """The store that the benchmarks open as hopper-medium."""
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     return store

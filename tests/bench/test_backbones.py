@@ -1,4 +1,4 @@
-"""Layers side by side: the same function is measured as is trained and stepped; rows and bounds are as promised."""
+"""The backbone benchmark: layers compute the same function in parallel and by step; rows, limits and errors."""
 
 import math
 
@@ -26,7 +26,7 @@ def by_name(rows):
 
 @pytest.mark.parametrize("name", [*registered_names(), *PEERS])
 @torch.no_grad()
-def test_a_layer_steps_through_what_it_maps_in_parallel(name):
+def test_bench_layer_step_equals_its_parallel_forward(name):
     if name in PEERS and name not in installed_peers():
         pytest.skip("not installed")
     torch.manual_seed(0)
@@ -38,8 +38,8 @@ def test_a_layer_steps_through_what_it_maps_in_parallel(name):
     torch.testing.assert_close(torch.stack(stepped, dim=1), layer.forward(x), rtol=1e-4, atol=1e-5)
 
 
-def test_the_core_is_gates_g_and_recurrence():
-    """Against the equations, one step after another."""
+def test_mingru_core_equals_the_equations_step_by_step():
+    """Against the equations, evaluated one step at a time."""
     torch.manual_seed(0)
     preactivations = torch.randn(BATCH, TIME, 2 * WIDTH)
     actual = mingru_core(WIDTH)(preactivations)
@@ -52,7 +52,7 @@ def test_the_core_is_gates_g_and_recurrence():
         torch.testing.assert_close(actual[:, t], h)
 
 
-def test_the_peers_core_is_the_same_function():
+def test_peer_mingru_core_equals_mingru_core():
     pytest.importorskip("minGRU_pytorch")
     torch.manual_seed(0)
     gate, candidate = torch.randn(2, BATCH, TIME, WIDTH)
@@ -60,7 +60,7 @@ def test_the_peers_core_is_the_same_function():
     torch.testing.assert_close(mingru_core(WIDTH)(torch.cat([gate, candidate], dim=-1)), theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_rows(tmp_path):
+def test_bench_backbones_rows_have_names_units_baselines_and_a_plot(tmp_path):
     threads = torch.get_num_threads()
     rows = by_name(bench_backbones("mingru, lru", lengths="9,5", steps=12, rounds=1, plot=tmp_path / "picture.png"))
     names = ["mingru", "lru", BASELINE]
@@ -75,13 +75,13 @@ def test_rows(tmp_path):
         own = {"step": f"{layer}/step-1", "episodes": f"{layer}/episodes-endless"}
         baseline = own.get(kind, f"{BASELINE}/{kind}-{at}")
         assert row.baseline.name == f"backbones/{baseline}"
-    # At least the input's gradient is held: (8, length, 128) numbers of four bytes.
+    # At least the input's gradient is in memory: (8, length, 128) numbers of four bytes.
     assert all(row.value >= 8 * 9 * 128 * 4 / 1e6 for name, row in rows.items() if name.endswith("memory-9"))
     assert torch.get_num_threads() == threads
     assert image.imread(tmp_path / "picture.png").shape[2] == 4
 
 
-def test_everything_that_is_installed_joins_in(monkeypatch):
+def test_bench_backbones_measures_every_backbone_and_installed_peer(monkeypatch):
     monkeypatch.setattr(bench, "CORE_SIZES", ((2, 5),))
     monkeypatch.setattr(bench, "TIMING_SECONDS", 0.0)
     monkeypatch.setattr(bench, "STEP_CALLS", 1)
@@ -94,8 +94,8 @@ def test_everything_that_is_installed_joins_in(monkeypatch):
     assert {row.baseline.name for row in cores} <= {"backbones/minGRU_pytorch.minGRU/core-2x5"}
 
 
-def test_resets_are_measured_where_short_episodes_begin(monkeypatch):
-    """Once in 22 steps, at every place of 64 rows of 20, against none; of layers that know resets."""
+def test_measure_resets_compares_episodes_of_22_steps_with_no_resets(monkeypatch):
+    """One reset per 22 steps, at all positions of 64 rows of 20; only layers that support resets are measured."""
     seen = {}
     monkeypatch.setattr(bench, "TIMING_SECONDS", 0.0)
     layer = make_layer("mingru", bench.WIDTH)
@@ -111,19 +111,19 @@ def test_resets_are_measured_where_short_episodes_begin(monkeypatch):
     assert some.float().mean().item() == pytest.approx(1 / 22, rel=0.05)
 
 
-def test_a_layer_is_left_out_where_it_would_take_too_much(monkeypatch, capsys):
+def test_bench_backbones_leaves_out_lengths_that_would_take_too_much_memory(monkeypatch, capsys):
     monkeypatch.setattr(bench, "BYTES", 1.0)
     rows = by_name(bench_backbones("mingru", lengths="3,5,9", steps=1, rounds=1))
     assert {name for name in rows if "time" in name} == {
-        "backbones/mingru/time-3",  # nothing foretells the shortest
-        *(f"backbones/{BASELINE}/time-{length}" for length in (3, 5, 9)),  # the others are compared with it
+        "backbones/mingru/time-3",  # the shortest cannot be extrapolated
+        *(f"backbones/{BASELINE}/time-{length}" for length in (3, 5, 9)),  # the baseline is never left out
     }
     error = capsys.readouterr().err
     assert "mingru is left out from length 5 on: it would take about" in error
     assert error.count("left out") == 1
 
 
-def test_growth_is_foretold():
+def test_too_much_extrapolates_seconds_and_bytes_to_longer_lengths():
     assert too_much([], 4096) is None
     one = [(100, SECONDS / 10, 0.0)]
     assert too_much(one, 999) is None
@@ -131,7 +131,7 @@ def test_growth_is_foretold():
     quadratic = [(50, SECONDS / 40, 0.0), (100, SECONDS / 10, 0.0)]
     assert too_much(quadratic, 300) is None
     assert "seconds" in too_much(quadratic, 330)
-    flat = [(50, 1e-3, BYTES / 10), (100, 1e-3, BYTES / 10)]  # never taken for flatter than in proportion
+    flat = [(50, 1e-3, BYTES / 10), (100, 1e-3, BYTES / 10)]  # growth is taken to be at least linear
     assert too_much(flat, 999) is None
     assert "GiB" in too_much(flat, 1001)
 
@@ -147,25 +147,25 @@ def test_growth_is_foretold():
         ({"rounds": 0}, ["rounds", "0"]),
     ],
 )
-def test_what_cannot_be_used_is_named(options, words):
+def test_bench_backbones_invalid_options_raise_and_are_named(options, words):
     with pytest.raises(InputError) as error:
         bench_backbones(**{"backbones": "mingru", **options})
     for word in words:
         assert word in str(error.value)
 
 
-def test_a_picture_that_cannot_be_written_is_named_first(tmp_path):
+def test_bench_backbones_plot_path_that_cannot_be_written_raises(tmp_path):
     with pytest.raises(InputError, match="absent"):
         bench_backbones("mingru", plot=tmp_path / "absent" / "picture.png")
 
 
-def test_a_peer_that_is_not_installed_is_named_with_its_remedy(monkeypatch):
+def test_make_layer_of_a_missing_peer_names_the_pip_install_command(monkeypatch):
     monkeypatch.setattr(layers, "find_spec", lambda package: None)
     with pytest.raises(InputError, match=r"mambapy\.MambaBlock is not installed: `pip install mambapy`"):
         make_layer("mambapy.MambaBlock", WIDTH)
     assert installed_peers() == []
 
 
-def test_one_point_is_a_picture_too(tmp_path):
+def test_bench_backbones_plots_a_single_length(tmp_path):
     bench_backbones("mingru", lengths="5", steps=1, rounds=1, plot=tmp_path / "picture.png")
     assert math.prod(image.imread(tmp_path / "picture.png").shape) > 0

@@ -1,4 +1,4 @@
-"""Every benchmark runs and names its rows as promised; nothing here asserts a time."""
+"""Every benchmark runs and has the documented row names; no test asserts a time."""
 
 import math
 import time
@@ -41,11 +41,11 @@ def untrained(name="mingru"):
     return DecisionAgent(AgentConfig(), config, mean, std, 3, 1000.0).eval()
 
 
-def test_names():
+def test_benches_registry_names():
     assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones", "deploy"]
 
 
-def test_train(small_store, monkeypatch):
+def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(small_store, monkeypatch):
     threads, optimizers = torch.get_num_threads(), []
 
     class Recorder(torch.optim.AdamW):
@@ -58,7 +58,7 @@ def test_train(small_store, monkeypatch):
         monkeypatch.setattr(train_bench, name, small)
     rows = bench_train(rounds=1)
     assert len(optimizers) == len(rows)
-    assert all(options == {"fused": True} for options in optimizers)  # the baseline's as ours
+    assert all(options == {"fused": True} for options in optimizers)  # for the baseline and for ours
     check(rows)
     baseline = "train/decision-transformer/fp32"
     expected = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")}
@@ -69,7 +69,7 @@ def test_train(small_store, monkeypatch):
     assert torch.get_num_threads() == threads
 
 
-def test_data(small_store, monkeypatch):
+def test_bench_data_rows_compare_with_padded_batches(small_store, monkeypatch):
     monkeypatch.setattr("decision_rnn.bench.data.SIZES", ((64, 20), (8, 100)))
     rows = bench_data(rounds=1)
     check(rows)
@@ -96,7 +96,7 @@ class ActionSpace:
 
 @pytest.fixture
 def other_python(tmp_path):
-    """A virtual environment's interpreter, without packages but numpy and what stands in for d3rlpy."""
+    """The interpreter of a virtual environment with only NumPy and a stub of d3rlpy."""
     venv.create(tmp_path / "venv", symlinks=True)
     packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
     (packages / "numpy.pth").write_text(str(Path(np.__file__).parents[1]))
@@ -104,7 +104,7 @@ def other_python(tmp_path):
     return tmp_path / "venv" / "bin" / "python"
 
 
-def test_data_beside_d3rlpy(small_store, other_python, monkeypatch):
+def test_bench_data_with_d3rlpy_uses_it_as_the_baseline(small_store, other_python, monkeypatch):
     monkeypatch.setattr("decision_rnn.bench.data.SIZES", ((64, 20), (8, 100)))
     rows = bench_data(rounds=1, d3rlpy=other_python)
     check(rows)
@@ -113,7 +113,7 @@ def test_data_beside_d3rlpy(small_store, other_python, monkeypatch):
     assert [row.baseline.name for row in rows] == [names[2]] * 3 + [names[5]] * 3
 
 
-def test_a_python_without_d3rlpy_is_told(small_store, other_python, tmp_path):
+def test_bench_data_with_a_python_without_d3rlpy_raises(small_store, other_python, tmp_path):
     next(tmp_path.glob("venv/lib/python*/site-packages/d3rlpy.py")).unlink()
     with pytest.raises(InputError, match=r"cannot run d3rlpy \(No module named 'd3rlpy'\).*pip install d3rlpy"):
         bench_data(rounds=1, d3rlpy=other_python)
@@ -123,7 +123,7 @@ def test_a_python_without_d3rlpy_is_told(small_store, other_python, tmp_path):
         bench_data(rounds=1, d3rlpy=Path("/nowhere/python"))
 
 
-def test_scan(monkeypatch):
+def test_bench_scan_rows_for_real_and_complex_numbers(monkeypatch):
     monkeypatch.setattr("decision_rnn.bench.scan.SIZES", ((2, 5, 3),))
     rows = bench_scan(rounds=1)
     check(rows)
@@ -133,7 +133,7 @@ def test_scan(monkeypatch):
     assert {row.unit for row in rows} == {"µs"}
 
 
-def test_padded_batches_hold_the_store_episodes(store):
+def test_padded_sampler_batches_hold_the_episodes_of_the_store(store):
     sampler = PaddedSampler(store, context=20, batch_size=16)
     observation, action, reward, return_to_go, timestep, mask = sampler.sample()
     assert observation.shape == (16, 20, 11)
@@ -152,21 +152,21 @@ def test_padded_batches_hold_the_store_episodes(store):
         torch.testing.assert_close(reward[b, -length:, 0], torch.from_numpy(store.rewards[at]))
 
 
-def test_a_replay_of_the_actions_gives_the_same_episodes(monkeypatch):
+def test_recording_replay_gives_the_same_episodes_as_rollout(monkeypatch):
     monkeypatch.setattr("decision_rnn.evaluation.rollout.GROUP", 4)
     agent = untrained()
     recording = Recording(agent, "Hopper-v5", (3600.0, 1800.0), episodes=3, seed=7)
     results = rollout(agent, "Hopper-v5", (3600.0, 1800.0), 3, 7)
     assert recording.returns.tolist() == [value for result in results for value in result.returns]
     assert sum(len(running) for running, _ in recording.steps) == recording.lengths.sum()
-    assert recording.time_environments(time.process_time) > 0  # raises unless every return comes out the same
+    assert recording.time_environments(time.process_time) > 0  # raises unless every return is the same
     assert recording.time_rollout(time.process_time, processes=1) > 0
     rows = time_episodes(recording, rounds=1)
     assert [row.name for row in rows] == ["rollout/episodes-6", "rollout/episodes-6/all-cores"]
     assert [row.ratio for row in rows] == [row.value / row.baseline.value for row in rows]
 
 
-def test_a_replay_that_differs_is_an_error():
+def test_recording_replay_with_other_returns_raises():
     recording = Recording(untrained(), "Hopper-v5", (3600.0,), episodes=2, seed=7)
     recording.steps[0][1][:] = 1.0
     with pytest.raises(RuntimeError, match="not comparable"):
@@ -179,7 +179,7 @@ def few_calls(monkeypatch):
 
 
 @pytest.mark.parametrize("name", registered_names())
-def test_acting(name, few_calls):
+def test_time_acting_rows_for_one_and_64_environments(name, few_calls):
     rows = time_acting(untrained(name), rounds=1)
     check(rows)
     names = ["rollout/act-1", "rollout/window-20/act-1", "rollout/act-64", "rollout/window-20/act-64"]
@@ -193,7 +193,7 @@ def few_episodes(monkeypatch, few_calls):
     monkeypatch.setattr(rollout_bench, "ACTING_ROUNDS", 1)
 
 
-def test_rollout_of_a_run(tmp_path, few_episodes):
+def test_bench_rollout_of_a_run_folder(tmp_path, few_episodes):
     config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru", width=16, layers=1))
     provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), "0" * 64, 1400.0, 380.0)
     (tmp_path / "config.yaml").touch()
@@ -203,17 +203,17 @@ def test_rollout_of_a_run(tmp_path, few_episodes):
     assert [row.name for row in rows][:2] == ["rollout/episodes-4", "rollout/episodes-4/all-cores"]
 
 
-def test_rollout_without_a_run(small_store, few_episodes, monkeypatch):
+def test_bench_rollout_without_a_run_trains_one(small_store, few_episodes, monkeypatch):
     monkeypatch.setattr(rollout_bench, "TRAINING_STEPS", 2)
     check(bench_rollout(rounds=1))
 
 
-def test_rollout_of_no_run(tmp_path):
+def test_bench_rollout_of_a_folder_without_a_run_raises(tmp_path):
     with pytest.raises(InputError, match="is not a run folder"):
         bench_rollout(run=tmp_path)
 
 
-def test_deploy(monkeypatch):
+def test_bench_deploy_rows_for_runtime_eager_and_window(monkeypatch):
     monkeypatch.setattr(deploy_bench, "BATCHES", (1, 4))
     monkeypatch.setattr(deploy_bench, "CALLS", {1: 2, 4: 1})
     monkeypatch.setattr(deploy_bench, "STARTS", 1)

@@ -1,4 +1,4 @@
-"""The baseline is the published architecture: its size, its masks, and it learns."""
+"""The Decision Transformer baseline: published size, initialisation, causal and padding masks, training."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def model() -> DecisionTransformer:
     return DecisionTransformer(OBSERVATION, ACTION).eval()
 
 
-def test_parameters_are_as_many_as_published():
+def test_decision_transformer_has_the_published_number_of_parameters():
     width = 128
     norm = 2 * width
     embeddings = 1000 * width + (1 + 1) * width + (11 + 1) * width + (3 + 1) * width + norm
@@ -40,7 +40,7 @@ def test_parameters_are_as_many_as_published():
     assert sum(p.numel() for p in DecisionTransformer(OBSERVATION, ACTION).parameters()) == expected == 727_567
 
 
-def test_weights_begin_as_gpt2s(model):
+def test_decision_transformer_initial_weights_are_those_of_gpt2(model):
     for block in model.blocks:
         assert block.attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.05)
         assert not block.mlp[0].bias.any()
@@ -48,8 +48,8 @@ def test_weights_begin_as_gpt2s(model):
 
 @pytest.mark.parametrize("changed", ["observation", "action", "return_to_go"])
 @torch.no_grad()
-def test_nothing_is_seen_before_it_is_known(model, changed):
-    """An action depends on returns and observations up to its own step and on actions before it."""
+def test_decision_transformer_predictions_are_causal(model, changed):
+    """An action depends only on returns and observations up to its step and on earlier actions."""
     data, step = inputs(), 4
     before = model(**data)
     data[changed] = data[changed].clone()
@@ -62,8 +62,8 @@ def test_nothing_is_seen_before_it_is_known(model, changed):
 
 
 @torch.no_grad()
-def test_padding_changes_nothing(model):
-    """Padded on the left with anything, the real steps' predictions and the loss are those without padding."""
+def test_decision_transformer_ignores_left_padding(model):
+    """With any left padding, predictions for the real steps and the loss equal those without padding."""
     data, missing = inputs(), 5
     expected, loss = model(**data), model.loss(**data)
     padded = {}
@@ -75,9 +75,9 @@ def test_padding_changes_nothing(model):
     torch.testing.assert_close(model.loss(**padded), loss)
 
 
-def test_it_overfits_a_small_batch(model):
+def test_decision_transformer_overfits_a_small_batch(model):
     data = inputs(batch=4, time=5)
-    model.eval()  # without dropout, so that it can
+    model.eval()  # without dropout, so that it can overfit
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     first = model.loss(**data).item()
     for _ in range(150):
@@ -88,7 +88,7 @@ def test_it_overfits_a_small_batch(model):
     assert loss.item() < 0.02 * first
 
 
-def test_dropout_is_at_work_in_training(model):
+def test_decision_transformer_uses_dropout_in_training(model):
     data = inputs()
     model.train()
     assert not torch.equal(model(**data)[1], model(**data)[1])
@@ -97,7 +97,7 @@ def test_dropout_is_at_work_in_training(model):
 
 
 @torch.no_grad()
-def test_the_task_is_the_published_loss_of_normalised_batches(store: EpisodeStore):
+def test_decision_transformer_task_loss_is_the_squared_error_on_normalised_batches(store: EpisodeStore):
     task = DecisionTransformerTask(store, 500.0, dropout=0.0)
     batch = StepStream(store, TIME, BATCH, 0).sample()
     mean, std = (torch.from_numpy(part).float() for part in (store.observation_mean, store.observation_std))

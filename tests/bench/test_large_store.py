@@ -1,11 +1,11 @@
-"""results/large-store: the report names the batches that were timed."""
+"""scripts/large_store.py: the report of results/large-store."""
 
 from typing import Any
 
 import large_store
 
 
-def test_report_names_the_size_of_the_batches_that_were_timed() -> None:
+def test_large_store_report_names_the_sizes_of_the_timed_batches() -> None:
     peaks = {"VmHWM": 300.0, "RssAnon": 200.0, "RssFile": 100.0}
     names = (large_store.SMALL, large_store.LARGE)
     measured: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Interleaving, and rows as a table and as JSON."""
+"""Interleaved timing, and benchmark rows as a table and as JSON."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ ROWS = [
 ]
 
 
-def test_candidates_run_in_turn_and_warmup_does_not_count():
+def test_interleaved_runs_candidates_in_turn_and_ignores_warmup():
     calls = []
     seconds = {"a": iter([100.0, 3.0, 1.0, 2.0]), "b": iter([100.0, 7.0, 9.0, 8.0])}
 
@@ -31,7 +31,7 @@ def test_candidates_run_in_turn_and_warmup_does_not_count():
     assert medians == {"a": 2.0, "b": 8.0}
 
 
-def test_timing_is_the_mean_of_its_calls():
+def test_timed_makes_the_given_number_of_calls():
     calls = []
     timing = timed(lambda: calls.append(sum(range(20_000))), calls=5)
     assert 0 < timing() < 1
@@ -39,18 +39,18 @@ def test_timing_is_the_mean_of_its_calls():
 
 
 @pytest.mark.parametrize("rounds", [0, -1])
-def test_no_rounds_are_refused(rounds):
+def test_interleaved_without_rounds_raises(rounds):
     with pytest.raises(InputError, match=f"rounds is {rounds}"):
         interleaved({}, rounds, warmup=1, description="test")
 
 
-def test_ratio_is_how_many_times_better():
+def test_compare_ratio_is_baseline_over_value():
     fast, slow = compare({"fast": 2.0, "slow": 8.0}, "slow", "ms")
     assert fast == Row("fast", 2.0, "ms", Baseline("slow", 8.0), 4.0)
     assert slow.ratio == 1.0
 
 
-def test_rows_come_back_from_json(tmp_path: Path):
+def test_write_rows_round_trips_through_json(tmp_path: Path):
     path = tmp_path / "rows.json"
     write_rows(path, ROWS)
     loaded = json.loads(path.read_text())
@@ -58,7 +58,7 @@ def test_rows_come_back_from_json(tmp_path: Path):
     assert [Row(**{**row, "baseline": Baseline(**row["baseline"])}) for row in loaded] == ROWS
 
 
-def test_table_shows_every_row():
+def test_format_rows_shows_every_row():
     header, *lines = format_rows(ROWS).splitlines()
     assert "ratio" in header
     assert [line.split()[0] for line in lines] == [row.name for row in ROWS]
@@ -66,7 +66,7 @@ def test_table_shows_every_row():
 
 
 @pytest.mark.parametrize("destination", ["absent/rows.json", "folder"])
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, destination):
+def test_check_destination_and_write_rows_name_an_unwritable_file(tmp_path: Path, destination):
     (tmp_path / "folder").mkdir()
     path = tmp_path / destination
     with pytest.raises(InputError, match=f"cannot write {path}"):
@@ -76,6 +76,6 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, destination):
     assert [file.name for file in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_file_that_can_be_written_is_left_alone(tmp_path: Path):
+def test_check_destination_creates_no_file(tmp_path: Path):
     check_destination(tmp_path / "rows.json")
     assert not list(tmp_path.iterdir())

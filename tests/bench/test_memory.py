@@ -1,4 +1,4 @@
-"""Peaks against cases that can be counted by hand."""
+"""`peak_memory` against cases that can be counted by hand."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ DEVICES = [
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_most_that_is_held_at_once(device):
+def test_peak_memory_counts_the_most_bytes_allocated_at_once(device):
     before = torch.ones(N, device=device)  # is not counted
 
     def work():
@@ -33,7 +33,7 @@ def test_the_most_that_is_held_at_once(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("repeats", [1, 10])
-def test_what_is_given_back_can_be_given_out_again(device, repeats):
+def test_peak_memory_counts_freed_memory_only_once(device, repeats):
     before = torch.ones(N, device=device)
 
     def work():
@@ -46,8 +46,8 @@ def test_what_is_given_back_can_be_given_out_again(device, repeats):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("depth", [1, 4])
-def test_what_a_backward_pass_needs_is_counted(device, depth):
-    """A chain of sigmoids keeps every output; on the way back the gradients on both sides of one stand beside them."""
+def test_peak_memory_counts_saved_tensors_and_gradients_of_a_backward_pass(device, depth):
+    """A chain of sigmoids saves every output; in the backward pass the two gradients around one sigmoid add to them."""
     x, gradient = torch.zeros(N, device=device, requires_grad=True), torch.ones(N, device=device)
 
     def work():
@@ -56,12 +56,12 @@ def test_what_a_backward_pass_needs_is_counted(device, depth):
             y = torch.sigmoid(y)
         torch.autograd.grad(y, x, gradient)
 
-    gradients = 1 if depth == 1 else 2  # the first of them, of y, was there before
+    gradients = 1 if depth == 1 else 2  # that of y was allocated before
     assert peak_memory(work, device) == pytest.approx((depth + gradients) * TENSOR, rel=0.01)
 
 
-def test_what_a_kernel_holds_inside_is_counted():
-    """The sorted values and their indices, int64, are not returned by this kernel, but held by it."""
+def test_peak_memory_counts_temporary_buffers_of_a_kernel():
+    """The sorted values and their int64 indices are allocated by this kernel but not returned."""
     x = torch.rand(N)
 
     def work():

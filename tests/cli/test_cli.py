@@ -1,4 +1,4 @@
-"""The commands as a person runs them: the main job, runs that are killed, a full disk, input that cannot be used."""
+"""The commands as a user runs them: train, evaluate, compare and bench, killed runs, a full disk, invalid input."""
 
 import json
 import resource
@@ -21,7 +21,7 @@ SmallCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def read_result(run: Path, protocol: str = "carry") -> dict[str, Any]:
-    """The one result of that protocol in a run's folder."""
+    """The only result of that protocol in a run's folder."""
     (path,) = (run / "results").glob(f"step-*-{protocol}-*.json")
     return json.loads(path.read_text())
 
@@ -75,7 +75,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
     assert json.loads(path.read_text())["targets"] == result["targets"]  # seeded: the same episodes
 
 
-def test_training_without_evaluation(inline_cli: SmallCLI, tmp_path: Path) -> None:
+def test_train_with_evaluation_episodes_0_writes_no_result(inline_cli: SmallCLI, tmp_path: Path) -> None:
     none = ["--training.steps", "10", *SMALL, "--evaluation.episodes", "0"]
     done = inline_cli("train", "hopper-medium", "--output", "run", *none)
     assert done.returncode == 0, done.stderr
@@ -89,12 +89,14 @@ def test_training_without_evaluation(inline_cli: SmallCLI, tmp_path: Path) -> No
     assert read_result(tmp_path / "run")["protocol"]["episodes"] == 1
 
 
-def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path) -> None:
+def test_compare_trains_all_variants_and_seeds_and_prints_one_table(
+    small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
+) -> None:
     command = ["compare", "hopper-medium", "--backbones", "mingru,lru", "--controls", "none", "--seeds", "2"]
     command += ["--output", "out", "--training.steps", "10", "--checkpoint_episodes", "0", *SMALL]
     done = small_cli(*command)
     assert done.returncode == 0, done.stderr
-    assert "warning: " not in done.stderr  # once for every run would stand among the runs' lines
+    assert "warning: " not in done.stderr  # it would otherwise be printed once per run
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "lru"]
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
@@ -110,10 +112,10 @@ def test_compare_trains_and_makes_one_table(small_cli: SmallCLI, inline_cli: Sma
     assert "training.batch_size" in done.stderr
 
 
-def test_backbones_of_one_size_are_compared_and_go_on(
+def test_compare_with_match_parameters_finds_widths_and_resumes(
     small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
 ) -> None:
-    """Each finds its own width, which config.yaml and checkpoint hold; what is asked for again goes on or is done."""
+    """Each backbone gets its own width, kept in config.yaml and checkpoint; repeating a command resumes its runs."""
     command = ["compare", "hopper-medium", "--backbones", "mingru,mlstm", "--seeds", "1", "--output", "out"]
     command += ["--controls", "none", "--checkpoint_episodes", "0"]
     command += ["--training.steps", "10", "--evaluation.episodes", "2"]
@@ -141,13 +143,13 @@ def test_backbones_of_one_size_are_compared_and_go_on(
     assert inline_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
 
 
-def test_a_killed_run_resumes_to_the_same_bits(
+def test_killed_train_resumes_to_identical_weights_and_optimizer_state(
     small_cli: SmallCLI, small_environment: dict[str, str], tmp_path: Path
 ) -> None:
     command = ["train", "hopper-medium", "--training.steps", "400", "--training.checkpoint_every", "20", *SMALL]
     command += ["--backbone.dropout", "0.1"]
     assert small_cli(*command, "--output", "whole").returncode == 0
-    # The process is killed in the middle of whatever it is doing once its second checkpoint is there.
+    # The process is killed at an arbitrary moment after it has written its second checkpoint.
     process = subprocess.Popen(
         [sys.executable, str(SMALL_CLI), *command, "--output", "killed"], env=small_environment, cwd=tmp_path
     )
@@ -171,12 +173,12 @@ def test_a_killed_run_resumes_to_the_same_bits(
     assert steps == list(range(10, 401, 10))
 
 
-def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(
+def test_full_disk_during_a_checkpoint_keeps_the_previous_checkpoint(
     small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
 ) -> None:
-    """The operating system refuses to let any file grow past 60 kB, as a full disk would, from the second call on."""
+    """From the second call on, RLIMIT_FSIZE keeps files from growing past 60 kB, as a full disk would."""
     command = ["train", "hopper-medium", "--training.checkpoint_every", "10", "--output", "run", *SMALL]
-    command += ["--evaluation.target_returns", "[0]"]  # which every episode reaches: nothing is warned of
+    command += ["--evaluation.target_returns", "[0]"]  # reached by every episode: no warning
     assert inline_cli(*command, "--training.steps", "10").returncode == 0
 
     def limit() -> None:
@@ -195,7 +197,7 @@ def test_a_disk_that_fills_up_during_a_checkpoint_loses_nothing(
     assert inline_cli(*command, "--training.steps", "20", "--resume").returncode == 0
 
 
-def test_a_benchmark_prints_a_table_and_writes_rows(inline_cli: SmallCLI, tmp_path: Path) -> None:
+def test_bench_data_prints_a_table_and_writes_json_rows(inline_cli: SmallCLI, tmp_path: Path) -> None:
     done = inline_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())}
@@ -209,7 +211,7 @@ def test_a_benchmark_prints_a_table_and_writes_rows(inline_cli: SmallCLI, tmp_pa
     assert "nowhere" in done.stderr
 
 
-def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_path: Path) -> None:
+def test_bench_backbones_writes_json_rows_and_a_plot(small_cli: SmallCLI, tmp_path: Path) -> None:
     command = ["bench", "backbones", "--backbones", "mingru,transformer", "--lengths", "5,9", "--rounds", "1"]
     done = small_cli(*command, "--steps", "3", "--json", "rows.json", "--plot", "picture.png")
     assert done.returncode == 0, done.stderr
@@ -250,7 +252,7 @@ def test_layers_are_measured_into_rows_and_a_picture(small_cli: SmallCLI, tmp_pa
         (["train", "hopper-medium", "--backbone.match_parameters", "9"], ["backbone.match_parameters", "nearest"]),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(
+def test_invalid_arguments_print_one_line_and_exit_with_code_2(
     inline_cli: SmallCLI, arguments: list[str], words: list[str]
 ) -> None:
     done = inline_cli(*arguments)
@@ -260,14 +262,14 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
         assert word in done.stderr
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(small_environment: dict[str, str]) -> None:
+def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:
     lines = f"{sys.executable} -u {SMALL_CLI} data list | head -n 1"
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
 
 
-def test_python_runs_the_package_as_the_command(small_environment: dict[str, str]) -> None:
+def test_python_m_decision_rnn_runs_the_command_line(small_environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "decision_rnn", "--help"], env=small_environment, capture_output=True, text=True
     )
@@ -275,7 +277,7 @@ def test_python_runs_the_package_as_the_command(small_environment: dict[str, str
     assert done.stdout.startswith("usage: decision-rnn COMMAND")
 
 
-def test_help_is_help(inline_cli: SmallCLI) -> None:
+def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: SmallCLI) -> None:
     assert "train DATASET" in inline_cli("--help").stdout
     done = inline_cli("train", "--backbone", "lru", "--help")
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""`decision-rnn data ...` as a person runs it."""
+"""`decision-rnn data ...` as a user runs it."""
 
 import errno
 import json
@@ -33,7 +33,9 @@ def file(store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return tmp_path / "hopper.hdf5"
 
 
-def test_list_names_every_dataset_and_says_which_are_here(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_list_names_every_dataset_and_marks_those_that_are_ready(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["data", "make", NAME, "--path", str(file)]) == 0
     assert main(["data", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
@@ -42,7 +44,7 @@ def test_list_names_every_dataset_and_says_which_are_here(file: Path, capsys: py
     assert "minari/ID" in lines[-1]
 
 
-def test_info_says_what_the_dataset_holds(
+def test_data_info_prints_the_contents_and_plots_the_returns(
     file: Path, store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "returns.png"
@@ -65,7 +67,7 @@ def test_info_says_what_the_dataset_holds(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_verify_reads_every_byte_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_verify_prints_the_size_of_an_intact_store(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verify = ["data", "verify", NAME, "--path", str(file)]
     assert main(verify) == 0
     store = open_dataset(NAME, path=file).open()
@@ -73,10 +75,10 @@ def test_verify_reads_every_byte_again(file: Path, capsys: pytest.CaptureFixture
     assert f"{total:,} bytes in {store.path} are as they were written" in capsys.readouterr().out
 
 
-def test_verify_names_what_only_it_can_find(
+def test_data_verify_names_the_corrupt_file(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bit that changed beneath the file system: played by a table whose hash is another one to `verify` alone."""
+    """A bit flip below the file system, simulated by changing the table after the store was opened."""
     store = open_dataset(NAME, path=file).open()
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     table = bytearray((store.path / "steps.npy").read_bytes())
@@ -88,7 +90,7 @@ def test_verify_names_what_only_it_can_find(
     assert "the next use makes it again" in error
 
 
-def test_a_histogram_shows_even_a_single_episode() -> None:
+def test_histogram_shows_a_bar_for_a_single_episode() -> None:
     lines = histogram(np.array([0.0] * 1000 + [12.0]))
     assert len(lines) == 12
     assert lines[0].count("#") == 40
@@ -98,7 +100,7 @@ def test_a_histogram_shows_even_a_single_episode() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
-def test_export_and_back_is_the_same_dataset(file: Path, store: EpisodeStore, tmp_path: Path) -> None:
+def test_data_export_to_d4rl_and_minari_keeps_the_fingerprint(file: Path, store: EpisodeStore, tmp_path: Path) -> None:
     export = ["data", "export", NAME, "--path", str(file)]
     assert main([*export, "--format", "d4rl", "--output", str(tmp_path / "new" / "copy.hdf5")]) == 0
     assert main([*export, "--format", "minari", "--output", "own/copy-v0"]) == 0
@@ -112,12 +114,12 @@ def test_export_and_back_is_the_same_dataset(file: Path, store: EpisodeStore, tm
         assert int(copy["terminals"][()].sum()) == 30
 
 
-def test_dropping_partial_episodes_is_told_in_run_and_result(
+def test_partial_drop_is_recorded_in_config_and_result_and_prevents_resume(
     file: Path, store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run on the complete episodes has another fingerprint, and cannot go on as one on all of them."""
+    """A run with partial episodes dropped has another fingerprint; a run that kept them cannot resume without them."""
     with h5py.File(file, "a") as handle:
-        handle["terminals"][-1] = False  # the last episode breaks off
+        handle["terminals"][-1] = False  # makes the last episode partial
     small = ["--training.steps", "1", "--training.context", "4", "--backbone.width", "16", "--evaluation.episodes", "1"]
     train = ["train", NAME, "--path", str(file), *small, "--output"]
     assert main([*train, str(tmp_path / "kept")]) == 0
@@ -156,7 +158,7 @@ def test_dropping_partial_episodes_is_told_in_run_and_result(
         (["export", NAME, "--path", "{file}", "--format", "minari", "--output", "../x-v0"], ["no Minari id"]),
     ],
 )
-def test_bad_input_is_one_sentence(
+def test_data_invalid_arguments_print_an_error_and_exit_with_code_2(
     file: Path, arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["data", *(word.replace("{file}", str(file)) for word in arguments)]) == 2
@@ -167,7 +169,7 @@ def test_bad_input_is_one_sentence(
 
 
 @pytest.mark.parametrize("folder", ["{file}", "{file}/cache", "/proc/nope"])
-def test_a_cache_that_cannot_be_written_is_one_sentence(
+def test_data_info_unwritable_cache_folder_prints_one_line(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
 ) -> None:
     (tmp_path / "file").touch()
@@ -180,7 +182,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(
     assert line.endswith("name another folder by DECISION_RNN_CACHE")
 
 
-def test_a_file_that_may_not_be_read_is_not_said_to_be_written(
+def test_data_info_permission_error_on_reading_a_manifest_says_cannot_access(
     monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
 ) -> None:
     def refuse(path: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_file_that_may_not_be_read_is_not_said_to_be_written(
     assert "standin/hopper-random: Permission denied" in line
 
 
-def test_an_existing_minari_dataset_is_kept(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_export_refuses_an_existing_minari_dataset(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     export = ["data", "export", NAME, "--path", str(file), "--format", "minari", "--output", "own/copy-v0"]
     assert main(export) == 0
     assert main(export) == 2
@@ -217,6 +219,6 @@ def test_train_on_a_d4rl_file(
     assert "compare with no paper's" in done.stdout
 
 
-def test_data_without_an_action_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_without_an_action_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data"]) == 0
     assert "export DATASET" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The command line's manners: version, silence, help that begins with what one needs, completion, a fast start."""
+"""General options of the command line: --version, --quiet, --help, shell completion, start-up without torch."""
 
 import subprocess
 import sys
@@ -13,13 +13,13 @@ from decision_rnn.cli.main import main
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"decision-rnn {decision_rnn.__version__}\n"
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-def test_quiet_leaves_results_and_errors_alone(inline_cli: InlineCLI, where: str) -> None:
+def test_quiet_keeps_results_and_errors_and_drops_warnings(inline_cli: InlineCLI, where: str) -> None:
     words = ["train", "hopper-medium", "--training.steps", "4", "--backbone.width", "16", "--output", "run"]
     words += ["--evaluation.episodes", "1", "--evaluation.target_returns", "[99999]"]
     done = inline_cli(*(["--quiet", *words] if where == "before" else [*words, "--quiet"]))
@@ -40,7 +40,7 @@ def test_quiet_leaves_results_and_errors_alone(inline_cli: InlineCLI, where: str
         (["data", "info"], ["dataset", "--plot"]),
     ],
 )
-def test_help_begins_with_what_one_needs(inline_cli: InlineCLI, command: list[str], needed: list[str]) -> None:
+def test_help_lists_the_most_used_options_first(inline_cli: InlineCLI, command: list[str], needed: list[str]) -> None:
     done = inline_cli(*command, "--help")
     first, *others = done.stdout.partition("what one needs:\n")[2].split("\n\n")
     told = [line.split()[0] for line in first.splitlines() if line.startswith("  ") and line[2] != " "]
@@ -55,7 +55,9 @@ def test_help_begins_with_what_one_needs(inline_cli: InlineCLI, command: list[st
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_is_a_script_that_knows_commands_and_keys(inline_cli: InlineCLI, shell: str, tmp_path: Path) -> None:
+def test_completion_script_completes_commands_and_option_keys(
+    inline_cli: InlineCLI, shell: str, tmp_path: Path
+) -> None:
     pytest.importorskip("shtab")
     done = inline_cli("completion", shell)
     assert done.returncode == 0, done.stderr
@@ -70,7 +72,7 @@ def test_completion_is_a_script_that_knows_commands_and_keys(inline_cli: InlineC
             assert found.stdout == f"{expected}\n"
 
 
-def test_a_shell_that_is_not_known_is_refused(inline_cli: InlineCLI) -> None:
+def test_completion_for_an_unknown_shell_is_refused(inline_cli: InlineCLI) -> None:
     done = inline_cli("completion", "elvish")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "known are bash, zsh" in done.stderr
@@ -79,7 +81,9 @@ def test_a_shell_that_is_not_known_is_refused(inline_cli: InlineCLI) -> None:
 @pytest.mark.parametrize(
     "words", [["--version"], ["--help"], ["data", "list"], ["data", "info", "--help"], ["report", "-h"]]
 )
-def test_what_needs_no_torch_does_not_wait_for_it(words: list[str], small_environment: dict[str, str]) -> None:
+def test_version_help_and_data_list_do_not_import_torch_or_matplotlib(
+    words: list[str], small_environment: dict[str, str]
+) -> None:
     code = (
         "import contextlib, sys; from decision_rnn.cli.main import main\n"
         f"with contextlib.suppress(SystemExit): main({words})\n"

@@ -1,4 +1,4 @@
-"""What `decision-rnn compare` compares: variants from words and files, controls, datasets; runs that fail."""
+"""The plan of `decision-rnn compare`: variants from options and files, controls, datasets; failed runs."""
 
 import json
 from collections.abc import Callable
@@ -54,15 +54,15 @@ variants:
 
 
 @pytest.mark.parametrize("path", sorted(COMPARISONS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_shipped_comparisons_can_be_planned(path: Path) -> None:
+def test_shipped_comparison_configs_can_be_planned(path: Path) -> None:
     plan = asked("--config", str(path))
     assert len(plan.variants) > 1
     assert f"--config configs/comparisons/{path.name} " in path.read_text().splitlines()[0]
 
 
 @pytest.mark.parametrize("name", ["decision-transformer", "standins"])
-def test_the_decision_transformer_is_compared_as_published(name: str) -> None:
-    """Chen et al. 2021, table 8; 2,000 steps warm up over the tenth of them that 10,000 are of 100,000."""
+def test_decision_transformer_variant_has_the_published_hyperparameters(name: str) -> None:
+    """Chen et al. 2021, table 8; warm-up takes a tenth of all steps, like the 10,000 of 100,000 in the paper."""
     plan = asked("--config", str(COMPARISONS / f"{name}.yaml"))
     first, config = plan.variants[0].config, {v.label: v.config for v in plan.variants}["decision-transformer"]
     backbone, training = config.backbone, config.training
@@ -78,10 +78,10 @@ def test_the_decision_transformer_is_compared_as_published(name: str) -> None:
     assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
     assert training.steps == first.training.steps
     assert first.evaluation.state == "carry"
-    assert first.agent.tokens == "step"  # what controls are made of is not the published one
+    assert first.agent.tokens == "step"  # controls derive from the first variant, not from the published one
 
 
-def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
+def test_variants_of_a_config_file_override_its_shared_options(file: File) -> None:
     plan = asked("--config", file(VARIANTS), "--seed", "3", "--training.steps", "60")
     assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
     assert plan.seeds == (3, 4, 5, 6, 7)
@@ -92,9 +92,9 @@ def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
         *("lru", "transformer", "transformer", "lru", "mlp"),
     ]
     assert [each.training.context for each in (lru, wide, long, cloning, mlp)] == [10, 10, 40, 10, 10]
-    assert {each.training.steps for each in (lru, wide, long, cloning, mlp)} == {60}  # the command line's
+    assert {each.training.steps for each in (lru, wide, long, cloning, mlp)} == {60}  # from the command line
     assert (wide.backbone.width, wide.backbone.heads) == (48, 2)
-    for config in (lru, long, mlp):  # each finds its own width
+    for config in (lru, long, mlp):  # match_parameters sets each width
         assert abs(count_parameters(Backbone(config.backbone)) / 30_000 - 1) < 0.1
     assert long.objective.name == "mse"
     assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
@@ -102,7 +102,7 @@ def test_a_file_of_variants_each_with_what_differs(file: File) -> None:
     assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
 
-def test_a_variant_may_have_a_window_of_its_own(file: File) -> None:
+def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None:
     text = (
         "dataset: hopper-medium\ncontrols: [cloning, mlp]\nevaluation: {episodes: 7, window: 5}\nvariants:\n"
         "  carries: {backbone: mingru}\n  windowed: {backbone: mingru, evaluation: {state: window, window: 20}}\n"
@@ -121,11 +121,11 @@ def test_a_variant_may_have_a_window_of_its_own(file: File) -> None:
         "mlp": ("carry", 5, 7),
     }
     over = states(asked("--config", file(text), "--evaluation.state", "carry", "--evaluation.episodes", "3"))
-    assert {state for state, _, _ in over.values()} == {"carry"}  # the command line goes on top
+    assert {state for state, _, _ in over.values()} == {"carry"}  # the command line takes precedence
     assert {episodes for _, _, episodes in over.values()} == {3}
 
 
-def test_backbones_may_stand_beside_a_files_variants_or_in_it(file: File) -> None:
+def test_backbones_option_or_key_adds_variants_to_those_of_a_config_file(file: File) -> None:
     text = "dataset: hopper-medium\ncontrols: none\nvariants: {deep: {backbone: {layers: 6}}}\n"
     assert labels(asked("--config", file(text))) == ["deep"]
     assert labels(asked("--config", file(text), "--backbones", "lru")) == ["deep", "lru"]
@@ -135,7 +135,7 @@ def test_backbones_may_stand_beside_a_files_variants_or_in_it(file: File) -> Non
     assert plan.datasets == ("standin/walker2d-medium",)
 
 
-def test_controls_stand_last_and_only_where_they_are_not_compared_already() -> None:
+def test_controls_come_last_and_only_if_not_already_compared() -> None:
     plan = asked("hopper-medium,walker2d-medium", "--backbones", "transformer,conv", "--backbone.dropout", "0.1")
     assert labels(plan) == ["transformer", "conv", "cloning", "filtered-cloning", "mlp"]
     assert {variant.config.backbone.dropout for variant in plan.variants} == {0.1}
@@ -149,12 +149,12 @@ def test_controls_stand_last_and_only_where_they_are_not_compared_already() -> N
     assert labels(asked(*cloned, "--controls", "none")) == ["mingru"]
 
 
-def test_options_of_the_compared_backbones_need_not_be_the_defaults() -> None:
+def test_backbone_options_need_not_exist_in_the_default_backbone() -> None:
     plan = asked("hopper-medium", "--backbones", "transformer,retention", "--backbone.heads", "2", "--controls", "none")
     assert [variant.config.backbone.heads for variant in plan.variants] == [2, 2]
 
 
-def test_as_many_jobs_as_cores_but_no_more_than_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decision_rnn.api.comparing.available_cores", lambda: 5)
     for seeds, options, jobs in (("3", [], 3), ("9", [], 5), ("9", ["--jobs", "7"], 7)):
         words = ["hopper-medium", "--backbones", "mingru", "--controls", "none", "--seeds", seeds, *options]
@@ -194,7 +194,7 @@ def test_as_many_jobs_as_cores_but_no_more_than_runs(monkeypatch: pytest.MonkeyP
         ("ray_address: auto", ["--ray-address is for --executor ray"]),
     ],
 )
-def test_a_file_that_cannot_be_used_is_one_sentence(file: File, text: str, words: list[str]) -> None:
+def test_invalid_comparison_config_file_raises_a_one_line_input_error(file: File, text: str, words: list[str]) -> None:
     datasets = [] if "dataset" in text else ["hopper-medium"]
     with pytest.raises(InputError) as caught:
         asked(*datasets, "--config", file(text))
@@ -204,10 +204,10 @@ def test_a_file_that_cannot_be_used_is_one_sentence(file: File, text: str, words
         assert word in message
 
 
-def test_runs_that_fail_end_no_others_and_the_exit_code_is_1(
+def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A learning rate that takes the loss beyond all numbers, in processes as a person runs them."""
+    """The learning rate makes the loss overflow; runs are in worker processes as in real use."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     generator = np.random.default_rng(0)
     episodes = [

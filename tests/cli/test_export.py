@@ -1,4 +1,4 @@
-"""`decision-rnn export`, and `decision-rnn evaluate` of what it wrote."""
+"""`decision-rnn export`, and `decision-rnn evaluate` of the exported policy."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ def run_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_export_writes_a_policy_that_evaluate_scores(inline_cli: Cli, run_folder: Path) -> None:
+def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_folder: Path) -> None:
     of_run = inline_cli("evaluate", str(run_folder), "--episodes", "2", "--processes", "1")
     assert of_run.returncode == 0, of_run.stderr
     done = inline_cli("export", str(run_folder), "--target-return", "1700")
@@ -58,7 +58,7 @@ def test_export_writes_a_policy_that_evaluate_scores(inline_cli: Cli, run_folder
         assert told in refused.stderr
 
 
-def test_what_export_cannot_do_is_said_before_it_is_tried(
+def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime(
     inline_cli: Cli, run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments, word in [

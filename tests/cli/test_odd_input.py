@@ -1,4 +1,4 @@
-"""Odd words and files: a run, or one sentence that names the key; never a traceback, never a parser's own lines."""
+"""Odd arguments and files are accepted or refused in one line that names the key; no traceback, no parser output."""
 
 import warnings
 from pathlib import Path
@@ -40,7 +40,7 @@ def one_sentence(message: str) -> bool:
 
 
 def outcome(*arguments: str) -> str | None:
-    """The sentence that a command line is refused with; None where it is a run."""
+    """The error message of `train` with these arguments; None if they are valid."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -51,14 +51,14 @@ def outcome(*arguments: str) -> str | None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_odd_values_on_the_command_line(key: str) -> None:
+def test_odd_option_values_are_accepted_or_refused_in_one_line(key: str) -> None:
     for value in VALUES:
         message = outcome(key, value)
         assert message is None or one_sentence(message), (value, message)
 
 
 @pytest.mark.parametrize("key", ["dataset", "plugins", "backbone", "training", "jobs", "config", "1", "[a]", "null"])
-def test_odd_values_in_a_file(key: str, tmp_path: Path) -> None:
+def test_odd_config_file_values_are_accepted_or_refused_in_one_line(key: str, tmp_path: Path) -> None:
     file = tmp_path / "odd.yaml"
     for value in VALUES:
         file.write_text(f"{key}: {value}\n", errors="surrogateescape")
@@ -69,7 +69,7 @@ def test_odd_values_in_a_file(key: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["steps", "learning_rate", "schedule", "[a]", "null", "{steps: 3}", "backbone", "training.steps"]
 )
-def test_odd_values_in_a_section_of_a_file(key: str, tmp_path: Path) -> None:
+def test_odd_values_in_a_config_file_section_are_accepted_or_refused_in_one_line(key: str, tmp_path: Path) -> None:
     file = tmp_path / "odd.yaml"
     for value in VALUES:
         file.write_text(f"training:\n  {key}: {value}\n", errors="surrogateescape")
@@ -93,15 +93,15 @@ def test_odd_values_in_a_section_of_a_file(key: str, tmp_path: Path) -> None:
         (["--training.schedule", "square"], "training.schedule is 'square': it must be cosine or constant"),
     ],
 )
-def test_the_sentence_names_the_key_and_what_it_takes(arguments: list[str], sentence: str) -> None:
+def test_config_error_names_the_key_and_the_values_it_takes(arguments: list[str], sentence: str) -> None:
     assert sentence in (outcome(*arguments) or "")
 
 
-def test_gradients_may_be_left_unclipped() -> None:
+def test_gradient_clip_may_be_infinite() -> None:
     assert outcome("--training.gradient_clip", ".inf") is None
 
 
-def test_null_in_a_file_is_a_value_like_any_other(tmp_path: Path) -> None:
+def test_null_in_a_config_file_is_checked_like_any_value(tmp_path: Path) -> None:
     file = tmp_path / "null.yaml"
     file.write_text("training: {steps: null}\n")
     assert outcome("--config", str(file)) == f"{file}: training.steps is null: it must be a whole number"
@@ -136,7 +136,7 @@ def test_null_in_a_file_is_a_value_like_any_other(tmp_path: Path) -> None:
         ["", ""],
     ],
 )
-def test_every_command_refuses_odd_words_in_one_sentence(
+def test_every_command_refuses_invalid_arguments_in_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -146,7 +146,7 @@ def test_every_command_refuses_odd_words_in_one_sentence(
 
 
 @pytest.mark.parametrize("key", ["training.batch_size", "training.context", "backbone.width"])
-def test_more_memory_than_there_is(
+def test_train_options_that_need_too_much_memory_print_one_line(
     key: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path))
@@ -158,7 +158,7 @@ def test_more_memory_than_there_is(
     assert "memory" in message or key in message
 
 
-def test_an_option_of_a_command_is_named_with_what_it_takes() -> None:
+def test_parse_command_error_names_the_argument_and_the_values_it_takes() -> None:
     parser = command_parser("test")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("place", type=str)

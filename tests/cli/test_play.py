@@ -1,4 +1,4 @@
-"""`decision-rnn play`: films and windows of agents, and what they come to."""
+"""`decision-rnn play`: videos and screen windows of agents, and the returns that it prints."""
 
 import io
 import subprocess
@@ -25,7 +25,7 @@ CLI = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
-    """In the working folder three runs: `run`, `cloning`, and `windowed`, which is evaluated by a window."""
+    """Three runs in the working folder: `run`, `cloning`, and `windowed`, which is evaluated with a window."""
     for name in ("run", "cloning", "windowed"):
         trained = pendulum(cloning=name == "cloning")
         if name == "windowed":
@@ -49,7 +49,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
     ],
 )
 @pytest.mark.usefixtures("runs")
-def test_what_cannot_be_played_is_one_sentence(
+def test_play_invalid_arguments_or_no_renderer_print_one_line(
     inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     def crashes(*arguments: object, **options: object) -> object:
@@ -91,10 +91,10 @@ def test_play_prints_return_and_score_of_every_episode(
 
 
 @pytest.mark.usefixtures("runs")
-def test_an_agent_that_is_evaluated_by_a_window_plays_by_it(
+def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a window of the screen and in a film alike, to the return that its evaluation has for the same seed."""
+    """On screen and in a video; the return equals that of `evaluate` with the same seed."""
     trained = load_agent(tmp_path / "windowed" / "checkpoints" / "10")
     (target,) = evaluate(trained, replace(WINDOWED, seed=7), processes=1).targets
     (carried,) = evaluate(trained, replace(WINDOWED, seed=7, state="carry"), processes=1).targets
@@ -115,7 +115,7 @@ def test_an_agent_that_is_evaluated_by_a_window_plays_by_it(
 
 
 @pytest.mark.usefixtures("runs")
-def test_a_window_that_does_not_open_is_one_sentence(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_play_screen_window_that_cannot_open_prints_an_error(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise RuntimeError("GLFW:\ncannot open display")
 
@@ -128,7 +128,7 @@ def test_a_window_that_does_not_open_is_one_sentence(inline_cli: CLI, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_hopper_is_filmed_and_stays_in_the_picture(inline_cli: CLI, tmp_path: Path) -> None:
+def test_play_video_of_hopper_is_h264_and_keeps_the_body_in_the_picture(inline_cli: CLI, tmp_path: Path) -> None:
     """Skipped where neither EGL nor OSMesa renders."""
     done = inline_cli(
         "play", "pretrained/hopper-medium", "--video", "hopper.mp4", "--target-return", "1800", "--seed", "3"
@@ -140,11 +140,11 @@ def test_a_hopper_is_filmed_and_stays_in_the_picture(inline_cli: CLI, tmp_path: 
     with av.open(str(tmp_path / "hopper.mp4")) as container:
         (stream,) = container.streams.video
         assert stream.codec_context.name == "h264"
-        assert float(stream.average_rate) == pytest.approx(31.25)  # 125 steps a second, every fourth of them
+        assert float(stream.average_rate) == pytest.approx(31.25)  # every fourth of 125 steps per second
         frames = [frame.to_ndarray(format="rgb24").astype(int) for frame in container.decode(video=0)]
     assert len(frames) in (steps // 4 + 1, steps // 4 + 2)
     assert steps > 100
-    for frame in frames:  # the body is the one thing that is redder than it is blue
+    for frame in frames:  # only the body is redder than it is blue
         red = (frame[..., 0] - frame[..., 2]) > 40
         assert red[40:].mean() > 0.005
         assert np.flatnonzero(red.any(0)).mean() == pytest.approx(200, abs=60)

@@ -1,4 +1,4 @@
-"""`--plugins`: modules of the user's own, imported by their word: environments and backbones, from data to scores."""
+"""`--plugins`: user modules with environments and backbones, imported only on request; from data to scores."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ Refused = Callable[..., None]
 
 
 def read_result(run: Path) -> dict[str, Any]:
-    """The one result in a run's folder."""
+    """The only result in a run's folder."""
     (path,) = (run / "results").iterdir()
     result: dict[str, Any] = json.loads(path.read_text())
     return result
@@ -37,7 +37,7 @@ def read_result(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def environment(small_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment variables under which there is own/pendulum, collected in the plugin's environment."""
+    """Environment variables with which own/pendulum is found, collected in the plugin's environment."""
     folder = tmp_path_factory.mktemp("collected")
     (folder / "pendulum.py").write_text(ENVIRONMENT)
     environment = {**small_environment, "DECISION_RNN_DATA": str(folder / "data")}
@@ -47,7 +47,7 @@ def environment(small_environment: dict[str, str], tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def command(environment: dict[str, str], tmp_path: Path) -> Command:
-    """Runs `python -m decision_rnn` in a folder with two plugins: pendulum.py and layers.py, of the tutorials."""
+    """Runs `python -m decision_rnn` in a folder with two plugins from the tutorials, pendulum.py and layers.py."""
     (tmp_path / "pendulum.py").write_text(ENVIRONMENT)
     (tmp_path / "layers.py").write_text(example("layers.py"))
 
@@ -62,7 +62,7 @@ def command(environment: dict[str, str], tmp_path: Path) -> Command:
 def refused(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Refused:
-    """Runs a command in this process and expects a sentence with these words; no plugin may stay imported."""
+    """Runs a command in this process and expects a one-line error with these words; it must not import plugins."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DECISION_RNN_DATA", environment["DECISION_RNN_DATA"])
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -77,13 +77,13 @@ def refused(
     return run
 
 
-def test_environment_registered_by_a_plugin_is_trained_and_evaluated_in(
+def test_environment_registered_by_a_plugin_works_in_train_evaluate_and_resume(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
-    """The tutorial's recipe: actions rescaled, their environment wrapped in RescaleAction under an id of its own."""
+    """The tutorial's recipe: an environment wrapped in RescaleAction and registered under its own id."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL]
     refused(train, "RescaledPendulum-v0", "--plugins", "--evaluation.episodes 0")
-    assert not (tmp_path / "run").exists()  # found before training
+    assert not (tmp_path / "run").exists()  # refused before training
     done = command(*train, "--plugins", "pendulum")
     assert done.returncode == 0, done.stderr
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["plugins"] == ["pendulum"]
@@ -97,7 +97,7 @@ def test_environment_registered_by_a_plugin_is_trained_and_evaluated_in(
     assert command(*train, "--resume", "--plugins", "pendulum").returncode == 0
 
 
-def test_training_without_evaluation_needs_no_environment(command: Command, refused: Refused, tmp_path: Path) -> None:
+def test_train_without_evaluation_needs_no_environment(command: Command, refused: Refused, tmp_path: Path) -> None:
     done = command("train", "own/pendulum", "--output", "run", *SMALL[:-1], "0")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
@@ -107,7 +107,7 @@ def test_training_without_evaluation_needs_no_environment(command: Command, refu
     refused(["compare", "own/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
 
 
-def test_plugins_reach_the_workers_of_a_comparison(command: Command, refused: Refused, tmp_path: Path) -> None:
+def test_compare_imports_plugins_in_its_worker_processes(command: Command, refused: Refused, tmp_path: Path) -> None:
     compare = ["compare", "own/pendulum", "--seeds", "1", "--jobs", "1", "--controls", "none", *SMALL]
     refused([*compare, "--backbones", "mingru,lru"], "RescaledPendulum-v0")
     done = command(*compare, "--backbones", "average,mingru", "--plugins", "layers,pendulum")
@@ -119,7 +119,7 @@ def test_plugins_reach_the_workers_of_a_comparison(command: Command, refused: Re
 def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
-    """The tutorial's example, word for word."""
+    """With the tutorial's example, unchanged."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL[:-1], "0", "--backbone.decay", "0.8"]
     refused([*train, "--backbone", "layers.Average"], "layers.Average", "--plugins layers --backbone average")
     refused([*train, "--backbone", "average"], "average", "--plugins")
@@ -137,7 +137,7 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
     assert "backbones/average/time-5" in done.stdout
 
 
-def test_a_file_does_not_import_the_plugins_it_names(command: Command, refused: Refused, tmp_path: Path) -> None:
+def test_config_file_does_not_import_the_plugins_it_names(command: Command, refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "trap.py").write_text("open('sprung', 'w')\n")
     (tmp_path / "run.yaml").write_text("dataset: own/pendulum\nplugins: [trap]\n")
     train = ["train", "--config", "run.yaml", *SMALL[:-1], "0"]
@@ -157,7 +157,7 @@ def test_a_file_does_not_import_the_plugins_it_names(command: Command, refused: 
         ("def", ["faulty", "syntax"]),
     ],
 )
-def test_a_plugin_that_cannot_be_imported_is_named(
+def test_plugin_that_cannot_be_imported_is_named_in_the_error(
     refused: Refused, tmp_path: Path, text: str | None, words: list[str]
 ) -> None:
     if text is not None:

@@ -1,4 +1,4 @@
-"""What the tests of comparisons share: a dataset that takes no time, configurations on it, and an executor here."""
+"""Fixtures of the comparison tests: a tiny dataset, configurations on it, and an executor in this process."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -38,8 +38,8 @@ class Inline:
 
 @pytest.fixture
 def comparing(tmp_path: Path) -> Compare:
-    """Compares variants on own/mine, with seed 0 and without the checkpoints unless told otherwise; `jobs` are those
-    that the executor here says it has."""
+    """Compares variants on own/mine, by default with seed 0 and no checkpoint evaluation; `jobs` is what the
+    in-process executor reports."""
 
     def run(
         variants: Sequence[Variant], executor: Any = None, command: str = "", jobs: int = 1, **options: Any
@@ -52,7 +52,7 @@ def comparing(tmp_path: Path) -> Compare:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Writes a dataset, own/mine, from a seed: five short Pendulum-shaped episodes; returns its folder."""
+    """Writes a dataset of five short Pendulum-shaped episodes, by default own/mine, from a seed; returns its folder."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
 
     def make(seed: int, name: str = "own/mine") -> Path:
@@ -75,7 +75,7 @@ def mine(write: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def small() -> Callable[..., RunConfig]:
-    """Makes configurations of four steps on own/mine, with other keys on top."""
+    """Makes configurations of four training steps on own/mine, with other keys on top."""
 
     def make(
         width: int = 16, training: Any = None, evaluation: Any = None, agent: Any = None, **keys: Any

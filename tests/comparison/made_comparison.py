@@ -1,4 +1,4 @@
-"""Comparisons that nobody ran: plausible numbers for tests of what is made of them."""
+"""Synthetic comparisons: plausible numbers for tests of tables, pages and plots."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -35,9 +35,9 @@ def made_comparison(
     episodes: int = 20,
     windows: Mapping[str, int] = MappingProxyType({}),
 ) -> Comparison:
-    """A comparison of those variants, controls and clonings, the last being controls too.
+    """A comparison of these variants, controls and cloning variants, which are controls too.
 
-    `failed` are the (variant, seed) without a result, on every dataset; `windows` those of the variants that act so.
+    `failed` are the (variant, seed) without a result on any dataset; `windows` maps variants to window lengths.
     """
     generator = np.random.default_rng(0)
     of_datasets = tuple(_dataset(name, i) for i, name in enumerate(datasets))

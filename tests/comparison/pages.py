@@ -1,4 +1,4 @@
-"""Reading pages: what a test has to know of their HTML."""
+"""An HTML parser for tests of comparison pages."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -8,20 +8,20 @@ VOID = {"meta", "img", "source", "br"}
 
 @dataclass
 class Row:
-    """A row of a table: its cells' texts, and in each its small print."""
+    """A row of a table: the text of each cell, and the <small> text in each."""
 
     cells: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
 
 
 class Page(HTMLParser):
-    """A page as it was parsed; AssertionError where its tags do not close in order.
+    """A parsed page; raises AssertionError if its tags do not close in order.
 
     Attributes:
         attributes: (tag, name, value) of every attribute.
         tables: Rows by caption.
         headings: Texts of h1 to h3.
-        text: All of it, one space between its parts.
+        text: All text of the page, with single spaces.
     """
 
     def __init__(self, html: str) -> None:

@@ -1,4 +1,4 @@
-"""The picture of asked against achieved beside a comparison's results: its numbers are the episodes' medians."""
+"""scripts/asked_achieved.py: the plot of target against achieved return shows the medians of the episodes."""
 
 import json
 import statistics
@@ -10,7 +10,7 @@ import pytest
 from made_comparison import made_comparison
 
 
-def test_curves_are_the_medians_of_every_seed_by_what_was_asked() -> None:
+def test_asked_achieved_curves_are_the_median_returns_of_each_seed_by_target() -> None:
     comparison = made_comparison(labels=["mingru", "lru"], seeds=3)
     (dataset,) = comparison.datasets
     found = asked_achieved.curves(comparison, dataset, "lru")
@@ -25,7 +25,7 @@ def test_curves_are_the_medians_of_every_seed_by_what_was_asked() -> None:
     assert list(found) == sorted({target.target_return for target in dataset.targets})
 
 
-def test_picture_has_a_panel_for_each_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asked_achieved_plot_has_a_panel_for_each_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comparison = made_comparison(labels=["mingru"], seeds=2, datasets=("standin/hopper-medium", "standin/hopper-mixed"))
     (tmp_path / "comparison.json").write_text(json.dumps(comparison.to_dict()))
     drawn: list[str] = []

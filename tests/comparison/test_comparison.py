@@ -1,4 +1,4 @@
-"""Comparisons: what is kept from before and what must not be, what may stand in one table, a run that fails."""
+"""Comparisons: which earlier results are reused, which variants may be compared, failed runs."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps of the agents that comparisons evaluate from here on."""
+    """The training steps of the agents that comparisons evaluate during the test."""
     steps: list[int] = []
 
     def counted(trained: Any, settings: EvaluationConfig, **options: Any) -> Any:
@@ -48,7 +48,7 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return steps
 
 
-def test_a_result_on_other_contents_of_the_dataset_is_not_kept(
+def test_result_on_other_contents_of_the_dataset_fails_the_run(
     write: Callable[..., Path], small: Make, comparing: Compare
 ) -> None:
     mine, variants = write(0), [Variant("mingru", small())]
@@ -61,7 +61,7 @@ def test_a_result_on_other_contents_of_the_dataset_is_not_kept(
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_result_of_another_step_or_protocol_is_not_taken_for_a_finished_one(
+def test_result_of_another_step_or_protocol_does_not_count_as_finished(
     mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
 ) -> None:
     variants = [Variant("mingru", small())]
@@ -90,7 +90,7 @@ def test_a_result_of_another_step_or_protocol_is_not_taken_for_a_finished_one(
 
 
 def as_version_01(path: Path, old: Path) -> None:
-    """Move a result to where version 0.1 put it, in its form."""
+    """Move a result to where version 0.1 wrote it, in the format of that version."""
     data = json.loads(path.read_text())
     data["dataset"]["dataset"] = data["dataset"].pop("name")
     for newer in ("return_min", "return_max", "notes"):
@@ -107,7 +107,7 @@ def as_version_01(path: Path, old: Path) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_finished_run_whose_record_is_lost_is_not_evaluated_again(
+def test_finished_run_without_cell_json_is_not_evaluated_again(
     mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
 ) -> None:
     variants = [Variant("mingru", small())]
@@ -123,7 +123,7 @@ def test_a_finished_run_whose_record_is_lost_is_not_evaluated_again(
 
 
 @pytest.mark.parametrize("name", ["cell.json", "results"])
-def test_a_damaged_record_or_result_is_made_again(
+def test_damaged_cell_json_or_result_is_written_again(
     mine: Path, small: Make, comparing: Compare, run: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     variants = [Variant("mingru", small())]
@@ -140,7 +140,7 @@ def test_a_damaged_record_or_result_is_made_again(
     assert len(path.read_bytes()) > 200
 
 
-def test_runs_are_told_apart_by_dataset_variant_and_seed(
+def test_each_dataset_variant_and_seed_has_its_own_run_folder_and_cell(
     write: Callable[..., Path], small: Make, comparing: Compare, tmp_path: Path
 ) -> None:
     write(0), write(1, "own/other")
@@ -173,7 +173,9 @@ def test_runs_are_told_apart_by_dataset_variant_and_seed(
     assert comparing(variants, datasets=("own/mine", "own/other"), seeds=(0, 3), command="typed") == comparison
 
 
-def test_what_is_asked_for_is_the_papers_the_best_and_a_spread(mine: Path, small: Make, comparing: Compare) -> None:
+def test_comparison_targets_are_the_papers_the_best_of_the_data_and_a_spread(
+    mine: Path, small: Make, comparing: Compare
+) -> None:
     returns = open_dataset("own/mine").open().episode_returns
     beyond = float(returns.max()) + 10
     comparison = comparing([Variant("mingru", small(evaluation={"target_returns": [beyond, float(returns.max())]}))])
@@ -188,10 +190,10 @@ def test_what_is_asked_for_is_the_papers_the_best_and_a_spread(mine: Path, small
     assert all(returns.min() < target.target_return < returns.max() for target in targets[3:])
     (cell,) = comparison.cells
     assert [target.target_return for target in cell.targets] == [target.target_return for target in targets]
-    assert cell.targets[1] == cell.targets[2]  # asked for once, as a paper's and as the best
+    assert cell.targets[1] == cell.targets[2]  # evaluated once, both as a paper's target and as the best
 
 
-def test_episodes_stand_in_long_form(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+def test_episodes_csv_has_one_row_per_episode(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
     config = small(evaluation={"episodes": 2})
     comparison = comparing([Variant("mingru", config), cloning_controls(config)["cloning"]], seeds=(0, 1))
     with (tmp_path / "runs" / "episodes.csv").open() as file:
@@ -212,10 +214,10 @@ def test_episodes_stand_in_long_form(mine: Path, small: Make, comparing: Compare
     assert len(rows) == 2 * 2 * (len(comparison.datasets[0].targets) + 1)
 
 
-def test_every_checkpoint_is_evaluated_once(
+def test_checkpoint_episodes_evaluate_every_checkpoint_once(
     mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
 ) -> None:
-    """Where fewer episodes were asked for before, as far as the checkpoints are still there."""
+    """With more checkpoint episodes than before, only checkpoints that still exist are evaluated."""
     variants = [Variant("mingru", small(training={"steps": 7}, evaluation={"target_returns": [100.0, 50.0]}))]
     (cell,) = comparing(variants, checkpoint_episodes=2).cells
     assert evaluations == [2, 4, 6, 7, 7]
@@ -229,11 +231,11 @@ def test_every_checkpoint_is_evaluated_once(
     assert evaluations == []
     assert again.checkpoints == cell.checkpoints
     (more,) = comparing(variants, checkpoint_episodes=3).cells
-    assert [point.step for point in more.checkpoints] == [7]  # the others are gone
+    assert [point.step for point in more.checkpoints] == [7]  # the others were deleted
     assert more.targets == cell.targets
 
 
-def test_checkpoints_that_are_evaluated_leave_the_training_as_it_is(
+def test_checkpoint_episodes_leave_the_trained_weights_unchanged(
     mine: Path, small: Make, comparing: Compare, run: Path, tmp_path: Path
 ) -> None:
     variants = [
@@ -246,7 +248,7 @@ def test_checkpoints_that_are_evaluated_leave_the_training_as_it_is(
     assert weights[0] == weights[1]
 
 
-def test_controls_clone_and_the_filtered_one_sees_the_best_episodes(small: Make) -> None:
+def test_cloning_controls_have_no_return_conditioning_and_a_best_fraction(small: Make) -> None:
     config = small()
     controls = cloning_controls(config)
     assert all(variant.control and not variant.config.agent.return_conditioning for variant in controls.values())
@@ -255,7 +257,7 @@ def test_controls_clone_and_the_filtered_one_sees_the_best_episodes(small: Make)
     assert replace(controls["cloning"].config, agent=config.agent) == config
 
 
-def test_labels_name_folders_and_are_unique(small: Make, comparing: Compare) -> None:
+def test_variant_labels_must_be_valid_folder_names_and_unique(small: Make, comparing: Compare) -> None:
     with pytest.raises(InputError, match="two variants are called 'mingru'"):
         comparing([Variant("mingru", small()), Variant("mingru", small(seed=3))])
     for label in ("", "../up", "a/b", ".hidden", "-x", "a b", "a\n"):
@@ -274,23 +276,23 @@ def test_labels_name_folders_and_are_unique(small: Make, comparing: Compare) -> 
         ({"path": "x"}, "path"),
     ],
 )
-def test_what_is_compared_has_the_same_data_and_evaluation(
+def test_variants_with_different_data_or_evaluation_options_are_refused(
     small: Make, comparing: Compare, options: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(InputError, match=f"other has {key} .* must be alike"):
         comparing([Variant("one", small()), Variant("other", small(**options))])
 
 
-def test_a_variants_own_window_reaches_every_evaluation_of_it(
+def test_variant_with_its_own_window_uses_it_in_every_evaluation(
     mine: Path, small: Make, comparing: Compare, tmp_path: Path
 ) -> None:
-    """Two agents of the same weights, one of which acts by a window of three steps."""
+    """Two agents with the same weights, one of which acts with a window of three steps."""
     windowed = small(evaluation={"state": "window", "window": 3}, training={"checkpoint_every": 4})
     variants = [Variant("carries", replace(windowed, evaluation=small().evaluation)), Variant("windowed", windowed)]
     comparison = comparing(variants, checkpoint_episodes=1)
     for label, protocol in (("carries", ("carry", None)), ("windowed", ("window", 3))):
         paths = list((tmp_path / "runs" / "own-mine" / f"{label}-seed0" / "results").iterdir())
-        assert len(paths) == 2  # of all targets, and of those of every checkpoint
+        assert len(paths) == 2  # one with all targets, one with those of every checkpoint
         for path in paths:
             played = read_result(path).protocol
             assert (played.state, played.window) == protocol
@@ -309,7 +311,7 @@ def test_a_variants_own_window_reaches_every_evaluation_of_it(
     assert "windowed (window of 3)" in (tmp_path / "runs" / "comparison.md").read_text()
 
 
-def test_a_comparison_of_nothing_is_refused(small: Make, comparing: Compare) -> None:
+def test_comparison_invalid_variants_seeds_datasets_or_options_are_refused(small: Make, comparing: Compare) -> None:
     one = [Variant("one", small())]
     with pytest.raises(InputError, match="at least one variant"):
         comparing([])
@@ -331,7 +333,7 @@ def test_a_comparison_of_nothing_is_refused(small: Make, comparing: Compare) -> 
         comparing([Variant("one", replace(small(), plugins=("not_imported_yet",)))])
 
 
-def test_a_run_that_fails_leaves_the_others_their_table(
+def test_failed_run_is_listed_and_the_other_runs_keep_their_table(
     mine: Path, small: Make, comparing: Compare, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "runs" / "own-mine" / "bad-seed1"
@@ -349,7 +351,7 @@ def test_a_run_that_fails_leaves_the_others_their_table(
     assert comparing(variants, seeds=(0, 1)).failed == ()
 
 
-def test_an_error_that_is_no_input_error_is_a_failed_run_too(
+def test_unexpected_exception_in_a_run_is_listed_as_a_failed_run(
     mine: Path, small: Make, comparing: Compare, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train = cells.train
@@ -368,7 +370,7 @@ def test_an_error_that_is_no_input_error_is_a_failed_run_too(
     assert "- bad on own/mine, seed 0, failed: MemoryError: no room" in format_comparison(nothing)
 
 
-def test_a_folder_of_another_configuration_is_found_before_anything_is_trained(
+def test_run_folder_of_another_configuration_is_refused_before_training(
     mine: Path, small: Make, comparing: Compare, tmp_path: Path
 ) -> None:
     comparing([Variant("last", small())])
@@ -377,10 +379,10 @@ def test_a_folder_of_another_configuration_is_found_before_anything_is_trained(
     assert not (tmp_path / "runs" / "own-mine" / "new-seed0").exists()
 
 
-def test_a_comparison_that_is_refused_leaves_no_folder(
+def test_refused_comparison_creates_no_folder_or_file(
     write: Callable[..., Path], small: Make, comparing: Compare, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="own/mine"):  # nobody has written it
+    with pytest.raises(InputError, match="own/mine"):  # it does not exist
         comparing([Variant("one", small())], output=tmp_path / "deep" / "runs")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "runs").mkdir()
@@ -390,7 +392,9 @@ def test_a_comparison_that_is_refused_leaves_no_folder(
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["notes.txt"]
 
 
-def test_one_process_at_a_time_runs_a_comparison(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+def test_comparison_locked_by_another_process_is_refused(
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+) -> None:
     with (
         locked(tmp_path / "runs" / "comparison"),
         pytest.raises(InputError, match="another process is running the comparison"),
@@ -399,19 +403,21 @@ def test_one_process_at_a_time_runs_a_comparison(mine: Path, small: Make, compar
     comparing([Variant("one", small())])
 
 
-def test_loss_and_cost_are_of_the_run(mine: Path, small: Make, comparing: Compare, run: Path) -> None:
+def test_cell_loss_parameters_and_state_bytes_are_those_of_the_run(
+    mine: Path, small: Make, comparing: Compare, run: Path
+) -> None:
     (cell,) = comparing([Variant("mingru", small(training={"log_every": 2}))]).cells
     logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [tuple(point) for point in cell.loss] == [(line["step"], line["loss"]) for line in logged]
     assert [step for step, _ in cell.loss] == [2, 4]
     agent = load_agent(last_checkpoint(run)).agent
     assert cell.parameters == sum(parameter.numel() for parameter in agent.parameters())
-    # Target, return-to-go, action and timestep, and the one layer's hidden state.
+    # Target, return-to-go, action, timestep, and the hidden state of the only layer.
     assert cell.state_bytes == 4 + 4 + 4 + 8 + 4 * 16
     assert np.isfinite(cell.action_microseconds)
 
 
-def test_a_finished_comparison_repeated_with_other_jobs_keeps_those_that_it_was_trained_with(
+def test_repeated_comparison_with_other_jobs_reports_the_jobs_of_training(
     mine: Path, small: Make, comparing: Compare, run: Path
 ) -> None:
     asked: dict[str, Any] = {"variants": [Variant("mingru", small())], "seeds": (0, 1)}
@@ -424,7 +430,7 @@ def test_a_finished_comparison_repeated_with_other_jobs_keeps_those_that_it_was_
     assert "a run, 2 runs at a time where that is known; " in str(comparing(**asked))
 
 
-def test_a_record_without_its_jobs_is_found_and_nothing_is_said_of_them(
+def test_cell_json_without_jobs_is_reused_and_table_and_page_omit_jobs(
     mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
 ) -> None:
     asked: dict[str, Any] = {"variants": [Variant("mingru", small())], "seeds": (0, 1), "jobs": 2}

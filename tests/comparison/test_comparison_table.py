@@ -1,4 +1,4 @@
-"""A comparison's table says what its numbers are: scores of few seeds are shown whole, and no interval is claimed."""
+"""The table of a comparison: scores, intervals, verdicts, controls, checkpoints, aggregates, remarks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -111,12 +111,12 @@ def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
 
 
 def of_scores(scores: Sequence[float], variant: str = "mingru", **changes: Any) -> list[CellRecord]:
-    """A cell a seed whose two episodes have that score on average."""
+    """One cell per seed whose two episodes have that mean score."""
     return [cell(variant, seed, (30 * s - 30, 30 * s + 30), **changes) for seed, s in enumerate(scores)]
 
 
 def rows(text: str, corner: str) -> list[list[str]]:
-    """The rows of the table whose first cell says so, its head and its line left out."""
+    """The body rows of the table whose first header cell starts with `corner`."""
     lines = [line.strip("|").split("|") for line in text.split(f"| {corner}")[1].split("\n\n")[0].splitlines()[2:]]
     return [[each.strip() for each in line] for line in lines]
 
@@ -129,14 +129,14 @@ def rows(text: str, corner: str) -> list[list[str]]:
         ([89.6, 90.4, 90.0], "90.0 (89.6, 90.4, 90.0)"),
     ],
 )
-def test_few_seeds_are_shown_one_by_one_and_have_no_interval(scores: list[float], text: str) -> None:
+def test_table_of_fewer_than_five_seeds_shows_each_score_and_no_interval(scores: list[float], text: str) -> None:
     table = format_comparison(comparison(of_scores(scores)))
     assert rows(table, "score of the last")[0][:4] == ["mingru", text, text, text]
     assert "95%" not in table
     assert "[" not in table
 
 
-def test_five_seeds_have_an_interval_and_a_verdict() -> None:
+def test_table_of_five_seeds_has_intervals_and_verdicts() -> None:
     scores, others = [50.0, 51.0, 52.0, 53.0, 60.0], [10.0, 11.0, 12.0, 13.0, 14.0]
     text = format_comparison(comparison([*of_scores(scores), *of_scores(others, "lru"), *of_scores(scores, "copy")]))
     summary = summarise_seeds(scores)
@@ -150,8 +150,8 @@ def test_five_seeds_have_an_interval_and_a_verdict() -> None:
     assert all("no difference shown" in entry for entry in same[1:])
 
 
-def test_the_deviation_over_seeds_stands_beside_that_of_the_agents() -> None:
-    """A seed's episodes differ by 2 points in each, all alike: no luck sets the seeds apart. Then by luck alone."""
+def test_table_has_standard_deviation_over_seeds_with_and_without_episode_noise() -> None:
+    """mingru: episodes vary alike for all seeds, so nothing is noise; lru: seeds differ by episode noise alone."""
     alike = of_scores([50.0, 51.0, 52.0, 53.0, 60.0])
     lucky = [cell("lru", seed, (90.0 * (seed % 2), 90.0 * ((seed + 1) % 2))) for seed in range(5)]
     text = format_comparison(comparison([*alike, *lucky, *of_scores([1.0, 2.0, 3.0, 4.0], "few")]))
@@ -160,7 +160,7 @@ def test_the_deviation_over_seeds_stands_beside_that_of_the_agents() -> None:
     assert "standard deviation over seeds" not in format_comparison(comparison(of_scores([80.2, 90.4])))
 
 
-def test_obedience_and_extrapolation_are_never_one_column() -> None:
+def test_table_has_separate_columns_for_extrapolation_and_obedience() -> None:
     remark = "3600 is beyond the data's best 3000: its score measures extrapolation"
     text = format_comparison(comparison(of_scores([50.0], remarks=(remark,))))
     head = next(line for line in text.splitlines() if line.startswith("| score of the last"))
@@ -171,16 +171,16 @@ def test_obedience_and_extrapolation_are_never_one_column() -> None:
         "obedience error",
     ]
     assert f"- {remark}" in text
-    # 1500 where 1000 and 2000 are asked for: 500 off, of a range of 3000.
+    # 1500 for targets 1000 and 2000: 500 off, of a range of 3000.
     assert rows(text, "score of the last")[0][-1] == "16.7%"
 
 
-def test_the_only_remark_names_the_variant_that_it_is_of() -> None:
+def test_table_remark_names_its_variant() -> None:
     text = format_comparison(comparison([*of_scores([50.0], remarks=("is slow",)), *of_scores([50.0], "lru")]))
     assert "- mingru: is slow" in text
 
 
-def test_cloning_and_the_datas_mean_stand_beside_the_variants() -> None:
+def test_table_has_rows_for_cloning_and_the_mean_of_the_data() -> None:
     text = format_comparison(comparison([*of_scores([80.0]), *of_scores([40.0], "cloning", cloning=True)]))
     asked, cloned, data = rows(text, "score of the last")
     assert asked[1:5] == ["80.0", "80.0", "80.0", ""]
@@ -188,7 +188,7 @@ def test_cloning_and_the_datas_mean_stand_beside_the_variants() -> None:
     assert data == ["(the data's mean)", "43.7", "43.7", "43.7", "43.7", ""]
 
 
-def test_the_best_checkpoint_stands_beside_the_last_and_is_named_so() -> None:
+def test_table_has_columns_for_the_last_and_the_best_checkpoint() -> None:
     def checkpoint(step: int, score: float) -> CheckpointScores:
         return CheckpointScores(step=step, targets=tuple(achieved(t, [30 * score]) for t in (3600.0, 3000.0)))
 
@@ -207,7 +207,7 @@ def test_the_best_checkpoint_stands_beside_the_last_and_is_named_so() -> None:
     assert summary.curves[0].per_seed == ((70.0, 60.0), (20.0, 40.0))
 
 
-def test_a_curve_has_the_steps_that_all_seeds_have() -> None:
+def test_summary_curve_has_only_the_steps_that_all_seeds_have() -> None:
     def points(*steps: int) -> tuple[CheckpointScores, ...]:
         return tuple(CheckpointScores(step=step, targets=(achieved(3600.0, [step]),)) for step in steps)
 
@@ -219,8 +219,8 @@ def test_a_curve_has_the_steps_that_all_seeds_have() -> None:
     assert summary.curves[0].steps == (3,)
 
 
-def test_a_target_chosen_by_playing_comes_to_the_best_one() -> None:
-    """Of five targets one always scores 90, the others 0: one episode finds it in one of five cases, a hundred do."""
+def test_score_of_a_target_chosen_by_episodes_rises_to_that_of_the_best_target() -> None:
+    """One of five targets scores 90, the others 0: one episode finds it in a fifth of cases, a hundred in all."""
     good = tuple(achieved(target.target_return, [2700.0 if target.role == "best" else 0.0] * 10) for target in TARGETS)
     text = format_comparison(comparison([replace(cell("mingru", 0, (0.0, 0.0)), targets=good)]))
     (chosen,) = rows(text, "score of a target chosen")
@@ -228,7 +228,7 @@ def test_a_target_chosen_by_playing_comes_to_the_best_one() -> None:
     assert float(chosen[-1]) == 90
 
 
-def test_several_datasets_come_to_one_number_on_those_that_all_variants_have() -> None:
+def test_table_aggregates_over_the_datasets_that_all_variants_have() -> None:
     def on(name: str) -> ComparedDataset:
         return ComparedDataset(data=replace(DATA, name=name), targets=TARGETS)
 
@@ -237,26 +237,26 @@ def test_several_datasets_come_to_one_number_on_those_that_all_variants_have() -
     cells += [replace(each, dataset=name) for name in "ab" for each in of_scores([50.0, 60.0], "lru")]
     text = format_comparison(comparison(cells, datasets=tuple(on(name) for name in "abc")))
     first, second = rows(text, "interquartile mean")
-    assert first == ["mingru", "25.0", "25.0", ""]  # of 10, 20, 30, 40 the middle two
+    assert first == ["mingru", "25.0", "25.0", ""]  # the middle two of 10, 20, 30, 40
     assert second == ["lru", "55.0", "55.0", "1.00"]
     assert "Left out, because not every variant has a result there: c." in text
 
 
-def test_variants_that_differ_in_their_training_say_so() -> None:
+def test_table_names_the_training_steps_of_each_variant_if_they_differ() -> None:
     made = comparison([*of_scores([1.0]), *of_scores([1.0], "long")])
     longer = replace(made.variants[1], config={**made.variants[1].config, "training": {"steps": 20_000}})
     text = format_comparison(replace(made, variants=(made.variants[0], longer)))
     assert "10,000 (mingru); 20,000 (long) steps" in text
 
 
-def test_a_window_and_what_failed_are_named() -> None:
+def test_table_names_the_window_and_failed_runs() -> None:
     failed = Failure(variant="lru", dataset=DATA.name, seed=3, error="MemoryError: no room")
     text = format_comparison(comparison(of_scores([1.0]), state="window", window=20, failed=(failed,)))
     assert "2 episodes per target, window of 20." in text
     assert "- lru on standin/hopper-medium, seed 3, failed: MemoryError: no room" in text
 
 
-def test_a_variant_that_acts_by_a_window_of_its_own_is_named_so() -> None:
+def test_table_label_of_a_variant_with_another_state_or_window_says_so() -> None:
     made = comparison([*of_scores([1.0]), *of_scores([2.0], "published"), *of_scores([3.0], "cloning", cloning=True)])
     carrying, published, cloning = made.variants
     own = {**published.config, "evaluation": {"state": "window", "window": 7}}
@@ -272,7 +272,7 @@ def test_a_variant_that_acts_by_a_window_of_its_own_is_named_so() -> None:
     assert "2 episodes per target, window of 7, unless a label says otherwise." in first
 
 
-def test_the_table_names_command_commits_machines_and_versions() -> None:
+def test_table_names_command_commits_hardware_and_versions() -> None:
     cells = of_scores([1.0, 2.0])
     text = format_comparison(comparison([replace(cells[0], commit="abc123"), replace(cells[1], commit="def456")]))
     machine = "a processor, 2 cores, GPU: none; torch 2.13.0"

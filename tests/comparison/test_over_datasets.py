@@ -1,4 +1,4 @@
-"""Over several datasets the table and the page say one thing: of which variants and datasets, and how sure it is."""
+"""Aggregates over datasets in table and page: which variants and datasets they cover, and their intervals."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -19,7 +19,7 @@ NAMES = ("own/x", "own/y", "own/z")
 
 
 def lacking(missing: Collection[tuple[str, str]], seeds: int = 2) -> Comparison:
-    """Of the variants a, b and cloning on three datasets, without the runs of these variants and datasets."""
+    """A comparison of a, b and cloning on three datasets, without the runs of these (variant, dataset) pairs."""
     made = made_comparison(("a", "b"), seeds, NAMES, (), checkpoints=0)
     return replace(made, cells=tuple(cell for cell in made.cells if (cell.variant, cell.dataset) not in missing))
 
@@ -29,12 +29,12 @@ def page_of(comparison: Comparison) -> Page:
 
 
 def table_over_datasets(comparison: Comparison) -> list[str]:
-    """The lines of the table from the heading over all datasets on."""
+    """The lines of the table from the heading of the aggregates on."""
     lines = format_comparison(comparison).splitlines()
     return lines[max(i for i, line in enumerate(lines) if line.startswith("## ")) :]
 
 
-def test_the_comparisons_first_variant_is_the_reference_though_it_lacks_the_first_dataset() -> None:
+def test_first_variant_is_the_reference_over_datasets_even_without_the_first_dataset() -> None:
     made = lacking({("a", "own/x")})
     title, _, head, _, *rows = table_over_datasets(made)
     assert title == "## 2 of 3 datasets"
@@ -42,7 +42,7 @@ def test_the_comparisons_first_variant_is_the_reference_though_it_lacks_the_firs
     assert [row.split("|")[1].strip() for row in rows[:3]] == ["a", "b", "cloning"]
 
 
-def test_table_and_page_have_the_same_numbers() -> None:
+def test_table_and_page_have_the_same_interquartile_means_over_datasets() -> None:
     made = lacking({("a", "own/x")})
     rows = table_over_datasets(made)[4:7]
     page = page_of(made)
@@ -55,16 +55,16 @@ def test_table_and_page_have_the_same_numbers() -> None:
             assert aggregate.score == pytest.approx(scores[1:3].mean())
 
 
-def test_a_dataset_on_which_every_run_failed_is_named_and_not_counted() -> None:
+def test_dataset_on_which_every_run_failed_is_named_as_left_out() -> None:
     made = lacking({(label, "own/y") for label in ("a", "b", "cloning")})
     lines = table_over_datasets(made)
     assert lines[0] == "## 2 of 3 datasets"
     sentence = "Left out, because not every variant has a result there: own/y."
     assert sentence in "\n".join(lines)
-    assert page_of(made).text.count(sentence) == 2  # of each kind of target
+    assert page_of(made).text.count(sentence) == 2  # once per kind of target
 
 
-def test_a_variant_without_any_result_is_left_out_by_name() -> None:
+def test_variant_without_any_result_is_named_as_left_out() -> None:
     made = lacking({("a", name) for name in NAMES})
     lines = table_over_datasets(made)
     assert lines[0] == "## All 3 datasets"
@@ -76,7 +76,7 @@ def test_a_variant_without_any_result_is_left_out_by_name() -> None:
     assert [row.cells[0] for row in page.tables["Interquartile means over all datasets"][1:3]] == ["b", "cloning"]
 
 
-def test_datasets_that_share_too_little_have_no_number_and_a_reason() -> None:
+def test_fewer_than_two_shared_datasets_give_no_aggregate_but_a_reason() -> None:
     made = lacking({("a", "own/x"), ("a", "own/y")})
     sentence = "There is no number over the datasets: fewer than two have a result of every variant."
     assert sentence in format_comparison(made)
@@ -86,14 +86,14 @@ def test_datasets_that_share_too_little_have_no_number_and_a_reason() -> None:
     assert sentence not in format_comparison(one) + page_of(one).text
 
 
-def test_cloning_alone_is_aggregated_by_its_one_score() -> None:
+def test_cloning_alone_is_aggregated_over_datasets_by_its_only_score() -> None:
     made = made_comparison((), 2, NAMES, (), checkpoints=0)
     assert table_over_datasets(made)[2] == "| interquartile mean of all runs | no target |"
     assert "Without a target, the control cloning has the highest interquartile mean" in page_of(made).text
 
 
 @pytest.mark.parametrize(("seeds", "mean", "improvement"), [(4, False, False), (5, False, True), (10, True, True)])
-def test_coverage_stands_only_where_an_interval_does(seeds: int, mean: bool, improvement: bool) -> None:
+def test_coverage_note_is_shown_only_with_an_interval(seeds: int, mean: bool, improvement: bool) -> None:
     made = lacking((), seeds)
     page = page_of(made)
     lines = table_over_datasets(made)

@@ -1,4 +1,4 @@
-"""The page of a comparison: one file, whole, true to the record, whatever the record holds."""
+"""The HTML page of a comparison: a single file whose numbers are those of the record."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def test_tables_behind_the_charts_have_the_records_numbers(comparison: Compariso
         assert row.cells[2] == f"{np.median([cell.training_seconds for cell in cells]):,.0f} s"
         assert row.cells[4] == f"{cells[0].state_bytes:,} bytes"
     checkpoints = page.tables["Every checkpoint's score"][1:]
-    assert len(checkpoints) == 5 * (3 * 8 + 1)  # steps by the targets that every checkpoint was asked for
+    assert len(checkpoints) == 5 * (3 * 8 + 1)  # steps by targets of every checkpoint
     losses = page.tables["Loss"][1:]
     assert {row.cells[1] for row in losses} >= {"100", "20,000"}
 
@@ -113,7 +113,7 @@ def test_page_names_every_variant_in_every_kind_of_chart(comparison: Comparison,
 
 
 @pytest.mark.parametrize(("seeds", "spread"), [(1, []), (3, ["range of the seeds"]), (5, ["95% interval of the mean"])])
-def test_table_of_chosen_targets_says_what_the_seeds_are_spread_over(seeds: int, spread: list[str]) -> None:
+def test_table_of_chosen_targets_names_the_kind_of_spread_over_seeds(seeds: int, spread: list[str]) -> None:
     page = page_of(made_comparison(labels=LABELS[:1], controls=(), cloning=(), seeds=seeds, checkpoints=0))
     head, *rows = page.tables["Score over episodes spent"]
     assert head.cells == ["variant", "episodes", "score", *spread]
@@ -132,7 +132,7 @@ def test_table_of_chosen_targets_has_a_column_for_each_kind_of_spread() -> None:
     assert shown == {("mingru", False, False), ("minlstm", False, True), ("lru", True, False)}
 
 
-def test_odd_names_are_escaped() -> None:
+def test_page_escapes_html_in_names_commands_and_errors() -> None:
     made = made_comparison(labels=(ODD,), controls=(), seeds=2, datasets=(f"own/{ODD}",), failed=((ODD, 1),))
     odd = replace(made, command=ODD, failed=tuple(replace(run, error=ODD) for run in made.failed))
     html = build_page(odd, summarise(odd))
@@ -142,7 +142,7 @@ def test_odd_names_are_escaped() -> None:
     assert page.text.count("<script>") > 10
 
 
-def test_page_tells_of_failed_runs_and_counts_the_rest() -> None:
+def test_page_names_failed_runs_and_shows_the_remaining_seeds() -> None:
     made = made_comparison(labels=LABELS[:2], controls=(), failed=(("mingru", 0), ("cloning", 2)))
     page = page_of(made)
     assert "2 runs failed and are missing from all numbers" in page.text
@@ -151,7 +151,7 @@ def test_page_tells_of_failed_runs_and_counts_the_rest() -> None:
     assert len(mingru.details[1].split(",")) == 4
 
 
-def test_variant_whose_every_run_failed_is_in_no_table_but_named() -> None:
+def test_page_names_a_variant_whose_every_run_failed_outside_the_score_table() -> None:
     page = page_of(made_comparison(labels=LABELS[:2], controls=(), seeds=1, failed=(("mingru", 0),)))
     assert [row.cells[0] for row in page.tables["Scores on standin/hopper-medium"][1:]] == [
         "minlstm",
@@ -161,7 +161,7 @@ def test_variant_whose_every_run_failed_is_in_no_table_but_named() -> None:
     assert "mingru on standin/hopper-medium, seed 0" in page.text
 
 
-def test_page_says_over_what_a_verdict_is_adjusted(page: Page) -> None:
+def test_page_says_over_which_comparisons_holms_method_adjusts(page: Page) -> None:
     assert "By Holm's method that level holds over all pairs of variants on this dataset at one target, " in page.text
     assert "at one target, and not over several targets or datasets." in page.text
 
@@ -177,7 +177,7 @@ def test_page_says_that_an_improvement_over_datasets_is_not_adjusted() -> None:
     assert "lies above 0.5, each interval by itself. It was picked by the same scores, for which these " in said
 
 
-def test_remarks_stand_under_the_dataset_that_they_are_of() -> None:
+def test_page_remarks_are_grouped_by_dataset() -> None:
     made = made_comparison(labels=LABELS[:2], controls=(), cloning=(), seeds=1, datasets=("own/a", "own/b"))
     best = {"own/a": 3232, "own/b": 3092}
     said = {
@@ -195,15 +195,15 @@ def test_remarks_stand_under_the_dataset_that_they_are_of() -> None:
     assert f"own/a mingru: {said['own/a']}. own/b mingru: {said['own/b']}. " in text
 
 
-def test_remarks_on_one_dataset_need_no_name() -> None:
+def test_page_remarks_of_a_single_dataset_omit_its_name() -> None:
     made = made_comparison(labels=("mingru", "lru"), controls=(), cloning=(), seeds=1)
     text = page_of(made).text
     assert "What to know before believing the scores. lru: lru forgets slowly and was trained on" in text
 
 
-def test_page_of_one_seed_claims_no_order() -> None:
+def test_page_of_one_seed_claims_no_ranking() -> None:
     page = page_of(made_comparison(labels=LABELS[:2], controls=(), seeds=1))
-    assert "A single seed cannot be told from luck, so no order is claimed" in page.text
+    assert "With a single seed a difference cannot be told from chance, so no order is claimed" in page.text
     assert "interval" not in page.text.partition("Main finding")[2].partition("Scores")[0]
 
 
@@ -214,7 +214,7 @@ def test_page_without_checkpoints_has_the_loss_alone() -> None:
     assert not any("checkpoint" in head for head in page.tables["Scores on standin/hopper-medium"][0].cells)
 
 
-def test_page_of_cloning_alone_asks_for_nothing() -> None:
+def test_page_of_cloning_alone_has_no_charts_of_target_returns() -> None:
     page = page_of(made_comparison(labels=(), controls=(), seeds=3))
     assert "Without a target, the control cloning scores" in page.text
     assert "Target and achieved return" not in page.headings
@@ -228,7 +228,7 @@ def test_page_without_any_result_says_so() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a comparison whose runs are elsewhere."""
+    """The folder of a comparison without its runs."""
     made = made_comparison(labels=LABELS[:1], controls=(), cloning=(), seeds=1, checkpoints=0)
     (tmp_path / "comparison.json").write_text(json.dumps(made.to_dict()))
     return tmp_path
@@ -243,7 +243,7 @@ def test_report_writes_the_page_beside_the_record(folder: Path, capsys: pytest.C
     assert sentence in Page((folder / "report.html").read_text()).text
 
 
-def test_page_says_which_variants_act_by_a_window_of_their_own() -> None:
+def test_page_names_variants_with_their_own_window() -> None:
     page = page_of(made_comparison(("mingru", "published"), windows={"published": 7, "cloning": 7}))
     carried = "the recurrent state carried over the whole episode"
     windowed = "with a window of the last 7 steps re-run for every action"
@@ -255,7 +255,9 @@ def test_page_says_which_variants_act_by_a_window_of_their_own() -> None:
     assert "unless" not in page.text
 
 
-def test_report_of_a_file_to_another_place_without_clips(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_comparison_json_writes_to_output_without_clips(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = folder / "new" / "page.html"
     assert main(["report", str(folder / "comparison.json"), "--output", str(output), "--clips", "0"]) == 0
     assert capsys.readouterr().err == ""
@@ -274,7 +276,7 @@ def test_report_of_a_file_to_another_place_without_clips(folder: Path, capsys: p
         ("", ["--clip", "1"], "unknown key 'clip'"),
     ],
 )
-def test_unusable_comparison_is_one_sentence(
+def test_report_of_an_invalid_comparison_or_option_prints_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], record: str | None, options: list[str], says: str
 ) -> None:
     if record is not None:
@@ -286,7 +288,7 @@ def test_unusable_comparison_is_one_sentence(
     assert not (tmp_path / "report.html").exists()
 
 
-def test_report_into_a_folder_that_cannot_be_is_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_output_that_cannot_be_written_prints_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for output, says in ((folder, "is a folder"), (folder / "comparison.json" / "page.html", "cannot write")):
         assert main(["report", str(folder), "--output", str(output), "--clips", "0"]) == 2
         assert says in capsys.readouterr().err

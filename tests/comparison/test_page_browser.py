@@ -1,10 +1,10 @@
-"""The page in a real browser, as a phone and a desktop show it, and under an accessibility checker.
+"""The page in a real browser at phone and desktop width, with an accessibility checker.
 
     pip install playwright axe-playwright-python
     playwright install chromium, or the system's: apt-get install chromium
     pytest -m slow tests/comparison/test_page_browser.py
 
-Skipped without these. PAGE_SCREENSHOTS=folder keeps pictures of the whole page there, to be looked at.
+Skipped without these. PAGE_SCREENSHOTS=folder saves screenshots of the whole page there.
 """
 
 import os
@@ -39,7 +39,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with long names, controls, a failed run and a link to everything."""
+    """A page with long names, controls, a failed run and links."""
     made = made_comparison(
         labels=(*LABELS[:5], "minlstm-context20-rate-0.0003"), failed=(("lru", 1),), checkpoints=3, episodes=5
     )
@@ -50,7 +50,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_page_in_a_browser_fits_asks_no_network_and_is_accessible(
+def test_page_in_a_browser_fits_needs_no_network_and_passes_axe(
     browser: Any, file: Path, width: int, theme: str
 ) -> None:
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
@@ -68,7 +68,7 @@ def test_page_in_a_browser_fits_asks_no_network_and_is_accessible(
         "[...document.querySelectorAll('svg text')].map(text => parseFloat(getComputedStyle(text).fontSize)"
         " * text.ownerSVGElement.getBoundingClientRect().width / text.ownerSVGElement.viewBox.baseVal.width)"
     )
-    assert min(pixels) >= 9.5  # the smallest is a line's name
+    assert min(pixels) >= 9.5  # the smallest text is a line's label
     outside = page.evaluate(
         "[...document.querySelectorAll('svg text')].filter(text => {"
         " const box = text.getBoundingClientRect(), svg = text.ownerSVGElement.getBoundingClientRect();"

@@ -1,4 +1,4 @@
-"""The parts that pages are made of: the finding's words, labels that do not overlap, colours, clips."""
+"""Parts of the comparison page: the main finding, label placement, colours, number formats, clips."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ CLONING = Target(target_return=None, role="cloning", in_range=None)
 
 
 def said(**scores: list[float]) -> str:
-    """The finding for the data's best return, of variants with these seeds' scores; those called c... are controls."""
+    """The finding for the data's best return of variants with these seed scores; those named c... are controls."""
     dataset = made_comparison(labels=("a",), controls=(), cloning=(), seeds=1).datasets[0]
     found = [
         VariantSummary(
@@ -60,19 +60,19 @@ def said(**scores: list[float]) -> str:
     return findings(dataset, found, {label for label in scores if label.startswith("c")})[0]
 
 
-def test_finding_says_that_cloning_is_asked_for_nothing() -> None:
+def test_finding_says_that_cloning_has_no_target_return() -> None:
     text = said(a=[50.0, 51.0], cloning=[60.0, 61.0])
     assert text.startswith("At target 3118, the data's best, the control cloning, which has no target, scores")
 
 
-def test_finding_names_ties_and_claims_only_differences_that_tests_show() -> None:
+def test_finding_names_ties_and_only_significant_differences() -> None:
     text = said(a=[80, 81, 82, 83, 84], b=[79, 81, 82, 83, 84], c=[80, 80, 81, 82, 84], d=[40, 41, 42, 43, 44])
     assert text.startswith("At target 3118, the data's best, a scores highest, 82.0 (95% interval 80.0 to 84.0).")
     assert "It is tied with b (81.8) and the control c (81.4): no difference is shown." in text
     assert "It is better than d (42.0)." in text
 
 
-def test_finding_of_few_seeds_speaks_of_ranges_and_of_no_test() -> None:
+def test_finding_of_few_seeds_compares_ranges_without_a_test() -> None:
     apart = said(a=[80, 81, 82], b=[70, 71, 72])
     assert "Its range of seeds does not overlap with that of b (71.0)." in apart
     assert "no confidence interval" in apart
@@ -80,19 +80,19 @@ def test_finding_of_few_seeds_speaks_of_ranges_and_of_no_test() -> None:
     assert "It is tied with b (80.0): the ranges of their seeds overlap." in said(a=[80, 81, 82], b=[79, 80, 81])
 
 
-def test_finding_of_one_seed_claims_no_order() -> None:
-    assert said(a=[80], b=[20]).endswith("A single seed cannot be told from luck, so no order is claimed.")
+def test_finding_of_one_seed_claims_no_ranking() -> None:
+    assert said(a=[80], b=[20]).endswith("With a single seed a difference cannot be told from chance, so no order is claimed.")
     assert said(a=[80]) == "At target 3118, the data's best, a scores 80.0."
 
 
-def test_finding_says_where_a_control_is_highest_and_where_seeds_are_too_few() -> None:
+def test_finding_names_a_control_that_is_highest_and_variants_with_too_few_seeds() -> None:
     text = said(a=[20, 21, 22, 23, 24], c=[80, 81, 82, 83, 84], few=[50, 51])
     assert "the control c scores highest" in text
     assert "It is better than a (22.0)." in text
     assert "Too few seeds tell it from few." in text
 
 
-def test_finding_tells_nothing_of_the_highest_where_another_one_was_tested() -> None:
+def test_finding_tests_the_best_of_five_seeds_if_the_highest_has_fewer() -> None:
     text = said(a=[95, 95.3], b=[80, 81, 82, 83, 84], c=[50, 51, 52, 53, 54])
     assert "a scores highest, 95.2 (range of seeds 95.0 to 95.3). Too few seeds tell it from the others. " in text
     assert (
@@ -103,7 +103,7 @@ def test_finding_tells_nothing_of_the_highest_where_another_one_was_tested() -> 
     assert "It is" not in text
 
 
-def test_finding_names_the_tested_one_in_all_that_is_said_of_it() -> None:
+def test_finding_names_the_tested_variant_in_each_sentence() -> None:
     five = {"b": [80.0, 81, 82, 83, 84], "d": [79.0, 81, 82, 83, 84], "e": [50.0, 51, 52, 53, 54]}
     text = said(a=[95], few=[60, 61], **five, f=[40, 41, 42, 43, 44])
     assert "b (82.0) is tied with d (81.8): no difference is shown." in text
@@ -112,7 +112,7 @@ def test_finding_names_the_tested_one_in_all_that_is_said_of_it() -> None:
     assert "The control c (82.0) is better than e (52.0)." in said(a=[95], c=five["b"], e=five["e"])
 
 
-def test_labels_are_moved_apart_as_little_as_can_be() -> None:
+def test_spread_out_moves_labels_apart_by_the_least_squares() -> None:
     generator = np.random.default_rng(0)
     for count in (1, 2, 5, 8):
         wishes = generator.uniform(0, 1, count).round(2)
@@ -127,7 +127,7 @@ def test_labels_are_moved_apart_as_little_as_can_be() -> None:
             least = min(float(((np.array(p) - wishes[order]) ** 2).sum()) for p in fits)
             assert ((np.array(places) - wishes) ** 2).sum() <= least + 1e-6
     assert spread_out([0.2, 0.6], 0.1) == [0.2, 0.6]
-    assert spread_out([0.5] * 21, 0.1) == pytest.approx(np.linspace(0, 1, 21))  # more than there is room for
+    assert spread_out([0.5] * 21, 0.1) == pytest.approx(np.linspace(0, 1, 21))  # more labels than there is room for
 
 
 def luminance(colour: str) -> float:
@@ -137,17 +137,17 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize(("theme", "base"), [(0, LIGHT), (1, DARK)])
-def test_colours_have_the_contrast_that_the_guidelines_ask_for(theme: int, base: dict[str, str]) -> None:
+def test_page_colours_have_the_contrast_that_wcag_requires(theme: int, base: dict[str, str]) -> None:
     def contrast(colour: str) -> float:
         one, other = sorted((luminance(colour), luminance(base["surface"])))
         return (other + 0.05) / (one + 0.05)
 
     assert all(contrast(pair[theme]) >= 3 for pair in VARIANTS)
     assert all(contrast(base[name]) >= 4.5 for name in ("ink", "muted"))
-    assert contrast(VARIANTS[0][theme]) >= 4.5  # of links
+    assert contrast(VARIANTS[0][theme]) >= 4.5  # the colour of links
 
 
-def test_numbers_and_names_fit_into_a_chart() -> None:
+def test_compact_numbers_shortened_names_and_listed_words() -> None:
     assert [compact(value) for value in (0, 0.05, 800, 1500, -1200, 2e6)] == [
         "0",
         "0.05",
@@ -161,8 +161,8 @@ def test_numbers_and_names_fit_into_a_chart() -> None:
     assert listed(["a", "b", "c", "d"], 3) == "a, b and 2 more"
 
 
-def test_clip_plays_once_for_at_most_five_seconds_and_is_small(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (70, 240, 240, 3), np.uint8)  # the worst to compress
+def test_write_clip_plays_once_for_at_most_five_seconds_within_the_size_limit(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (70, 240, 240, 3), np.uint8)  # the hardest to compress
     write_clip([Image.fromarray(frame) for frame in noise[:2]], 64.0, tmp_path / "short.webp")
     smooth = np.linspace(0, 255, 240, dtype=np.uint8)
     frames = [Image.fromarray(np.roll(np.broadcast_to(smooth, (240, 240)), i, 1).copy()) for i in range(70)]
@@ -176,7 +176,7 @@ def test_clip_plays_once_for_at_most_five_seconds_and_is_small(tmp_path: Path) -
         assert clip.info["timestamp"] + clip.info["duration"] <= 5_000
 
 
-def test_clips_that_cannot_be_rendered_are_one_sentence_each(
+def test_clips_section_has_one_line_for_each_clip_that_cannot_be_rendered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     comparison = made_comparison(labels=("mingru", "lru"), controls=(), cloning=(), seeds=1, windows={"lru": 20})
@@ -204,7 +204,7 @@ def test_clips_that_cannot_be_rendered_are_one_sentence_each(
 
 
 @pytest.mark.slow
-def test_clips_of_a_hopper_agent_are_rendered(small_cli, tmp_path: Path) -> None:
+def test_report_renders_clips_of_a_hopper_agent(small_cli, tmp_path: Path) -> None:
     """Skipped where neither EGL nor OSMesa renders."""
     done = small_cli(
         "compare", "hopper-medium", "--backbones", "mingru", "--controls", "none", "--seeds", "1", "--training.steps",

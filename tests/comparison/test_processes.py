@@ -1,4 +1,4 @@
-"""Comparisons in processes of their own: workers that die, drivers that are killed and started again, Ray's nodes."""
+"""Comparisons in separate processes: killed workers, killed and restarted drivers, lost Ray nodes."""
 
 import json
 import multiprocessing
@@ -39,7 +39,7 @@ variants:
 
 
 def timeless(value: Any) -> Any:
-    """A comparison's values without those that differ from one run to the next: what was timed, and how it ran."""
+    """A comparison's values without those that differ between runs: timings, command, jobs, hardware and commit."""
     timed = ("action_microseconds", "training_seconds", "evaluation_seconds", "command", "jobs", "hardware", "commit")
     if isinstance(value, dict):
         return {key: timeless(part) for key, part in value.items() if key not in timed}
@@ -47,7 +47,7 @@ def timeless(value: Any) -> Any:
 
 
 def variants(small: Make, times: int = 1) -> list[Variant]:
-    """Those of FILE, trained so many times as long."""
+    """The variants of FILE, trained `times` times as long."""
     training = {"steps": 60 * times, "checkpoint_every": 10 * times, "log_every": 5}
     backbone = {"name": "mingru", "layers": 1, "dropout": 0.1}
     return [
@@ -57,14 +57,14 @@ def variants(small: Make, times: int = 1) -> list[Variant]:
 
 
 def written(output: Path) -> dict[Path, int]:
-    """Results and records, each with the time at which it was written."""
+    """Results and records by path, with their modification times."""
     return {
         path: path.stat().st_mtime_ns for part in ("*/*/results/*.json", "*/*/cell.json") for path in output.glob(part)
     }
 
 
 def entries(folder: Path) -> int:
-    """How many files and folders there are; some may come and go meanwhile."""
+    """The number of files and folders below; some may appear or vanish while counting."""
     return sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
 
 
@@ -77,7 +77,7 @@ def started(output: Path, folder: Path, *options: str) -> "subprocess.Popen[str]
 
 
 def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills: int, seeds: int, jobs: str) -> None:
-    """A comparison that is killed so often gives the numbers of one that is not, and makes nothing a second time."""
+    """A comparison killed `kills` times has the numbers of an undisturbed one and writes no result twice."""
     whole = comparing(variants(small), seeds=tuple(range(seeds)), checkpoint_episodes=1)
     count = entries(folder / "runs")
     generator, output = random.Random(kills), folder / "killed"
@@ -101,19 +101,23 @@ def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills:
     for cell in whole.cells:
         lines = (output / cell.run / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines] == list(range(5, 61, 5))
-        assert len(list((output / cell.run / "results").iterdir())) == 7  # six checkpoints, and the last in full
+        assert len(list((output / cell.run / "results").iterdir())) == 7  # six checkpoints and the final result
 
 
-def test_a_comparison_that_is_killed_goes_on(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+def test_killed_comparison_resumes_to_the_same_numbers(
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+) -> None:
     killed_again_and_again(small, comparing, tmp_path, kills=1, seeds=1, jobs="1")
 
 
 @pytest.mark.slow
-def test_a_comparison_killed_ten_times_goes_on(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
+def test_comparison_killed_ten_times_resumes_to_the_same_numbers(
+    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+) -> None:
     killed_again_and_again(small, comparing, tmp_path, kills=10, seeds=3, jobs="2")
 
 
-def test_a_cell_whose_worker_dies_is_begun_again_once_and_takes_no_other_with_it(
+def test_local_executor_restarts_a_cell_once_if_its_worker_dies_and_runs_the_others(
     mine: Path, small: Make, tmp_path: Path
 ) -> None:
     doomed, fine = variants(small)
@@ -136,17 +140,17 @@ def test_a_cell_whose_worker_dies_is_begun_again_once_and_takes_no_other_with_it
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_numbers_though_a_node_is_lost(
+def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
     mine: Path, small: Make, comparing: Compare, tmp_path: Path
 ) -> None:
-    """Two nodes of a cluster; the second goes while cells run on it."""
+    """A cluster of two nodes; the second is removed while cells run on it."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     from decision_rnn.comparison.executors.ray import RayExecutor
 
     class Losing(RayExecutor):
-        """Loses the second node once two cells train: each node has one core, so that one of them is there."""
+        """Removes the second node once two cells train: each node has one core, so one cell runs there."""
 
         def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
             training: set[int] = set()
@@ -172,6 +176,6 @@ def test_ray_gives_the_same_numbers_though_a_node_is_lost(
         cluster.shutdown()
     assert lost
     begun = [len(list((tmp_path / "ray" / cell.run).glob("events.out.*"))) for cell in comparison.cells]
-    assert sorted(begun) == [1, 1, 1, 2]  # the one that the node was lost with
+    assert sorted(begun) == [1, 1, 1, 2]  # the cell on the lost node was started twice
     assert comparison.failed == ()
     assert timeless(comparison.to_dict()) == timeless(local.to_dict())

@@ -1,4 +1,4 @@
-"""results/return-limits: a report of agents that were trained before, by the seeds and the commits that they are of."""
+"""scripts/return_limits.py: the report on trained agents, with their seeds and commits."""
 
 import json
 from dataclasses import replace
@@ -12,8 +12,8 @@ from made_comparison import made_comparison
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a comparison on two datasets, with seeds 3 and 10 on the first and 3 on the second; a score is the
-    seed plus the limit, the same for any agent."""
+    """The results folder for a comparison on own/a (seeds 3 and 10) and own/b (seed 3); a score is the seed plus the
+    return limit."""
     made = made_comparison(("mingru",), 1, ("own/a", "own/b"), (), (), checkpoints=0, episodes=2)
     first, second = made.cells
     cells = [
@@ -41,7 +41,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results"
 
 
-def test_report_names_the_seeds_and_the_commits_of_the_agents(runs: Path) -> None:
+def test_return_limits_report_names_seeds_and_commits_of_the_agents(runs: Path) -> None:
     return_limits.main()
     text = (runs / "README.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "| 3600 |" in line]
@@ -56,11 +56,11 @@ def test_report_names_the_seeds_and_the_commits_of_the_agents(runs: Path) -> Non
     assert scores["own/b"]["0.9"] == [3.9]
 
 
-def test_a_row_of_one_seed_has_no_deviation() -> None:
+def test_return_limits_row_of_one_seed_has_no_standard_deviation() -> None:
     assert return_limits.row({0.0: [90.0], 1.0: [80.0, 82.0]}) == "90.0 | 81.0 ± 1.4"
 
 
-def test_a_folder_without_finished_runs_is_refused(
+def test_return_limits_script_refuses_a_folder_without_finished_runs(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["scripts/return_limits.py", str(runs.parent / "runs"), "--variant", "lru"])

@@ -1,4 +1,4 @@
-"""results/standins: its tables from stores and a comparison, as far as that has come."""
+"""scripts/standins.py: the tables of results/standins, from stores and a possibly unfinished comparison."""
 
 import json
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_real_observation_statistics_have_an_entry_for_each_number(name: str) ->
     ]
 
 
-def test_the_comparison_of_the_stand_ins_has_all_that_scores_are_published_for() -> None:
+def test_standins_config_has_every_dataset_and_method_with_published_scores() -> None:
     plan, _ = plan_of(["--config", str(standins.ROOT / "configs" / "comparisons" / "standins.yaml")])
     assert set(plan.datasets) == {*standins.PUBLISHED, "standin/hopper-mixed"}
     assert tuple(variant.label for variant in plan.variants) == standins.METHODS
@@ -54,7 +54,7 @@ def test_the_comparison_of_the_stand_ins_has_all_that_scores_are_published_for()
     assert transformer.training.steps == cloning.training.steps
 
 
-def test_scores_are_of_finished_runs_on_the_same_contents(capsys: pytest.CaptureFixture[str]) -> None:
+def test_standins_scores_are_of_finished_runs_on_the_same_data_fingerprint(capsys: pytest.CaptureFixture[str]) -> None:
     made = made_comparison(
         ("decision-transformer",), 1, SHORT, (), ("cloning",), failed=[("decision-transformer", 0)], checkpoints=1
     )
@@ -65,7 +65,7 @@ def test_scores_are_of_finished_runs_on_the_same_contents(capsys: pytest.Capture
     assert scores[HOPPER]["cloning"] == pytest.approx(cell.targets[0].score_mean)
     whole = made_comparison(("decision-transformer",), 1, SHORT, (), ("cloning",), checkpoints=1)
     (cell,) = whole.cells_of("decision-transformer", HOPPER)
-    assert cell.targets[0].target_return == 3600  # what the paper asks for first
+    assert cell.targets[0].target_return == 3600  # the paper's first target
     assert standins.scores_of(whole, contents)[HOPPER]["decision-transformer"] == cell.targets[0].score_mean
     assert capsys.readouterr().out == ""
     assert set(standins.scores_of(whole, {**contents, HOPPER: {"another"}})) == {SHORT[1]}
@@ -74,7 +74,7 @@ def test_scores_are_of_finished_runs_on_the_same_contents(capsys: pytest.Capture
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with results/ and runs/ of the script, which finds two stand-ins of three short episodes each."""
+    """A folder for the script's results/ and runs/, with two stand-ins of three short episodes each."""
     generator = np.random.default_rng(0)
     stores = {}
     for name in SHORT:
@@ -101,7 +101,7 @@ def table(places: Path) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_the_report_has_empty_cells_where_no_run_is_finished(places: Path) -> None:
+def test_standins_report_shows_only_published_scores_without_finished_runs(places: Path) -> None:
     standins.main()
     text = (places / "results" / "README.md").read_text()
     assert "There is no comparison yet." in text
@@ -113,7 +113,7 @@ def test_the_report_has_empty_cells_where_no_run_is_finished(places: Path) -> No
     assert table(places)["hopper-medium"][2] == "5 (1,422, -100%)"
 
 
-def test_the_report_has_the_scores_of_the_comparison_and_keeps_it(places: Path) -> None:
+def test_standins_report_has_the_scores_of_the_comparison_and_keeps_a_copy_of_it(places: Path) -> None:
     made = made_comparison(("decision-transformer",), 1, SHORT, (), ("cloning",), checkpoints=1)
     data = made.to_dict()
     for dataset in data["datasets"]:
@@ -129,11 +129,11 @@ def test_the_report_has_the_scores_of_the_comparison_and_keeps_it(places: Path) 
     assert f"`{made.command}` at commit 0123456789ab, seed 0, in comparison.json" in text
     assert f"The scores of cloning and decision-transformer: `{made.command}`" in text
     (places / "runs" / "comparison.json").unlink()
-    standins.main()  # from what is kept with the results
+    standins.main()  # from the copy kept with the results
     assert (places / "results" / "README.md").read_text() == text
 
 
-def test_the_report_names_only_the_methods_that_have_scores() -> None:
+def test_standins_report_names_only_the_methods_that_have_scores() -> None:
     without = made_comparison(("mingru",), 1, SHORT, (), ("cloning",), checkpoints=1)
     cells = [replace(cell, commit="of-mingru") if cell.variant == "mingru" else cell for cell in without.cells]
     text = standins.report({}, replace(without, cells=tuple(cells)), {HOPPER: {"mingru": 70.0, "cloning": 50.0}})
@@ -142,7 +142,7 @@ def test_the_report_names_only_the_methods_that_have_scores() -> None:
     assert f"`{without.command}` has no score of cloning or decision-transformer on these sets." in none
 
 
-def test_what_was_measured_is_kept_as_long_as_the_recipe_is_the_same(places: Path) -> None:
+def test_standins_json_entries_are_reused_only_if_recipe_and_keys_match(places: Path) -> None:
     standins.main()
     kept = places / "results" / "standins.json"
     entries = json.loads(kept.read_text())
@@ -153,7 +153,7 @@ def test_what_was_measured_is_kept_as_long_as_the_recipe_is_the_same(places: Pat
     scores = {name: entry["score"] for name, entry in json.loads(kept.read_text()).items()}
     assert scores[SHORT[0]] == -1
     assert scores[SHORT[1]] > 0
-    del entries[SHORT[0]]["observations"]  # written before they were compared
+    del entries[SHORT[0]]["observations"]  # as in files from before observations were compared
     kept.write_text(json.dumps(entries))
     standins.main()
     assert json.loads(kept.read_text())[SHORT[0]]["score"] > 0

@@ -1,4 +1,4 @@
-"""One exported policy for all tests of what acts with it: an export takes seconds."""
+"""One exported policy shared by all tests, because an export takes seconds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Agents to export: untrained, of Hopper's sizes, with weights moved off where they begin."""
+"""Agents to export: untrained, with Hopper's sizes and weights perturbed from their initial values."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""results/deploy: the report of many steps of acting, on few of them."""
+"""scripts/acting.py: the report of results/deploy, with few steps."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import acting
 import pytest
 
 
-def test_report_has_the_steps_and_what_made_it(
+def test_acting_report_names_steps_policy_command_seed_and_versions(
     policy_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ["--steps", "200", "--policy", str(policy_path), "--output", str(tmp_path)]

@@ -1,4 +1,4 @@
-"""Malformed policies: each is refused in one sentence, before onnxruntime is given it and with no other file read."""
+"""Malformed policies: each is refused in one line, before it reaches onnxruntime and without reading other files."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ def properties(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def signed(model: onnx.ModelProto, **changes: str | None) -> bytes:
-    """The model as somebody would write it who knows how the checksum is made; None takes a key out."""
+    """The model as an attacker would write it, with a valid checksum; None removes a key."""
     entries: dict[str, str | None] = {**properties(model), **changes}
     text = entries.get(POLICY_KEY) or ""
     graph = model.graph.SerializeToString(deterministic=True)
@@ -34,7 +34,7 @@ def signed(model: onnx.ModelProto, **changes: str | None) -> bytes:
 
 
 def described(change: Callable[[dict[str, Any]], object]) -> Callable[[onnx.ModelProto], bytes]:
-    """The model with another description."""
+    """The model with a changed description."""
 
     def make(model: onnx.ModelProto) -> bytes:
         policy = json.loads(properties(model)[POLICY_KEY])
@@ -45,7 +45,7 @@ def described(change: Callable[[dict[str, Any]], object]) -> Callable[[onnx.Mode
 
 
 def graphed(change: Callable[[onnx.ModelProto], object]) -> Callable[[onnx.ModelProto], bytes]:
-    """The model with something else in it."""
+    """The model after `change`, with a valid checksum."""
 
     def make(model: onnx.ModelProto) -> bytes:
         change(model)
@@ -67,7 +67,7 @@ def cut(share: float) -> Callable[[onnx.ModelProto], bytes]:
 
 
 def flipped(place: float, bit: int) -> Callable[[onnx.ModelProto], bytes]:
-    """One bit of the graph is another one."""
+    """The model with one bit of the graph flipped."""
 
     def make(model: onnx.ModelProto) -> bytes:
         data, graph = bytearray(model.SerializeToString(deterministic=True)), model.graph.SerializeToString()
@@ -98,7 +98,7 @@ def add_constant_node(model: onnx.ModelProto) -> None:
 
 
 def outside(number: int, location: str | None, **info: str) -> Callable[[onnx.ModelProto], None]:
-    """A constant that lies in another file, or says so."""
+    """Mark a constant as stored in another file."""
 
     def change(model: onnx.ModelProto) -> None:
         tensor = model.graph.initializer[number]
@@ -158,7 +158,7 @@ def holding_graph(operator: str) -> Callable[[onnx.ModelProto], None]:
 
 
 def put(*keys: Any) -> Callable[[dict[str, Any]], None]:
-    """put("state", 0, "shape", [3]): another value at that place of the description."""
+    """put("state", 0, "shape", [3]) sets another value at that place of the description."""
     *path, last, value = keys
 
     def change(policy: dict[str, Any]) -> None:
@@ -290,7 +290,7 @@ def assert_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_malformed_policies_are_refused_in_a_sentence_and_unrun(
+def test_malformed_policy_is_refused_in_one_line_without_an_inference_session(
     case: str, model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime.onnxruntime, "InferenceSession", lambda *_, **__: pytest.fail("it was run"))
@@ -300,7 +300,7 @@ def test_malformed_policies_are_refused_in_a_sentence_and_unrun(
 
 
 @pytest.mark.parametrize("case", LATE)
-def test_graphs_that_onnxruntime_cannot_use_are_refused_in_a_sentence(
+def test_policy_graph_that_onnxruntime_cannot_load_is_refused_in_one_line(
     case: str, model: onnx.ModelProto, tmp_path: Path
 ) -> None:
     path = tmp_path / "policy.onnx"
@@ -308,16 +308,16 @@ def test_graphs_that_onnxruntime_cannot_use_are_refused_in_a_sentence(
     assert_refused(path)
 
 
-def test_a_file_that_is_absent_a_folder_or_too_large_is_refused_unread(tmp_path: Path) -> None:
+def test_policy_path_that_is_absent_a_folder_or_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.onnx").mkdir()
     with (tmp_path / "large.onnx").open("wb") as file:
-        file.truncate(1 << 40)  # of holes
+        file.truncate(1 << 40)  # a sparse file
     for name in ("absent.onnx", "folder.onnx", "large.onnx"):
         assert_refused(tmp_path / name)
 
 
-def test_bytes_altered_under_a_right_checksum_are_read_or_refused(model: onnx.ModelProto) -> None:
-    """Up to three bytes of the graph, a thousand times: what is read is whole, and nothing but InputError is raised."""
+def test_altered_policy_bytes_with_a_valid_checksum_raise_only_input_error(model: onnx.ModelProto) -> None:
+    """Changes up to three bytes of the graph, a thousand times; nothing but InputError may be raised."""
     generator = np.random.default_rng(2)
     graph, text = model.graph.SerializeToString(deterministic=True), properties(model)[POLICY_KEY]
     outer = onnx.ModelProto()
@@ -343,7 +343,7 @@ def test_bytes_altered_under_a_right_checksum_are_read_or_refused(model: onnx.Mo
     assert refused > 100
 
 
-def test_the_wire_format_is_read_as_the_protobuf_package_reads_it(model: onnx.ModelProto) -> None:
+def test_protobuf_fields_agree_with_the_onnx_package_and_malformed_bytes_raise(model: onnx.ModelProto) -> None:
     data = memoryview(model.SerializeToString())
     found = [value for number, value in fields(data) if number == 7]
     assert [bytes(value) for value in found] == [model.graph.SerializeToString()]

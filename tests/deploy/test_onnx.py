@@ -1,4 +1,4 @@
-"""The exported step acts as the agent does: every backbone, both token layouts, objectives and masks."""
+"""The exported ONNX policy acts like its agent: every backbone, both token layouts, objectives and masks."""
 
 from pathlib import Path
 from types import ModuleType
@@ -44,7 +44,7 @@ FAST = [
 
 
 def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
-    """A thousand steps, the same observations and rewards, resets in the middle; the policy by its public face."""
+    """A thousand steps with the same observations, rewards and resets; the policy is called by its public API."""
     agent = trained.agent
     generator = np.random.default_rng(1)
     targets = np.array([3600, 1800, -20, 500], np.float32)
@@ -71,15 +71,17 @@ def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
     ],
     ids=str,
 )
-def test_actions_of_onnx_are_the_agents(name: str, options: dict, agent: AgentConfig, tmp_path: Path) -> None:
+def test_exported_onnx_policy_has_the_actions_of_its_agent(
+    name: str, options: dict, agent: AgentConfig, tmp_path: Path
+) -> None:
     trained = made_agent(registered(name).config(**options), agent)
-    if options.get("activation") == "relu":  # whose state grows without bound otherwise
+    if options.get("activation") == "relu":  # its state would otherwise grow without bound
         for key, parameter in trained.agent.named_parameters():
             parameter.data *= 0.5 if "weight_hh" in key else 1
     assert_acts_alike(trained, exported(tmp_path, trained))
 
 
-def test_a_masked_agent_is_given_whole_observations_by_its_policy(tmp_path: Path) -> None:
+def test_onnx_policy_of_a_masked_agent_takes_full_observations(tmp_path: Path) -> None:
     trained = made_agent(registered("lru").config(width=8, layers=1), mask="velocity")
     policy = exported(tmp_path, trained)
     assert policy.observation_dim == 11
@@ -89,23 +91,23 @@ def test_a_masked_agent_is_given_whole_observations_by_its_policy(tmp_path: Path
 
 @pytest.fixture
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it."""
+    """Removes what a test registers afterwards."""
     monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
     monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
 
 
-def test_a_users_backbone_and_objective_export(registries: None, tmp_path: Path) -> None:
-    """Those that CONTRIBUTING.md shows."""
+def test_onnx_export_of_a_user_backbone_and_objective(registries: None, tmp_path: Path) -> None:
+    """Those of the tutorials."""
     layers, objective = ModuleType("layers"), ModuleType("myobjective")
     for module, file in ((layers, "layers.py"), (objective, "myobjective.py")):
-        module.__dict__["__name__"] = "__main__"  # whose dataclasses look their module up
+        module.__dict__["__name__"] = "__main__"  # dataclasses look their module up
         exec(example(file), module.__dict__)
     trained = made_agent(layers.AverageConfig(width=8, layers=1, decay=0.8), objective=objective.HuberConfig())
     assert_acts_alike(trained, exported(tmp_path, trained))
 
 
 @pytest.mark.parametrize("fault", ["draws", "branches"])
-def test_an_objective_that_onnx_cannot_express_is_refused_in_a_sentence(
+def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_branches(
     registries: None, fault: str, tmp_path: Path
 ) -> None:
     from dataclasses import make_dataclass
@@ -132,7 +134,7 @@ def test_an_objective_that_onnx_cannot_express_is_refused_in_a_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_files_names_and_metadata(tmp_path: Path) -> None:
+def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(tmp_path: Path) -> None:
     trained = made_agent(registered("lstm").config(width=8, layers=1))
     export_onnx(trained, tmp_path / "policy.onnx", target_return=1234.0)
     model = onnx.load(tmp_path / "policy.onnx")

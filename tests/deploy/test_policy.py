@@ -1,4 +1,4 @@
-"""The runtime: states of many environments, what it imports, what it refuses, and that it scores as its agent does."""
+"""The deploy runtime: states of many environments, imports, invalid arguments, and the same scores as its agent."""
 
 import copy
 import pickle
@@ -20,14 +20,14 @@ from decision_rnn.evaluation.rollout import rollout
 ENVIRONMENTS = 1000
 
 
-def test_a_thousand_environments_stepped_in_any_subsets_and_orders_equal_each_alone(policy_path: Path) -> None:
-    """Each environment's episodes are played alone first, its own noise and targets, and then among the others."""
+def test_policy_act_with_index_of_random_subsets_equals_each_environment_alone(policy_path: Path) -> None:
+    """Each environment's episodes are first played alone, with its own noise and targets, then among the others."""
     generator = np.random.default_rng(0)
     steps = generator.integers(3, 9, ENVIRONMENTS)
     observations = generator.normal(0, 2, (ENVIRONMENTS, 9, 11)).astype(np.float32)
     rewards = generator.normal(2, 1, (ENVIRONMENTS, 9)).astype(np.float32)
     targets = generator.uniform(-100, 4000, ENVIRONMENTS).astype(np.float32)
-    second = generator.integers(0, 9, ENVIRONMENTS)  # the step at which it begins anew, if it comes to that
+    second = generator.integers(0, 9, ENVIRONMENTS)  # the step of its reset, if it is reached
 
     alone, policy = [], Policy.load(policy_path)
     for i in range(ENVIRONMENTS):
@@ -53,7 +53,7 @@ def test_a_thousand_environments_stepped_in_any_subsets_and_orders_equal_each_al
         taken[some] += 1
 
 
-def test_all_environments_at_once_equal_the_same_by_index(policy_path: Path) -> None:
+def test_policy_act_on_all_environments_equals_act_with_index(policy_path: Path) -> None:
     whole, parts = Policy.load(policy_path), Policy.load(policy_path)
     generator = np.random.default_rng(1)
     for t in range(20):
@@ -68,7 +68,7 @@ def test_all_environments_at_once_equal_the_same_by_index(policy_path: Path) -> 
     np.testing.assert_allclose(whole.act(observations, 1.5), parts.act(observations, np.full(7, 1.5)), atol=1e-6)
 
 
-def test_a_reset_asks_for_the_default_or_for_what_was_asked_before(policy_path: Path) -> None:
+def test_policy_reset_restores_the_default_target_and_with_index_keeps_the_target(policy_path: Path) -> None:
     policy, observation = Policy.load(policy_path), np.ones(11)
     asked_default = policy.act(observation)
     policy.reset(policy.default_target)
@@ -77,13 +77,13 @@ def test_a_reset_asks_for_the_default_or_for_what_was_asked_before(policy_path: 
     other = policy.act(observation)
     assert not np.array_equal(other, asked_default)
     policy.act(observation, 3.0)
-    policy.reset(index=[0])  # the same environment begins anew, asked for the same
+    policy.reset(index=[0])  # resets the same environment with the same target
     np.testing.assert_array_equal(policy.act(observation), other)
     policy.reset()
     np.testing.assert_array_equal(policy.act(observation), asked_default)
 
 
-def test_a_copy_of_a_policy_is_a_policy_without_memory(policy_path: Path) -> None:
+def test_copied_or_pickled_policy_starts_without_state(policy_path: Path) -> None:
     policy = Policy.load(policy_path)
     first = policy.act(np.ones(11))
     policy.act(np.zeros(11), 1.0)
@@ -107,13 +107,13 @@ def test_a_copy_of_a_policy_is_a_policy_without_memory(policy_path: Path) -> Non
         (lambda policy: [policy.act(np.ones((4, 11))), policy.act(np.ones((5, 11)))], "5 observations for 4"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(policy_path: Path, call: object, word: str) -> None:
+def test_policy_act_and_reset_refuse_invalid_arguments(policy_path: Path, call: object, word: str) -> None:
     with pytest.raises(InputError, match=word):
         call(Policy.load(policy_path))
 
 
-def test_the_runtime_imports_numpy_and_onnxruntime_alone(policy_path: Path) -> None:
-    """In a process where nothing but these two and Python's own modules can be imported."""
+def test_deploy_runtime_imports_only_numpy_and_onnxruntime(policy_path: Path) -> None:
+    """In a process where only these two and the standard library can be imported."""
     code = f"""
 import sys
 class Blocked:
@@ -136,8 +136,8 @@ print(sorted(name for name in others if not name.startswith("_")))
     assert run.stdout.strip() == "['decision_rnn', 'numpy', 'onnxruntime']"
 
 
-def test_a_policy_scores_as_its_agent_does(trained: TrainedAgent, policy_path: Path) -> None:
-    """An untrained agent falls soon, before a difference in an action's last digit has grown."""
+def test_evaluate_actor_of_a_policy_scores_like_its_agent(trained: TrainedAgent, policy_path: Path) -> None:
+    """An untrained agent falls early, before differences in the last digit of actions grow."""
     settings = EvaluationConfig(episodes=6, target_returns=(3600.0, 1800.0))
     subject = load_subject(policy_path)
     expected, result = evaluate(trained, settings, 1), evaluate_actor(subject, settings, 1)
@@ -148,8 +148,8 @@ def test_a_policy_scores_as_its_agent_does(trained: TrainedAgent, policy_path: P
         assert target.length_mean == other.length_mean
 
 
-def test_a_policy_plays_the_same_in_several_processes(policy_path: Path) -> None:
-    """More than one group of episodes, so that the actor is pickled."""
+def test_rollout_of_a_policy_is_identical_with_two_processes(policy_path: Path) -> None:
+    """With more than one group of episodes, so that the actor is pickled."""
     actor = PolicyActor(Policy.load(policy_path))
     one, two = (rollout(actor, "Hopper-v5", [500.0], 60, 3, processes) for processes in (1, 2))
     np.testing.assert_array_equal(one[0].returns, two[0].returns)

@@ -1,4 +1,4 @@
-"""The documentation's own rules: what is made from the code is whole, and what is written keeps up with it."""
+"""The documentation: generated pages are complete, and written pages agree with the code."""
 
 import re
 from dataclasses import fields
@@ -51,24 +51,24 @@ def test_configuration_reference_has_every_key_with_its_meaning() -> None:
         assert f"`{field.name}" in page or f"--{field.name}" in page
 
 
-def test_deviations_are_told_of_every_backbone() -> None:
+def test_deviations_page_has_a_heading_for_every_backbone() -> None:
     assert set(OURS) <= set(headings("deviations.md"))
 
 
-def test_choosing_a_backbone_names_every_backbone() -> None:
+def test_choosing_a_backbone_page_names_every_backbone() -> None:
     text = (ROOT / "docs/choosing-a-backbone.md").read_text()
     assert [name for name in OURS if f"`{name}`" not in text] == []
 
 
-def test_readme_is_a_first_page_with_a_picture_near_the_top() -> None:
+def test_readme_has_at_most_110_lines_and_a_picture_near_the_top() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 110
     picture = next(i for i, line in enumerate(lines) if line.startswith("!["))
     assert picture < 12
 
 
-def test_commands_in_the_pages_are_commands_with_the_options_they_have() -> None:
-    """What is only shown must not go stale either; options of a backbone or an objective are any one's."""
+def test_commands_and_options_in_the_documentation_exist() -> None:
+    """Also in console blocks, which are not run; the options of all backbones and objectives are allowed."""
     helps = {words: site_pages.help_of(words) for words in site_pages.commands()}
     parts = site_pages.configuration_page()
     for page in WRITTEN:
@@ -105,19 +105,19 @@ OF_EXAMPLES = ("--backbone.decay", "--objective.delta")
         ("```\n[a](../CONTRIBUTING.md)\n```", "```\n[a](../CONTRIBUTING.md)\n```"),
     ],
 )
-def test_links_of_the_repository_are_turned_into_the_sites(link: str, turned: str) -> None:
+def test_rewrite_links_turns_repository_links_into_site_links(link: str, turned: str) -> None:
     published = {path.relative_to(ROOT).as_posix() for pattern in site_pages.PUBLISHED for path in ROOT.glob(pattern)}
     published |= {path.relative_to(ROOT / "docs").as_posix() for path in PAGES} | set(site_pages.MOVED.values())
     found = site_pages.rewrite_links(link, "docs/datasets.md", lambda path: path if path in published else None)
     assert found == turned
 
 
-def test_pages_name_no_path_of_a_machine() -> None:
+def test_documentation_contains_no_local_paths() -> None:
     for page in WRITTEN:
         assert not re.search(r"(?<![\w.])/(?:work|home|root|tmp)/", page.read_text()), page
 
 
-def test_version_is_the_one_that_is_cited_and_that_the_changelog_begins_with() -> None:
+def test_version_matches_citation_cff_and_the_first_changelog_entry() -> None:
     assert f"version: {decision_rnn.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None

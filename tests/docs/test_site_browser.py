@@ -1,10 +1,10 @@
-"""The site in a real browser: built, served from this machine, and each page seen as a phone and a desktop show it.
+"""The site in a real browser: built, served locally, and every page checked at phone and desktop width.
 
     pip install -e ".[docs]" playwright axe-playwright-python
     playwright install chromium, or the system's: apt-get install chromium
     pytest -n 0 -m slow tests/docs/test_site_browser.py
 
-Skipped without these. PAGE_SCREENSHOTS=folder keeps pictures of the whole pages there, to be looked at.
+Skipped without these. PAGE_SCREENSHOTS=folder saves screenshots of the whole pages there.
 """
 
 import functools
@@ -31,7 +31,7 @@ WIDTHS = {"phone": 360, "desktop": 1280}
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a line for each."""
+    """Serves files without logging."""
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -68,7 +68,7 @@ def browser() -> Iterator[Any]:
 
 
 def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:
-    """What a reader of a page at this width would stumble over."""
+    """Layout and accessibility faults of a page at this width."""
     if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
         yield "scrolls sideways", wide
     pictures = page.evaluate(
@@ -92,7 +92,7 @@ def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("device", WIDTHS)
-def test_every_page_fits_asks_no_network_and_is_accessible(
+def test_every_site_page_fits_needs_no_network_and_passes_axe(
     browser: Any, site: Path, address: str, device: str, theme: str
 ) -> None:
     width = WIDTHS[device]
@@ -116,7 +116,7 @@ def test_every_page_fits_asks_no_network_and_is_accessible(
     assert faults == []
 
 
-def test_search_finds_a_page(browser: Any, address: str) -> None:
+def test_site_search_finds_a_page(browser: Any, address: str) -> None:
     page = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 800})
     page.set_default_timeout(60_000)
     page.goto(address, wait_until="networkidle")

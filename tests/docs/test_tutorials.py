@@ -1,7 +1,7 @@
 """The tutorials: every Python block and every command in them is run, in order, on tiny data.
 
-The fast tests run what needs no process of its own; `pytest -m slow` runs comparisons and reports too. What runs
-smaller here than on the page is listed in SIZES and SMALLER.
+The fast tests run what needs no separate process; `pytest -m slow` also runs comparisons and reports. Sizes that are
+reduced here are listed in SIZES and SMALLER.
 """
 
 import shlex
@@ -52,8 +52,8 @@ RENDERS_NOT = "nothing renders here"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: dict[str, str]) -> Iterator[Path]:
-    """The folder one works in; what a page registers and imports is forgotten afterwards."""
-    monkeypatch.setitem(small_environment, "DECISION_RNN_DATA", str(tmp_path / "data"))  # of processes of their own
+    """The working folder; what a page registers and imports is removed afterwards."""
+    monkeypatch.setitem(small_environment, "DECISION_RNN_DATA", str(tmp_path / "data"))  # for separate processes
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: d
 
 
 def run_page(page: Path, folder: Path, command: Command, leave_out: tuple[str, ...] = ()) -> bool:
-    """Run a page's blocks; whether a film was left out because nothing renders here."""
+    """Run a page's blocks; returns whether a video was left out because nothing renders here."""
     namespace: dict[str, Any] = {"__name__": "tutorial"}
     left_out = False
     for block in code_blocks(page):
@@ -94,7 +94,7 @@ def run_page(page: Path, folder: Path, command: Command, leave_out: tuple[str, .
 
 
 def smaller(block: CodeBlock) -> str:
-    """A block's text with SMALLER in it, on the same lines."""
+    """A block's text with the replacements of SMALLER, at the same line numbers."""
     text = block.text
     for there, here in SMALLER.items():
         text = text.replace(there, here)
@@ -102,7 +102,7 @@ def smaller(block: CodeBlock) -> str:
 
 
 def sized(words: list[str]) -> list[str]:
-    """The words of a command with options no larger than SIZES."""
+    """The arguments of a command with options no larger than in SIZES."""
     words = list(words)
     for option, largest in SIZES.get(words[0], {}).items():
         if option in words:
@@ -114,7 +114,7 @@ def sized(words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_tutorial_runs_as_it_stands_on_the_page(
+def test_tutorial_runs_without_commands_that_start_processes(
     page: Path, folder: Path, inline_cli: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("decision_rnn.evaluation.evaluate.default_processes", lambda: 1)
@@ -123,16 +123,14 @@ def test_tutorial_runs_as_it_stands_on_the_page(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_tutorial_runs_whole_with_its_commands_in_processes(
-    page: Path, folder: Path, small_cli: Command, inline_cli: Command
-) -> None:
-    """`inline_cli` is for the Python blocks, which then see the small data too."""
+def test_tutorial_runs_with_all_commands(page: Path, folder: Path, small_cli: Command, inline_cli: Command) -> None:
+    """`inline_cli` gives the Python blocks the small data too."""
     if run_page(page, folder, small_cli):
         pytest.skip("films were left out")
 
 
 @pytest.mark.slow
-def test_readme_runs(folder: Path, small_cli: Command, inline_cli: Command) -> None:
+def test_readme_commands_and_code_run(folder: Path, small_cli: Command, inline_cli: Command) -> None:
     left_out = False
     for block in code_blocks(ROOT / "README.md"):
         if block.language == "bash":
@@ -150,6 +148,6 @@ def test_readme_runs(folder: Path, small_cli: Command, inline_cli: Command) -> N
         pytest.skip("films were left out")
 
 
-def test_all_that_is_smaller_here_stands_in_a_tutorial() -> None:
+def test_every_text_in_smaller_occurs_in_a_tutorial() -> None:
     text = "".join(page.read_text() for page in TUTORIALS)
     assert [there for there in SMALLER if there not in text] == []

@@ -25,27 +25,27 @@ def suite(datasets: int, seeds: int, shift: float = 0.0, seed: int = 0) -> dict[
     return {f"d{i}": generator.normal(20 + 10 * i + shift, 2 + i, seeds) for i in range(datasets)}
 
 
-def test_the_interquartile_mean_drops_the_outer_quarters() -> None:
+def test_interquartile_mean_drops_the_lowest_and_highest_quarters() -> None:
     assert interquartile_mean(np.array([1000.0, 1, 2, 3, 4, 5, 6, -1000])) == pytest.approx((2 + 3 + 4 + 5) / 4)
-    assert interquartile_mean(np.array([1.0, 2, 6])) == pytest.approx(3)  # nothing to drop
+    assert interquartile_mean(np.array([1.0, 2, 6])) == pytest.approx(3)  # too few to drop any
     scores = np.random.default_rng(0).normal(size=(9, 5))
     ordered = sorted(scores.ravel())
     assert interquartile_mean(scores) == pytest.approx(sum(ordered[11:34]) / 23)  # 45 // 4 at either end
 
 
-def test_the_aggregate_score_is_rliables_interquartile_mean() -> None:
+def test_aggregate_scores_is_rliables_interquartile_mean() -> None:
     scores = suite(9, 5)
     matrix = np.stack(list(scores.values()), axis=1)  # rliable's: runs by tasks
     assert aggregate_scores(scores).score == pytest.approx(stats.trim_mean(matrix, 0.25, axis=None))
 
 
-def test_the_bootstrap_redraws_runs_within_their_dataset() -> None:
-    """Two datasets of different level: mixing them up would give means between the levels."""
+def test_bootstrap_means_resamples_runs_within_their_dataset() -> None:
+    """Two datasets of different level: resampling across them would give other means than 50."""
     assert set(bootstrap_means([np.full(8, 0.0), np.full(8, 100.0)], 100, seed=0)) == {50.0}
 
 
-def test_the_bootstrap_is_that_of_a_loop() -> None:
-    """Mean and standard deviation of as many means, redrawn a run at a time."""
+def test_bootstrap_means_agrees_with_a_loop() -> None:
+    """Compares mean and standard deviation of the bootstrap means; the loop draws one run at a time."""
     scores = list(suite(3, 5).values())
     generator, looped = np.random.default_rng(1), []
     for _ in range(4000):
@@ -56,7 +56,7 @@ def test_the_bootstrap_is_that_of_a_loop() -> None:
     assert ours.std() == pytest.approx(np.std(looped), rel=0.07)
 
 
-def test_the_bootstrap_of_one_dataset_agrees_with_scipys() -> None:
+def test_bootstrap_means_of_one_dataset_agrees_with_scipy() -> None:
     scores = np.random.default_rng(0).normal(50, 10, 20)
     ours = np.quantile(bootstrap_means([scores], 10_000, seed=0), [0.025, 0.975])
     theirs = stats.bootstrap(
@@ -65,7 +65,7 @@ def test_the_bootstrap_of_one_dataset_agrees_with_scipys() -> None:
     assert ours == pytest.approx(list(theirs.confidence_interval), abs=0.5)
 
 
-def test_the_aggregate_interval_is_t_standard_errors_of_the_bootstrap() -> None:
+def test_aggregate_scores_interval_is_a_t_quantile_times_the_bootstrap_standard_error() -> None:
     scores = suite(9, 5)
     aggregate = aggregate_scores(scores, resamples=500, seed=3)
     error = np.std(bootstrap_means(list(scores.values()), 500, seed=3)) * math.sqrt(45 / 36)
@@ -74,7 +74,7 @@ def test_the_aggregate_interval_is_t_standard_errors_of_the_bootstrap() -> None:
     assert aggregate == aggregate_scores(scores, resamples=500, seed=3)
 
 
-def test_too_few_runs_have_an_aggregate_without_interval() -> None:
+def test_aggregate_scores_of_too_few_runs_or_datasets_has_no_interval() -> None:
     for scores in (
         suite(9, 4),
         suite(1, 100),
@@ -87,7 +87,7 @@ def test_too_few_runs_have_an_aggregate_without_interval() -> None:
         assert math.isfinite(aggregate.score)
 
 
-def test_a_dataset_may_have_lost_a_seed() -> None:
+def test_aggregates_accept_datasets_with_different_numbers_of_seeds() -> None:
     scores = suite(9, 6)
     scores["d4"] = scores["d4"][:-1]
     aggregate = aggregate_scores(scores)
@@ -100,8 +100,8 @@ def test_a_dataset_may_have_lost_a_seed() -> None:
     )
 
 
-def test_the_probability_of_improvement_is_averaged_over_datasets() -> None:
-    """Rliable's: Mann and Whitney's U over the product of the runs, here of different numbers, with ties."""
+def test_compare_over_datasets_averages_the_probability_of_improvement() -> None:
+    """As in rliable: Mann and Whitney's U over the product of the numbers of runs, here unequal and with ties."""
     generator = np.random.default_rng(0)
     x = {name: generator.integers(0, 8, 7) for name in "abc"}
     y = {name: generator.integers(0, 8, 5) for name in "cba"}
@@ -121,7 +121,7 @@ def test_the_probability_of_improvement_is_averaged_over_datasets() -> None:
     assert improvement.high == pytest.approx(improvement.probability + math.sqrt(squares[1]) / 3)
 
 
-def test_improvement_on_one_dataset_is_that_of_its_seeds() -> None:
+def test_compare_over_datasets_of_one_dataset_equals_compare_seeds() -> None:
     a, b = np.random.default_rng(0).normal(size=(2, 5))
     one, many = compare_seeds(a, b), compare_over_datasets({"d": a}, {"d": b})
     assert (many.probability, many.low, many.high) == pytest.approx(
@@ -129,7 +129,7 @@ def test_improvement_on_one_dataset_is_that_of_its_seeds() -> None:
     )
 
 
-def test_improvement_of_what_is_equal_is_one_half_and_of_what_is_always_higher_keeps_an_interval() -> None:
+def test_probability_of_improvement_is_half_for_equal_scores_and_one_for_always_higher() -> None:
     scores = suite(9, 5)
     tie = compare_over_datasets(scores, scores)
     assert tie.probability == 0.5
@@ -140,15 +140,15 @@ def test_improvement_of_what_is_equal_is_one_half_and_of_what_is_always_higher_k
     assert compare_over_datasets(suite(9, 4), scores).low is None
 
 
-def test_datasets_that_only_one_of_two_has_are_named() -> None:
+def test_compare_over_datasets_and_shared_datasets_name_datasets_without_common_scores() -> None:
     with pytest.raises(InputError, match="only one of two variants has scores on d8:"):
         compare_over_datasets(suite(9, 5), suite(8, 5))
     variants = [suite(3, 5), {"d0": np.ones(5), "d2": np.ones(0), "d5": np.ones(1)}]
     assert shared_datasets(variants) == (["d0"], ["d1", "d2", "d5"])
 
 
-def test_the_performance_profile_is_the_fraction_of_runs_above() -> None:
-    """Equation 2 of the paper, and Wilson's interval of each dataset as scipy has it."""
+def test_performance_profile_is_the_fraction_of_runs_above_each_threshold() -> None:
+    """Equation 2 of the paper, with Wilson's interval of each dataset by scipy."""
     scores, thresholds = suite(9, 5), np.linspace(-10, 150, 33)
     profile = performance_profile(scores, thresholds)
     assert profile.thresholds.tolist() == thresholds.tolist()
@@ -167,7 +167,7 @@ def test_the_performance_profile_is_the_fraction_of_runs_above() -> None:
 
 
 @pytest.mark.parametrize("scores", [{}, {"a": []}, {"a": [1.0, float("nan")]}])
-def test_an_aggregate_of_nothing_or_of_no_number_is_refused(scores: dict[str, list[float]]) -> None:
+def test_aggregates_of_no_scores_or_nan_raise(scores: dict[str, list[float]]) -> None:
     for aggregate in (
         aggregate_scores,
         lambda of: compare_over_datasets(of, of),

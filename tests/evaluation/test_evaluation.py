@@ -1,4 +1,4 @@
-"""An evaluation says what was measured: obedience or extrapolation, cloning once, nothing where nothing was asked."""
+"""`evaluate` and its report: targets inside and beyond the data, added targets, cloning agents, remarks, errors."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ Make = Callable[..., TrainedAgent]
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
-    """In place of episodes: two a target, whose return is what was asked for and half of it; holds what was asked."""
+    """Replaces rollouts: returns go from the target down to half of it; the list holds the targets of each call."""
     asked: list[list[float]] = []
 
     def rollout(actor: object, environment: str, targets: list[float], episodes: int, *rest: object, **more: object):
@@ -34,11 +34,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
 
 
 def rows(text: str) -> dict[str, str]:
-    """The lines of a table, above its notes, by their first word."""
+    """The lines of the table above the line of the data, by their first word."""
     return {line.split()[0]: line for line in text.partition("(the data)")[0].splitlines() if line.strip()}
 
 
-def test_targets_inside_and_beyond_the_data_are_told_apart(pendulum: Make, played: list[list[float]]) -> None:
+def test_evaluate_marks_targets_inside_and_beyond_the_returns_of_the_data(
+    pendulum: Make, played: list[list[float]]
+) -> None:
     result = evaluate(pendulum(), EvaluationConfig(episodes=2, target_returns=(-50.0, -400.0, -1600.0, -100.0)))
     assert [target.in_range for target in result.targets] == [False, True, False, True]
     assert result.remarks == (
@@ -54,7 +56,7 @@ def test_targets_inside_and_beyond_the_data_are_told_apart(pendulum: Make, playe
     assert result.to_dict()["remarks"] == list(result.remarks)
 
 
-def test_what_a_return_limit_makes_of_a_target_beyond_the_data_is_told(
+def test_remark_on_a_target_beyond_the_data_mentions_the_return_limit(
     pendulum: Make, played: list[list[float]]
 ) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
@@ -64,8 +66,10 @@ def test_what_a_return_limit_makes_of_a_target_beyond_the_data_is_told(
     assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(return_limit=0.95), asked).remarks[0]
 
 
-def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make, played: list[list[float]]) -> None:
-    trained = pendulum(return_max=-250.0)  # below -200, the first of its own
+def test_evaluate_adds_the_best_return_of_the_data_to_the_default_targets(
+    pendulum: Make, played: list[list[float]]
+) -> None:
+    trained = pendulum(return_max=-250.0)  # below -200, its first target
     result = evaluate(trained, EvaluationConfig(episodes=2))
     assert played == [[-200.0, -400.0, -250.0]]
     assert result.protocol.target_returns == (-200.0, -400.0, -250.0)
@@ -79,7 +83,7 @@ def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make,
         "-200 is beyond the data's best -250: its score measures extrapolation",
         said,
     ]
-    assert not any(said in remark for remark in result.remarks)  # which seeds of a comparison share
+    assert not any(said in remark for remark in result.remarks)  # remarks are shared by the seeds of a comparison
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_the_datas_best_is_asked_beside_the_datasets_own_targets(pendulum: Make,
         (-200.0, None, [-200.0, -400.0]),
     ],
 )
-def test_nothing_is_asked_beside_named_targets_or_where_the_best_is_not_known_or_asked_already(
+def test_evaluate_adds_no_best_return_to_named_targets_or_if_unknown_or_already_a_target(
     pendulum: Make, played: list[list[float]], return_max: float | None, named: tuple[float, ...], asked: list[float]
 ) -> None:
     result = evaluate(pendulum(return_max=return_max), EvaluationConfig(episodes=2, target_returns=named))
@@ -99,21 +103,25 @@ def test_nothing_is_asked_beside_named_targets_or_where_the_best_is_not_known_or
     assert "it scores" not in format_result(result)
 
 
-def test_a_target_out_of_all_proportion_is_remarked_on_more_strongly(pendulum: Make, played: list[list[float]]) -> None:
-    """The data's range is 1400 wide: two of it above the best is 2700."""
+def test_remark_on_a_target_more_than_two_ranges_above_the_data_is_stronger(
+    pendulum: Make, played: list[list[float]]
+) -> None:
+    """The data's range is 1400 wide: two ranges above the best, -100, is 2700."""
     remarks = evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(2700.0, 2701.0))).remarks
     assert ["out of all proportion" in remark for remark in remarks] == [False, True]
     assert "-1500 to -100" in remarks[1]
 
 
-def test_of_an_old_checkpoint_nothing_is_said_of_the_datas_range(pendulum: Make, played: list[list[float]]) -> None:
+def test_evaluate_without_known_return_range_has_no_remarks_and_no_in_range(
+    pendulum: Make, played: list[list[float]]
+) -> None:
     result = evaluate(pendulum(return_min=None, return_max=None), EvaluationConfig(episodes=1, target_returns=(9e9,)))
     assert result.remarks == ()
     assert result.targets[0].in_range is None
     assert "the data" not in rows(format_result(result))["9e+09"]
 
 
-def test_cloning_is_evaluated_once_and_asked_for_nothing(pendulum: Make, played: list[list[float]]) -> None:
+def test_evaluate_plays_a_cloning_agent_once_without_target_return(pendulum: Make, played: list[list[float]]) -> None:
     unknown = pendulum(cloning=True, return_max=None)
     assert "the data's best" not in format_result(evaluate(unknown, EvaluationConfig(episodes=2)))
     played.clear()
@@ -127,15 +135,15 @@ def test_cloning_is_evaluated_once_and_asked_for_nothing(pendulum: Make, played:
     assert "target" not in text
 
 
-def test_clones_do_not_look_at_a_target(pendulum: Make) -> None:
-    """In the environment, with the agent itself: what it is asked for makes no difference, so once is enough."""
+def test_cloning_agent_ignores_the_target_return(pendulum: Make) -> None:
+    """With real rollouts: the target makes no difference, so one evaluation is enough."""
     agent = pendulum(cloning=True).agent
     ones, others = (module.rollout(agent, "Pendulum-v1", [target], 2, 0)[0] for target in (0.0, -1000.0))
     assert ones.returns.tolist() == others.returns.tolist()
 
 
-def test_layers_that_forget_slowly_are_those_measured_to() -> None:
-    """results/hopper-mixed-backbones: with a carried state these are 9 to 39% off what they are asked, others 4."""
+def test_forgets_slowly_is_set_for_the_backbones_measured_to_forget_slowly() -> None:
+    """results/hopper-mixed-backbones: with a carried state their returns are 9 to 39% off the target, others' 4%."""
     slow = {name for name in registered_names() if registered(name).mixer.forgets_slowly}
     assert slow >= {"s4d", "aaren", "lru", "retention"}
     assert not slow & {"mingru", "minlstm", "gru", "lstm", "rnn", "transformer", "mamba", "mlstm"}
@@ -150,7 +158,7 @@ def test_layers_that_forget_slowly_are_those_measured_to() -> None:
         ("mingru", "carry", 1, False),
     ],
 )
-def test_a_layer_that_forgets_slowly_is_remarked_on(
+def test_remark_on_a_slowly_forgetting_backbone_with_carried_state(
     pendulum: Make, played: list[list[float]], backbone: str, state: str, carry: int, remarked: bool
 ) -> None:
     trained = pendulum(backbone, carry)
@@ -160,19 +168,19 @@ def test_a_layer_that_forgets_slowly_is_remarked_on(
     assert all("--training.carry 50" in line for line in named)
 
 
-def test_no_episodes_are_no_evaluation(pendulum: Make) -> None:
+def test_evaluate_with_0_episodes_raises(pendulum: Make) -> None:
     with pytest.raises(InputError, match="episodes is 0"):
         evaluate(pendulum(), EvaluationConfig(episodes=0))
 
 
-def test_a_run_made_with_plugins_is_evaluated_only_with_them(pendulum: Make, played: list[list[float]]) -> None:
+def test_evaluate_without_the_plugins_of_the_run_raises(pendulum: Make, played: list[list[float]]) -> None:
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, plugins=("not_imported_yet",)))
     with pytest.raises(InputError, match="add --plugins not_imported_yet"):
         evaluate(trained, EvaluationConfig(episodes=1))
 
 
-def test_returns_that_are_not_finite_are_refused(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_returns_that_are_not_finite_raise(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [
         RolloutResult(-200.0, np.array([np.nan]), np.array([3])),
         RolloutResult(-400.0, np.array([1.0]), np.array([3])),
@@ -182,7 +190,7 @@ def test_returns_that_are_not_finite_are_refused(pendulum: Make, monkeypatch: py
         evaluate(pendulum(), EvaluationConfig(episodes=1))
 
 
-def test_the_record_holds_what_was_played(pendulum: Make) -> None:
+def test_evaluate_result_holds_returns_scores_steps_and_protocol(pendulum: Make) -> None:
     trained = pendulum()
     result = evaluate(trained, EvaluationConfig(episodes=2, seed=5))
     assert [target.target_return for target in result.targets] == [-200.0, -400.0, -100.0]
@@ -195,6 +203,6 @@ def test_the_record_holds_what_was_played(pendulum: Make) -> None:
     assert "carried state" in text
     one = format_result(evaluate(trained, EvaluationConfig(episodes=1, state="window", window=3)))
     assert "window of 3" in one
-    assert "±" not in rows(one)["-200"]  # one episode has no spread
+    assert "±" not in rows(one)["-200"]  # no spread of a single episode
     environment = gymnasium.make("Pendulum-v1")
     assert result.dataset.environment_id == environment.spec.id

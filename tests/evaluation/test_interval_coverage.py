@@ -1,4 +1,4 @@
-"""The coverage that is printed beside intervals is that in results/coverage, which the script makes."""
+"""The coverage printed with intervals is that in results/coverage, written by scripts/interval_coverage.py."""
 
 import json
 
@@ -14,12 +14,12 @@ MEASURED = json.loads((interval_coverage.RESULTS / "coverage.json").read_text())
 
 
 def percents(table: str, key: str = "coverage", **which: object) -> list[str]:
-    """Of the rows of a table in which all of `which` holds."""
+    """The values of `key` in the rows of a table that match `which` and have at least five seeds."""
     rows = [row for row in MEASURED[table] if which.items() <= row.items()]
     return [f"{row[key]:.0%}" for row in rows if row["seeds"] >= 5]
 
 
-def test_the_notes_beside_intervals_say_what_was_measured() -> None:
+def test_interval_notes_state_the_coverage_in_coverage_json() -> None:
     normal, humps = (percents("one dataset", shape=s, interval="Student's t") for s in ("normal", "two-humped"))
     assert "in {}, {} and {} of cases at 5, 10 and 20 seeds".format(*normal) in INTERVAL_NOTE
     assert "of two-humped ones in {}, {} and {}".format(*humps) in INTERVAL_NOTE
@@ -47,7 +47,7 @@ def test_the_notes_beside_intervals_say_what_was_measured() -> None:
         assert f"covered in {shares[0]} to {shares[-1]} of cases" in note.replace("\n", " ")
 
 
-def test_every_interval_that_is_given_covers_93_percent_of_normal_scores() -> None:
+def test_every_printed_interval_covers_at_least_93_percent_for_normal_scores() -> None:
     given = [row for row in MEASURED["one dataset"] if row["interval"] == "Student's t" and row["seeds"] >= 5]
     given = [row for row in given + MEASURED["differences"] if row["shape"] == "normal"]
     given += [row for row in MEASURED["interquartile mean"]
@@ -64,13 +64,13 @@ SLOW = [
 
 
 @pytest.mark.parametrize("make", ["differences", *SLOW])
-def test_coverage_is_measured_of_every_case(make: str) -> None:
+def test_interval_coverage_script_measures_coverage_between_0_and_1(make: str) -> None:
     rows = list(getattr(interval_coverage, make)(10, np.random.default_rng(0)))
     assert all(0 <= row["coverage"] <= 1 for row in rows)
 
 
-def test_the_bootstraps_that_ours_is_compared_with_are_scipys() -> None:
-    """Percentile and BCa of one sample, with bootstraps of their own."""
+def test_percentile_and_bca_bootstraps_agree_with_scipy() -> None:
+    """Percentile and BCa intervals of one sample, each with its own random draws."""
     x = 100 - np.random.default_rng(0).lognormal(2.5, 0.8, 12)
     ours = interval_coverage.mean_intervals(np.tile(x, (1, 1)), np.random.default_rng(0))
     for name, method in (("percentile bootstrap", "percentile"), ("BCa", "bca")):

@@ -1,4 +1,4 @@
-"""Obedience, and the targets that it is measured at."""
+"""Obedience, and the targets at which it is measured."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.obedience import obedience, spread_targets
 
 
-def test_obedience_is_the_mean_distance_of_the_median_in_percent_of_the_datas_range() -> None:
+def test_obedience_error_is_the_mean_distance_of_medians_in_percent_of_the_data_range() -> None:
     result = obedience(
         [-100.0, 0.0, 300.0], [np.array([-100.0]), np.array([50, 20, 1000]), np.full(4, 280.0)], (-200, 300)
     )
@@ -16,7 +16,7 @@ def test_obedience_is_the_mean_distance_of_the_median_in_percent_of_the_datas_ra
     assert result.error == pytest.approx(14 / 3)
 
 
-def test_obedience_is_zero_at_perfection_and_a_quarter_of_the_range_for_an_agent_that_does_not_listen() -> None:
+def test_obedience_error_is_0_if_perfect_and_25_percent_if_the_target_is_ignored() -> None:
     asked = spread_targets(0, 1000, 49)
     assert obedience(asked, [np.array([target]) for target in asked], (0, 1000)).error == 0.0
     assert obedience(asked, [np.array([500.0])] * 49, (0, 1000)).error == pytest.approx(25, abs=1)
@@ -33,19 +33,19 @@ def test_obedience_is_zero_at_perfection_and_a_quarter_of_the_range_for_an_agent
         ([5.0], [np.ones(3)], (5, 5), "no range"),
     ],
 )
-def test_obedience_that_cannot_be_measured_is_refused(asked, achieved, data_range, words) -> None:
+def test_obedience_invalid_targets_returns_or_range_raise(asked, achieved, data_range, words) -> None:
     with pytest.raises(InputError, match=words):
         obedience(asked, achieved, data_range)
 
 
-def test_spread_targets_lie_evenly_inside_the_range() -> None:
+def test_spread_targets_are_round_numbers_evenly_inside_the_range() -> None:
     assert spread_targets(316.4, 3222.3, 5) == (800.0, 1290.0, 1770.0, 2250.0, 2740.0)
     assert spread_targets(-1600, -0.5, 3) == (-1200.0, -800.0, -400.0)
     assert spread_targets(0, 1, 3) == (0.25, 0.5, 0.75)
     assert spread_targets(0, 0.003, 2) == (0.001, 0.002)
 
 
-def test_spread_targets_are_close_to_even_whatever_the_range() -> None:
+def test_spread_targets_are_nearly_even_for_random_ranges() -> None:
     generator = np.random.default_rng(0)
     for _ in range(500):
         low = float(generator.normal() * 10 ** generator.uniform(-3, 5))
@@ -60,6 +60,6 @@ def test_spread_targets_are_close_to_even_whatever_the_range() -> None:
 
 
 @pytest.mark.parametrize(("low", "high", "count"), [(1.0, 1.0, 3), (2.0, 1.0, 3), (0.0, float("inf"), 3), (0, 1, 0)])
-def test_targets_without_a_range_are_refused(low: float, high: float, count: int) -> None:
+def test_spread_targets_without_a_range_or_count_raise(low: float, high: float, count: int) -> None:
     with pytest.raises(InputError):
         spread_targets(low, high, count)

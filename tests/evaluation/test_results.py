@@ -1,4 +1,4 @@
-"""Results: read back as they were, of old files too; each protocol, step, data and configuration has its own file."""
+"""Reading and writing results, old formats too; each step, dataset, protocol and configuration has its own file."""
 
 import copy
 import json
@@ -25,7 +25,7 @@ def result(pendulum: Make) -> Result:
 
 
 def old_form(cloning: bool = False) -> dict[str, Any]:
-    """result.json as version 0.1 wrote it, of two episodes for each of two targets."""
+    """result.json in the format of version 0.1, with two episodes for each of two targets."""
     config = {
         "dataset": "hopper-medium",
         "seed": 0,
@@ -60,13 +60,13 @@ def old_form(cloning: bool = False) -> dict[str, Any]:
     }
 
 
-def test_a_result_is_read_back_as_it_was(result: Result, tmp_path: Path) -> None:
+def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: Path) -> None:
     path = write_result(tmp_path, result)
     assert read_result(path) == result
     assert json.loads(path.read_text())["schema"] == 2
 
 
-def test_a_result_of_version_01_is_read() -> None:
+def test_result_of_version_0_1_is_read() -> None:
     result = Result.from_dict(old_form(), "result.json")
     assert result.step == 10_000
     assert result.dataset.name == "standin/hopper-medium"
@@ -82,7 +82,7 @@ def test_a_result_of_version_01_is_read() -> None:
     assert Result.from_dict(result.to_dict(), "again") == result
 
 
-def test_cloning_of_version_01_was_one_result_for_every_target() -> None:
+def test_cloning_result_of_version_0_1_is_read_as_one_target() -> None:
     result = Result.from_dict(old_form(cloning=True), "result.json")
     assert [target.target_return for target in result.targets] == [None]
     assert result.protocol.target_returns == (None,)
@@ -117,7 +117,7 @@ def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         (spoilt(("config", "backbone", "name"), "nothing"), "nothing"),
     ],
 )
-def test_a_damaged_result_is_named_and_passed_over(
+def test_damaged_result_file_raises_in_read_result_and_is_skipped_by_find_result(
     content: Any, words: str, result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "result.json"
@@ -132,8 +132,8 @@ def test_a_damaged_result_is_named_and_passed_over(
     assert "a.json" in capsys.readouterr().err
 
 
-def test_a_result_from_before_a_key_of_the_configuration_is_found(result: Result, tmp_path: Path) -> None:
-    """`best_fraction` was not there: all episodes were trained on."""
+def test_find_result_accepts_files_without_newer_configuration_keys(result: Result, tmp_path: Path) -> None:
+    """Without `best_fraction`, all episodes were trained on."""
     path = write_result(tmp_path, result)
     data = json.loads(path.read_text())
     del data["config"]["best_fraction"]
@@ -142,7 +142,7 @@ def test_a_result_from_before_a_key_of_the_configuration_is_found(result: Result
     assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, best_fraction=0.1))) is None
 
 
-def test_results_that_differ_in_their_key_have_files_of_their_own(result: Result, tmp_path: Path) -> None:
+def test_results_with_different_keys_have_different_files(result: Result, tmp_path: Path) -> None:
     protocol, config = result.protocol, result.config
     others = [
         replace(result, step=2),
@@ -162,32 +162,32 @@ def test_results_that_differ_in_their_key_have_files_of_their_own(result: Result
         assert find_result(tmp_path, each.key) == each
 
 
-def test_where_the_data_lie_and_how_a_run_would_be_evaluated_is_no_part_of_a_key(result: Result) -> None:
+def test_result_key_ignores_path_evaluation_options_seconds_and_commit(result: Result) -> None:
     config = replace(result.config, path="elsewhere.hdf5", evaluation=EvaluationConfig(episodes=77))
     assert replace(result, config=config).key == result.key
     assert replace(result, evaluation_seconds=9.0, commit="other").key.file_name == result.key.file_name
 
 
-def test_a_windows_length_is_no_part_of_a_protocol_that_carries() -> None:
+def test_protocol_with_carried_state_ignores_the_window() -> None:
     one, other = (Protocol.of(EvaluationConfig(window=window), (2.0, 1.0), AgentConfig()) for window in (5, 20))
     assert one == other
     assert one.target_returns == (2.0, 1.0)
 
 
-def test_a_results_file_tells_step_and_protocol(result: Result, tmp_path: Path) -> None:
+def test_result_file_name_has_step_and_protocol(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
     assert name.startswith("results/step-10-carry-1-episodes-")
     windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
     assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
 
 
-def test_a_result_that_cannot_be_written_is_one_sentence(result: Result, tmp_path: Path) -> None:
+def test_write_result_into_an_unwritable_folder_raises_input_error(result: Result, tmp_path: Path) -> None:
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(InputError, match="cannot write"):
         write_result(tmp_path, result)
 
 
-def test_a_windowed_result_of_version_01_is_found(tmp_path: Path) -> None:
+def test_find_result_finds_carried_and_windowed_results_of_version_0_1(tmp_path: Path) -> None:
     carried, windowed = old_form(), spoilt(("protocol", "state"), "window")
     for name, data in (("result.json", carried), ("result-window-20.json", windowed)):
         (tmp_path / name).write_text(json.dumps(data))

@@ -1,4 +1,4 @@
-"""Episodes played as one batch are the episodes played one by one."""
+"""`rollout`: episodes played as a batch equal episodes played one by one."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ class Countdown(gymnasium.Env):
         assert self.left > 0, "stepped after its end"
         self.left -= 1
         self.step_number += 1
-        # The even ones terminate, the odd ones are truncated: both are ends.
+        # Episodes of even length terminate, those of odd length are truncated.
         ended = self.left == 0
         return np.zeros(8), float(self.step_number), ended and self.step_number % 2 == 0, ended, {}
 
@@ -55,7 +55,7 @@ def countdown() -> Iterator[str]:
     del gymnasium.registry["Countdown-v0"]
 
 
-def test_every_episode_is_the_one_stepped_by_hand() -> None:
+def test_rollout_episodes_equal_a_manual_loop() -> None:
     results = rollout(Reflex(), "Hopper-v5", [3600.0, 900.0], episodes=4, seed=70)
     for result in results:
         for number in range(4):
@@ -70,7 +70,7 @@ def test_every_episode_is_the_one_stepped_by_hand() -> None:
             assert (result.returns[number], result.lengths[number]) == (total, length)
 
 
-def test_an_ended_environment_is_no_longer_stepped_and_its_row_leaves_the_batch(countdown: str) -> None:
+def test_rollout_removes_ended_environments_from_the_batch(countdown: str) -> None:
     actor = Reflex()
     one, two = rollout(actor, countdown, [10.0, 20.0], episodes=5, seed=0)
     lengths = np.arange(3, 8)
@@ -79,11 +79,11 @@ def test_an_ended_environment_is_no_longer_stepped_and_its_row_leaves_the_batch(
         assert result.returns.tolist() == (lengths * (lengths + 1) / 2).tolist()
     assert [len(reward) for reward, _ in actor.seen] == [10, 10, 10, 8, 6, 4, 2]
     for step, (reward, target) in enumerate(actor.seen):
-        assert reward.tolist() == [step] * len(reward)  # what the step before earned
+        assert reward.tolist() == [step] * len(reward)  # the reward of the previous step
         assert target.tolist() == [10.0] * (len(target) // 2) + [20.0] * (len(target) // 2)
 
 
-def test_on_step_is_told_what_runs_and_what_it_does(countdown: str) -> None:
+def test_rollout_on_step_gets_running_environments_and_actions(countdown: str) -> None:
     told: list[tuple[list[int], int]] = []
     rollout(
         Reflex(), countdown, [1.0], 5, 0, on_step=lambda running, actions: told.append((list(running), len(actions)))
@@ -94,7 +94,7 @@ def test_on_step_is_told_what_runs_and_what_it_does(countdown: str) -> None:
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 @pytest.mark.parametrize("previous_action", [False, True])
-def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str, previous_action: bool) -> None:
+def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: bool) -> None:
     torch.manual_seed(0)
     config = AgentConfig(tokens=tokens, previous_action=previous_action)
     agent = DecisionAgent(config, registered("mingru").config(width=16), torch.zeros(4), torch.ones(4), 2, 100.0)
@@ -128,7 +128,7 @@ def test_the_window_protocol_reads_the_last_steps_and_nothing_else(tokens: str, 
             torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
 
 
-def test_one_thread_is_given_back_after_an_error() -> None:
+def test_one_thread_restores_the_thread_count_after_an_error() -> None:
     torch.set_num_threads(2)
     inside = []
 

@@ -1,4 +1,4 @@
-"""Episodes spread over processes are the same to the last digit, and whatever befalls a process is told."""
+"""Rollouts in several processes: bitwise identical episodes; errors, killed workers and killed parents."""
 
 import contextlib
 import multiprocessing
@@ -71,14 +71,14 @@ class Reflex:
 
 
 class Dice(Reflex):
-    """Acts by chance."""
+    """Takes random actions."""
 
     def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
         return 2 * torch.rand(len(observation), 3) - 1, state
 
 
 class Hapless(Reflex):
-    """Fails in another process than that of the tests."""
+    """Calls `fail` in any process but that of the tests."""
 
     def __init__(self, fail: Callable[[], None]) -> None:
         self.fail, self.home = fail, os.getpid()
@@ -90,14 +90,14 @@ class Hapless(Reflex):
 
 
 class BatchSize(Reflex):
-    """Its action is how many are stepped together."""
+    """Its action is the number of environments stepped together."""
 
     def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
         return torch.full((len(observation), 3), float(len(observation))), state
 
 
 class Paid(gymnasium.Env):
-    """One step, which earns the action."""
+    """An episode of one step whose reward is the action."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8,))
     action_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,))
@@ -111,7 +111,7 @@ class Paid(gymnasium.Env):
 
 
 class TwoWordsError(Exception):
-    """An error that pickle cannot make again."""
+    """An exception that cannot be unpickled."""
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one} {two}")
@@ -129,7 +129,7 @@ def digits(results: Sequence[RolloutResult]) -> list[tuple[float, list[float], l
 
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Groups of three; no process may be left behind."""
+    """Uses groups of at most three and checks that no process is left running."""
     monkeypatch.setattr(rollout_module, "GROUP", 3)
     yield
     assert not multiprocessing.active_children()
@@ -143,13 +143,13 @@ def paid() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("make", [hopper_agent, lambda: WindowActor(hopper_agent(), 4), Dice])
-def test_the_digits_are_the_same_for_any_number_of_processes(make: Callable[[], Actor]) -> None:
+def test_rollout_is_identical_for_any_number_of_processes(make: Callable[[], Actor]) -> None:
     one, two, three = (digits(rollout(make(), "Hopper-v5", [3600.0, 900.0], 4, 70, processes=n)) for n in (1, 2, 3))
     assert one == two == three
     assert len({value for _, returns, _ in one for value in returns}) > 4
 
 
-def test_episodes_of_two_processes_are_those_stepped_by_hand() -> None:
+def test_rollout_in_two_processes_equals_a_manual_loop() -> None:
     for result in rollout(Reflex(), "Hopper-v5", [3600.0, 900.0], 4, 70, processes=2):
         for number in range(4):
             env = gymnasium.make("Hopper-v5")
@@ -164,13 +164,13 @@ def test_episodes_of_two_processes_are_those_stepped_by_hand() -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_the_size_of_a_group_does_not_follow_the_number_of_processes(paid: str, processes: int) -> None:
+def test_rollout_group_sizes_do_not_depend_on_the_number_of_processes(paid: str, processes: int) -> None:
     """Ten episodes in groups of at most three: four groups, of three, three, two and two."""
     (result,) = rollout(BatchSize(), paid, [1.0], 10, 0, processes=processes)
     assert result.returns.tolist() == [3.0, 3.0, 2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]
 
 
-def test_a_hundred_episodes_are_shared_by_two_cores(monkeypatch: pytest.MonkeyPatch, paid: str) -> None:
+def test_rollout_splits_100_episodes_into_groups_of_at_most_50(monkeypatch: pytest.MonkeyPatch, paid: str) -> None:
     monkeypatch.undo()
     (result,) = rollout(BatchSize(), paid, [1.0], 100, 0)
     assert max(result.returns) <= 50
@@ -196,7 +196,7 @@ def in_two_words() -> None:
         (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
     ],
 )
-def test_an_error_in_a_process_comes_through_as_itself(
+def test_rollout_reraises_exceptions_of_a_worker_process(
     fail: Callable[[], None], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words) as caught:
@@ -208,18 +208,18 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_is_killed_is_an_error() -> None:
+def test_rollout_with_a_killed_worker_process_raises() -> None:
     with pytest.raises(InputError, match="a process that plays episodes has died"):
         rollout(Hapless(die), "Hopper-v5", [1.0], 9, 0, processes=2)
 
 
-def test_on_step_is_for_one_process() -> None:
+def test_rollout_on_step_with_several_processes_raises() -> None:
     with pytest.raises(ValueError, match="on_step"):
         rollout(Reflex(), "Hopper-v5", [1.0], 9, 0, processes=2, on_step=lambda running, actions: None)
 
 
-def test_plugins_are_imported_in_spawned_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS and Windows: nothing of the parent comes with a process, and its actor is of the plugin."""
+def test_rollout_imports_plugins_in_spawned_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS and Windows: a process inherits nothing of its parent, and its actor is a class of the plugin."""
     (tmp_path / "corridor.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(workers, "START_METHOD", "spawn")
@@ -233,7 +233,7 @@ def test_plugins_are_imported_in_spawned_processes(tmp_path: Path, monkeypatch: 
         del gymnasium.registry["Corridor-v0"], sys.modules["corridor"]
 
 
-def test_evaluate_takes_the_cores_of_this_process(
+def test_evaluate_uses_available_cores_by_default(
     pendulum: Callable[..., TrainedAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -249,16 +249,16 @@ def test_evaluate_takes_the_cores_of_this_process(
     assert results[0].targets == results[1].targets == results[2].targets
 
 
-def test_evaluate_plays_alone_in_a_pool_of_processes(
+def test_evaluate_in_a_daemonic_process_starts_no_processes(
     pendulum: Callable[..., TrainedAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A daemonic process may start no other."""
+    """A daemonic process cannot start others."""
     monkeypatch.setattr(workers, "available_cores", lambda: 2)
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
     assert len(evaluate(pendulum(), EvaluationConfig(episodes=2)).targets) == 3
 
 
-def test_an_agent_prepared_to_act_is_a_copy_that_acts_the_same() -> None:
+def test_prepare_to_act_returns_a_copy_with_the_same_weights_and_actions() -> None:
     agent = hopper_agent().train()
     ready = prepare_to_act(agent)
     assert agent.training
@@ -299,7 +299,7 @@ def run_script(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=Path(__file__).parent, env=environment)
 
 
-def test_processes_are_started_beside_the_threads_of_a_training() -> None:
+def test_rollout_processes_start_while_torch_threads_exist() -> None:
     assert run_script(AFTER_THREADS).wait(timeout=60) == 0
 
 
@@ -325,7 +325,7 @@ rollout(Hapless(sleep), "Hopper-v5", [1.0], 9, 0, processes=2)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGINT", marks=pytest.mark.slow)])
-def test_processes_end_with_a_killed_or_interrupted_parent(tmp_path: Path, name: str) -> None:
+def test_rollout_processes_end_with_a_killed_or_interrupted_parent(tmp_path: Path, name: str) -> None:
     parent = run_script(ENDLESS, str(tmp_path))
     until(lambda: len(list(tmp_path.iterdir())) == 2)
     children = [int(path.name) for path in tmp_path.iterdir()]
@@ -342,7 +342,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def alive(process: int) -> bool:
-    """Whether it runs; one that nobody has reaped does not."""
+    """Whether the process runs; a zombie does not."""
     with contextlib.suppress(FileNotFoundError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -1,4 +1,4 @@
-"""Scores and intervals of one dataset's seeds, against values worked out by hand and scipy's."""
+"""Statistics over the seeds of one dataset, against values computed by hand and by scipy."""
 
 import itertools
 import statistics
@@ -19,7 +19,7 @@ from decision_rnn.evaluation.statistics import (
 )
 
 
-def test_normalised_scores_of_the_published_references() -> None:
+def test_normalised_scores_of_hopper_use_the_references_of_d4rl() -> None:
     spec = TASKS["hopper"].spec("d4rl/hopper-medium-v2", "Hopper-v4", "")
     assert spec.normalised(3234.3) == pytest.approx(100)
     assert spec.normalised(-20.272305) == pytest.approx(0)
@@ -27,8 +27,8 @@ def test_normalised_scores_of_the_published_references() -> None:
     assert spec.normalised(np.array([1422.0]))[0] == pytest.approx(44.3, abs=0.05)
 
 
-def test_few_seeds_have_a_range_and_no_interval() -> None:
-    """The bootstrap interval of three scores is their range, that of one a point: neither is an interval at 95%."""
+def test_summarise_seeds_of_fewer_than_five_seeds_gives_a_range_and_no_interval() -> None:
+    """The bootstrap interval of three scores is their range, that of one a point: neither covers 95%."""
     one = summarise_seeds([80.2])
     assert (one.score, one.score_is, one.spread, one.low, one.high) == (80.2, "score", None, None, None)
     three = summarise_seeds([89.6, 90.4, 90.0])
@@ -39,7 +39,7 @@ def test_few_seeds_have_a_range_and_no_interval() -> None:
 
 
 @pytest.mark.parametrize("scores", [[1.0, 10.0, 11.0, 12.0, 100.0], [-3.0, 104.2, 55.0, 54.0, 90.1, 88.0, 12.5]])
-def test_from_five_seeds_on_the_interval_is_scipys_t_interval_of_the_mean(scores: list[float]) -> None:
+def test_summarise_seeds_of_five_or_more_seeds_gives_scipys_t_interval_of_the_mean(scores: list[float]) -> None:
     summary = summarise_seeds(scores)
     assert (summary.score_is, summary.spread) == ("mean", "95% interval")
     assert summary.score == pytest.approx(np.mean(scores))
@@ -47,29 +47,29 @@ def test_from_five_seeds_on_the_interval_is_scipys_t_interval_of_the_mean(scores
     assert (summary.low, summary.high) == pytest.approx((theirs.low, theirs.high))
 
 
-def test_the_interval_of_five_seeds_covers_the_mean_of_normal_scores_in_93_percent() -> None:
-    """2,000 draws: 95% would come out below 93% once in 50,000 times; the percentile bootstrap's coverage is 83%."""
+def test_summarise_seeds_interval_of_five_normal_scores_covers_the_mean_in_93_to_97_percent() -> None:
+    """In 2,000 draws, 95% coverage falls below 93% once in 50,000 times; the percentile bootstrap covers 83%."""
     draws = np.random.default_rng(0).normal(70, 10, (2000, 5))
     covered = np.mean([summary.low <= 70 <= summary.high for summary in map(summarise_seeds, draws)])
     assert covered >= 0.93
     assert covered <= 0.97
 
 
-def test_equal_scores_have_an_interval_of_no_length() -> None:
+def test_summarise_seeds_of_equal_scores_has_an_interval_of_zero_length() -> None:
     summary = summarise_seeds([90.1] * 5)
     assert (summary.low, summary.score, summary.high) == pytest.approx((90.1, 90.1, 90.1))
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, float("nan")], [1.0, 2.0, 3.0, 4.0, float("inf")], [[1.0, 2.0]]])
-def test_scores_that_are_none_or_not_finite_are_refused(scores: list[float]) -> None:
+def test_summarise_seeds_and_compare_seeds_refuse_empty_or_not_finite_scores(scores: list[float]) -> None:
     with pytest.raises(InputError):
         summarise_seeds(scores)
     with pytest.raises(InputError):
         compare_seeds([1.0, 2.0], scores)
 
 
-def test_the_deviation_of_agents_is_that_of_seeds_less_the_luck_of_episodes() -> None:
-    """What luck adds, worked out another way: half the variance over episodes of the difference of two seeds."""
+def test_deviation_over_seeds_of_agents_is_that_of_scores_minus_episode_noise() -> None:
+    """The episode noise computed in another way: half the variance over episodes of the difference of two seeds."""
     generator = np.random.default_rng(0)
     scores = generator.normal(0, 4, (6, 1)) + generator.normal(0, 9, (1, 30)) + generator.normal(0, 5, (6, 30))
     found = deviation_over_seeds(list(scores))
@@ -79,7 +79,7 @@ def test_the_deviation_of_agents_is_that_of_seeds_less_the_luck_of_episodes() ->
     assert found.of_agents**2 == pytest.approx(found.of_scores**2 - luck)
 
 
-def test_the_deviation_of_agents_is_the_true_one_on_average_and_that_of_scores_is_too_large() -> None:
+def test_deviation_over_seeds_of_agents_is_unbiased_and_that_of_scores_too_large() -> None:
     generator = np.random.default_rng(1)
     found = []
     for _ in range(400):
@@ -92,7 +92,7 @@ def test_the_deviation_of_agents_is_the_true_one_on_average_and_that_of_scores_i
     assert of_agents == pytest.approx(9, rel=0.1)
 
 
-def test_the_deviation_of_equal_agents_is_nothing_but_luck() -> None:
+def test_deviation_over_seeds_is_0_for_equal_agents_and_none_for_too_few_scores() -> None:
     lucky = deviation_over_seeds([[0.0, 3.0], [3.0, 0.0]])
     assert lucky is not None
     assert (lucky.of_scores, lucky.of_agents) == (0.0, 0.0)
@@ -100,7 +100,7 @@ def test_the_deviation_of_equal_agents_is_nothing_but_luck() -> None:
     assert deviation_over_seeds([[1.0], [2.0]]) is None
 
 
-def test_the_probability_of_improvement_is_mann_whitneys_u() -> None:
+def test_probability_of_improvement_is_mann_whitneys_u() -> None:
     generator = np.random.default_rng(0)
     for _ in range(20):
         a, b = generator.integers(0, 6, 7).astype(float), generator.integers(1, 7, 5).astype(float)  # with ties
@@ -110,10 +110,10 @@ def test_the_probability_of_improvement_is_mann_whitneys_u() -> None:
 
 
 @pytest.mark.parametrize(("probability", "runs", "others"), [(0.0, 5, 5), (0.36, 5, 7), (0.5, 20, 20), (1.0, 5, 5)])
-def test_the_interval_of_improvement_holds_what_lies_within_t_standard_errors(
+def test_improvement_interval_holds_probabilities_within_t_standard_errors(
     probability: float, runs: int, others: int
 ) -> None:
-    """On a fine grid, with Hanley and McNeil's variance written out by Newcombe's equal numbers of runs."""
+    """On a fine grid, with Hanley and McNeil's variance for equal numbers of runs, as Newcombe uses it."""
     low, high = improvement_interval(probability, runs, others)
     grid = np.linspace(1e-6, 1 - 1e-6, 200_001)
     q1, q2 = grid / (2 - grid), 2 * grid**2 / (1 + grid)
@@ -124,7 +124,7 @@ def test_the_interval_of_improvement_holds_what_lies_within_t_standard_errors(
     assert 0 <= low <= probability <= high <= 1
 
 
-def test_a_difference_is_welchs() -> None:
+def test_compare_seeds_difference_and_p_value_are_those_of_welchs_t_test() -> None:
     generator = np.random.default_rng(0)
     for _ in range(20):
         a, b = generator.normal(60, 10, 5), generator.normal(50, 2, 8)
@@ -136,7 +136,7 @@ def test_a_difference_is_welchs() -> None:
         assert (ours.verdict == "better") == (ours.low > 0)
 
 
-def test_a_constructed_tie_is_no_difference_shown() -> None:
+def test_compare_seeds_of_nearly_equal_scores_shows_no_difference() -> None:
     scores = [88.0, 91.5, 54.0, 90.2, 89.9]
     for others in (scores, scores[::-1], [88.4, 91.1, 54.3, 89.7, 90.1]):
         tie = compare_seeds(scores, others)
@@ -146,23 +146,23 @@ def test_a_constructed_tie_is_no_difference_shown() -> None:
     assert compare_seeds(scores, scores).probability == 0.5
 
 
-def test_equal_scores_without_variance_are_a_tie_and_unequal_ones_are_not() -> None:
+def test_compare_seeds_without_variance_is_a_tie_only_for_equal_scores() -> None:
     tie = compare_seeds([90.1] * 5, [90.1] * 5)
     assert (tie.verdict, tie.p_value, tie.low, tie.high) == ("no difference shown", 1.0, 0.0, 0.0)
-    assert compare_seeds([0.1 + 0.2] * 5, [0.3] * 6).verdict == "no difference shown"  # apart by rounding
+    assert compare_seeds([0.1 + 0.2] * 5, [0.3] * 6).verdict == "no difference shown"  # they differ by rounding
     assert compare_seeds([90.1] * 5, [80.0] * 5).verdict == "better"
     assert compare_seeds([80.0] * 5, [90.1] * 5).verdict == "worse"
     assert compare_seeds([80.0] * 5, [90.0, 90.1, 90.2, 90.3, 90.4]).verdict == "worse"
 
 
-def test_below_five_seeds_there_is_no_verdict() -> None:
+def test_compare_seeds_of_fewer_than_five_seeds_has_no_verdict() -> None:
     few = compare_seeds([90.0, 91.0, 92.0, 93.0], [10.0, 11.0, 12.0, 13.0, 14.0])
     assert (few.verdict, few.low, few.high, few.p_value, few.probability_low) == (None, None, None, None, None)
     assert (few.difference, few.probability) == (91.5 - 12.0, 1.0)
 
 
-def test_variants_are_compared_with_holms_p_values() -> None:
-    """Three comparisons: the least p-value counts three times, the next twice, and none less than the one before."""
+def test_compare_variants_adjusts_p_values_by_holms_method() -> None:
+    """Three comparisons: the least p-value is tripled, the next doubled, and none is less than the one before."""
     generator = np.random.default_rng(3)
     scores = {label: generator.normal(mean, 4, 5) for label, mean in zip("abcd", (80, 74, 73, 60), strict=True)}
     compared = compare_variants(scores, reference="a")
@@ -176,10 +176,10 @@ def test_variants_are_compared_with_holms_p_values() -> None:
     assert {of.comparisons for of in compared.differences.values()} == {3}
     for label, of in compared.differences.items():
         assert of.verdict == ("no difference shown" if expected[label] >= 0.05 else "worse")
-        assert of.low == compare_seeds(scores[label], scores["a"]).low  # each interval by itself
+        assert of.low == compare_seeds(scores[label], scores["a"]).low  # intervals are not adjusted
 
 
-def test_a_reference_picked_by_the_scores_is_paid_for_by_all_pairs() -> None:
+def test_compare_variants_with_the_highest_mean_as_reference_adjusts_for_all_pairs() -> None:
     scores = {"a": [50.0, 51, 52, 53, 54], "b": [60.0, 61, 62, 63, 64], "c": [59.0, 61, 62, 63, 64]}
     compared = compare_variants(scores)
     assert (compared.reference, compared.chosen) == ("b", "highest mean")
@@ -190,8 +190,8 @@ def test_a_reference_picked_by_the_scores_is_paid_for_by_all_pairs() -> None:
     }
 
 
-def test_variants_that_do_not_differ_are_rarely_said_to() -> None:
-    """Six equal variants by five seeds, 200 times: in at most 1 of 20 comparisons may one be said to differ."""
+def test_compare_variants_family_wise_error_rate_is_at_most_5_percent() -> None:
+    """Six equal variants with five seeds, 200 times: at most 5% of the comparisons may show any difference."""
     generator = np.random.default_rng(0)
     wrong = {"a": 0, None: 0}
     for _ in range(200):
@@ -202,7 +202,7 @@ def test_variants_that_do_not_differ_are_rarely_said_to() -> None:
     assert max(wrong.values()) / 200 <= 0.05
 
 
-def test_a_variant_with_too_few_seeds_has_no_part_in_the_adjustment() -> None:
+def test_compare_variants_excludes_variants_with_too_few_seeds_from_the_adjustment() -> None:
     scores = {"a": [50.0, 51, 52, 53, 54], "b": [60.0, 61, 62, 63, 64], "few": [70.0, 80.0]}
     compared = compare_variants(scores, reference="a")
     assert (compared.differences["few"].verdict, compared.differences["few"].p_value) == (None, None)
@@ -212,6 +212,6 @@ def test_a_variant_with_too_few_seeds_has_no_part_in_the_adjustment() -> None:
     assert compare_variants({"a": [1.0, 2.0], "b": [5.0]}).reference == "b"
 
 
-def test_an_unknown_reference_is_refused() -> None:
+def test_compare_variants_with_an_unknown_reference_raises() -> None:
     with pytest.raises(InputError, match="known are a, b"):
         compare_variants({"a": [1.0], "b": [2.0]}, reference="c")

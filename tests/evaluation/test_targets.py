@@ -1,4 +1,4 @@
-"""What an agent is asked for, how many episodes of its data reach that, and the warning where they are few."""
+"""Target returns of an evaluation, how many episodes of the data reach them, and the warning if few do."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ SPEC = DatasetSpec("own/x", "Pendulum-v1", 0.0, 1.0, (3600, 1800), 1.0, "")
 
 
 def thousand_and(*best: float) -> np.ndarray:
-    """The returns of a thousand episodes below 100, and of some more."""
+    """The returns of a thousand episodes below 100, and the given ones."""
     return np.array([*np.linspace(0, 99, 1000), *best])
 
 
@@ -30,14 +30,14 @@ def thousand_and(*best: float) -> np.ndarray:
         ((7.0, 7.0), None, (7.0,)),
     ],
 )
-def test_named_returns_are_asked_alone_and_else_the_papers_and_the_best(
+def test_asked_returns_are_the_named_ones_or_those_of_the_dataset_and_the_best(
     named: tuple[float, ...] | None, return_max: float | None, asked: tuple[float, ...]
 ) -> None:
     assert asked_returns(EvaluationConfig(target_returns=named), SPEC, return_max) == asked
 
 
-def test_episodes_that_reach_a_return_are_those_of_the_stores_rewards(tmp_path: Path) -> None:
-    """Counted one by one, from rewards summed by numpy."""
+def test_describe_reach_counts_the_episodes_that_reach_each_target(tmp_path: Path) -> None:
+    """The expected counts are from rewards summed by NumPy."""
     rewards = [[1.0, 2.0], [0.1, 0.1, 0.1], [0.3], [-5.0], [1.5, 1.5]]
     episodes = [
         Episode(np.zeros((len(r) + 1, 2)), np.zeros((len(r), 1), np.float32), np.array(r), True, False) for r in rewards
@@ -54,7 +54,7 @@ def test_episodes_that_reach_a_return_are_those_of_the_stores_rewards(tmp_path: 
     )
 
 
-def test_large_counts_and_small_shares_can_be_read() -> None:
+def test_describe_reach_formats_large_counts_and_small_shares() -> None:
     returns = np.arange(2109.0)
     text = describe_reach((3600, 1000, 2108), returns)
     assert text == (
@@ -71,19 +71,19 @@ def test_large_counts_and_small_shares_can_be_read() -> None:
         (thousand_and(*[300] * 10), True),  # 10 of 1,010
         (thousand_and(*[300] * 11), False),
         (thousand_and()[::5], True),
-        (np.array([*np.zeros(191), *[300] * 9]), True),  # more than one in a hundred, but nine
+        (np.array([*np.zeros(191), *[300] * 9]), True),  # more than one in a hundred, but fewer than ten
         (np.array([*np.zeros(190), *[300] * 10]), False),
-        (np.array([0.0, 0, 0, 300]), False),  # one, but of four
+        (np.array([0.0, 0, 0, 300]), False),  # one of four
         (np.array([0.0, 0, 0, 0]), True),
     ],
 )
-def test_a_return_that_few_episodes_reach_is_warned_of(returns: np.ndarray, few: bool) -> None:
+def test_describe_few_warns_of_targets_that_few_episodes_reach(returns: np.ndarray, few: bool) -> None:
     assert [describe_few(asked, returns) is not None for asked in ((200.0,), (200.0, -1.0), (-1.0,), ())] == [
         *(few, few, False, False)
     ]
 
 
-def test_the_warning_says_what_is_reached_and_what_to_ask_for() -> None:
+def test_describe_few_names_counts_and_proposes_a_target_return() -> None:
     returns = thousand_and(250.0, 300.0)
     sentence = describe_few((3600.0, 300.0, 250.0, 50.0), returns)
     assert sentence is not None

@@ -1,4 +1,4 @@
-"""The tuning curve, against what can be worked out and a bandit played an episode at a time."""
+"""The tuning curve, against exact values and a bandit loop that plays one episode at a time."""
 
 import math
 from itertools import combinations
@@ -11,7 +11,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.tuning import tuning_curve
 
 
-def test_the_tuning_curve_of_candidates_without_noise_is_the_mean_of_the_best_of_so_many() -> None:
+def test_tuning_curve_without_noise_is_the_expected_best_of_as_many_candidates() -> None:
     levels = [50.0, 20.0, 80.0, 70.0]
     curve = tuning_curve([np.repeat(np.array(levels)[:, None], 6, axis=1)], [1, 2, 3, 4, 40], trials=20_000)
     expected = [np.mean([max(some) for some in combinations(levels, count)]) for count in (1, 2, 3, 4)]
@@ -20,13 +20,13 @@ def test_the_tuning_curve_of_candidates_without_noise_is_the_mean_of_the_best_of
     assert curve.budgets.tolist() == [1, 2, 3, 4, 40]
 
 
-def test_candidates_of_negative_scores_are_not_beaten_by_one_never_tried() -> None:
+def test_tuning_curve_of_negative_scores_ignores_candidates_never_tried() -> None:
     curve = tuning_curve([np.array([[-10.0, -10.0], [-20.0, -20.0]])], [1, 2], trials=4000)
     assert curve.scores == pytest.approx([-15.0, -10.0], abs=0.4)
 
 
-def test_equal_candidates_gain_nothing_from_tuning() -> None:
-    """Over 200 data sets; on the episodes that it was chosen by, the best of six would seem to gain 4 points."""
+def test_tuning_curve_of_equal_candidates_gains_nothing() -> None:
+    """Over 200 data sets; scored on the episodes it was chosen by, the best of six would seem to gain 4 points."""
     generator = np.random.default_rng(0)
     gains = []
     for i in range(200):
@@ -37,7 +37,7 @@ def test_equal_candidates_gain_nothing_from_tuning() -> None:
 
 
 def naive(scores: np.ndarray, budget: int, exploration: float, generator: np.random.Generator) -> float:
-    """One choice, from the docstring: half of the episodes to draw from, the other half to score on."""
+    """One choice as the docstring describes it: half of the episodes to draw from, the other half to score on."""
     candidates, episodes = scores.shape
     shuffled = generator.permutation(episodes)
     drawn, held = shuffled[: episodes // 2], shuffled[episodes // 2 :]
@@ -52,7 +52,7 @@ def naive(scores: np.ndarray, budget: int, exploration: float, generator: np.ran
 
 
 @pytest.mark.parametrize(("budget", "exploration"), [(3, 2.0), (12, 2.0), (20, 400.0)])
-def test_the_tuning_curve_is_that_of_a_bandit_played_an_episode_at_a_time(budget: int, exploration: float) -> None:
+def test_tuning_curve_agrees_with_a_naive_bandit_loop(budget: int, exploration: float) -> None:
     generator = np.random.default_rng(0)
     scores = generator.normal(np.array([[60.0], [70.0], [75.0], [50.0]]), 15, (4, 21))
     looped = [naive(scores, budget, exploration, generator) for _ in range(500)]
@@ -60,9 +60,9 @@ def test_the_tuning_curve_is_that_of_a_bandit_played_an_episode_at_a_time(budget
     assert curve.scores[0] == pytest.approx(np.mean(looped), abs=4 * np.std(looped) / math.sqrt(500))
 
 
-def test_the_band_of_a_tuning_curve_is_over_seeds() -> None:
+def test_tuning_curve_spread_is_over_seeds() -> None:
     generator = np.random.default_rng(0)
-    seeds = [generator.normal(70, 5, (3, 10 + i)) for i in range(5)]  # of different numbers of episodes
+    seeds = [generator.normal(70, 5, (3, 10 + i)) for i in range(5)]  # with different numbers of episodes
     five = tuning_curve(seeds, [1, 10], trials=100)
     assert five.per_seed.shape == (5, 2)
     assert five.scores == pytest.approx(five.per_seed.mean(axis=0))
@@ -91,6 +91,6 @@ def test_the_band_of_a_tuning_curve_is_over_seeds() -> None:
         ([np.ones((3, 4))], [0, 1]),
     ],
 )
-def test_tuning_without_candidates_or_episodes_is_refused(scores: list[np.ndarray], budgets: list[int]) -> None:
+def test_tuning_curve_invalid_scores_or_budgets_raise(scores: list[np.ndarray], budgets: list[int]) -> None:
     with pytest.raises(InputError):
         tuning_curve(scores, budgets)

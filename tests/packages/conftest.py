@@ -1,4 +1,4 @@
-"""What the tests of packaging share: a run, a hub, and nothing of the user's own."""
+"""Fixtures of the packaging tests: a run and a local hub, isolated from the user's own files."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ Pendulum = Callable[..., TrainedAgent]
 
 @pytest.fixture
 def run(tmp_path: Path, pendulum: Pendulum) -> Path:
-    """A run's folder of two checkpoints, the second one evaluated."""
+    """A run folder with two checkpoints, of which the second is evaluated."""
     folder = tmp_path / "run"
     trained = pendulum()
     folder.mkdir()
@@ -33,14 +33,14 @@ def run(tmp_path: Path, pendulum: Pendulum) -> Path:
 
 @pytest.fixture
 def without_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages have neither an ONNX nor a film, which take long and are not what is tested."""
+    """Packages without ONNX policy and video, which take long and are not under test."""
     monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
     monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """A Hugging Face Hub on this machine, with an empty cache of it."""
+    """A local Hugging Face Hub, with an empty cache."""
     constants: ModuleType = pytest.importorskip("huggingface_hub.constants")
     with HubServer() as server:
         for name, value in {

@@ -1,4 +1,4 @@
-"""A small Hugging Face Hub: as much of its HTTP interface as fetching a repository takes."""
+"""A small Hugging Face Hub: the part of its HTTP API that downloading a repository needs."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ COMMIT = "c0ffee" + "0" * 34
 
 
 class HubServer(ThreadingHTTPServer):
-    """Serves `repositories`, {"org/name": folder}, each at the revisions main and v1; `fetched` are files, in order."""
+    """Serves `repositories`, {"org/name": folder}, at revisions main and v1; `fetched` lists downloads in order."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -1,4 +1,4 @@
-"""Agents by name: what is taken first, what is fetched, and one sentence where there is none."""
+"""Agents by name: search order, downloads from the hub, pushes, and errors."""
 
 import json
 import shutil
@@ -33,14 +33,14 @@ def packaged(run: Path, tmp_path: Path) -> Path:
     return package(run, tmp_path / "packaged")[0]
 
 
-def test_a_run_a_checkpoint_and_a_package_are_found(run: Path, packaged: Path) -> None:
+def test_find_agent_finds_runs_checkpoints_and_packages(run: Path, packaged: Path) -> None:
     assert find_agent(run) == last_checkpoint(run) == run / "checkpoints" / "10"
     assert find_agent(str(run / "checkpoints" / "5")) == run / "checkpoints" / "5"
     assert load_agent(find_agent(run / "checkpoints" / "last")).step == 10
     assert load_agent(find_agent(packaged)).step == 10
 
 
-def test_every_shipped_agent_is_found_and_loads() -> None:
+def test_find_agent_finds_every_pretrained_agent() -> None:
     assert "hopper-medium" in pretrained_agents()
     for name in pretrained_agents():
         assert load_agent(find_agent(f"pretrained/{name}")).provenance.spec.environment_id
@@ -49,7 +49,7 @@ def test_every_shipped_agent_is_found_and_loads() -> None:
         find_agent("pretrained/hoper-medium")
 
 
-def test_a_folder_goes_before_what_is_shipped_and_before_the_hub(
+def test_find_agent_prefers_local_folders_to_pretrained_agents_and_the_hub(
     run: Path, packaged: Path, working_folder: Path, hub: HubServer
 ) -> None:
     for name in ("pretrained/hopper-medium", "org/name"):
@@ -61,7 +61,7 @@ def test_a_folder_goes_before_what_is_shipped_and_before_the_hub(
     assert find_agent("org/name").is_absolute()
 
 
-def test_a_repository_is_fetched_and_only_an_agents_files(packaged: Path, hub: HubServer) -> None:
+def test_find_agent_downloads_only_agent_files_and_caches_them(packaged: Path, hub: HubServer) -> None:
     (packaged / "hostile.py").write_text("raise SystemExit")
     (packaged / "training_state.pt").write_bytes(b"pickle")
     hub.repositories["org/name"] = packaged
@@ -73,7 +73,7 @@ def test_a_repository_is_fetched_and_only_an_agents_files(packaged: Path, hub: H
     ]
     hub.fetched.clear()
     assert find_agent("org/name@v1") == find_agent(f"org/name@{COMMIT}") == folder
-    assert hub.fetched == []  # it is in the cache
+    assert hub.fetched == []  # served from the cache
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_repository_is_fetched_and_only_an_agents_files(packaged: Path, hub: H
         ("org/empty", "org/empty is not a run folder .* say org/empty@main"),
     ],
 )
-def test_what_is_no_agent_is_one_sentence(
+def test_find_agent_of_a_missing_agent_raises_one_line(
     name: str, words: str, packaged: Path, working_folder: Path, hub: HubServer
 ) -> None:
     hub.repositories["org/name"] = packaged
@@ -110,7 +110,7 @@ def test_what_is_no_agent_is_one_sentence(
         ({"config.json": "{", "weights.safetensors": ""}, "its config.json describes something"),
     ],
 )
-def test_a_repository_of_somebody_elses_is_refused(
+def test_find_agent_refuses_hub_repositories_that_are_not_agents(
     files: dict[str, str], words: str, tmp_path: Path, hub: HubServer
 ) -> None:
     theirs = tmp_path / "theirs"
@@ -122,9 +122,7 @@ def test_a_repository_of_somebody_elses_is_refused(
         find_agent("org/theirs")
 
 
-def test_without_a_network_what_was_fetched_is_found_and_what_was_not_is_one_sentence(
-    packaged: Path, hub: HubServer
-) -> None:
+def test_find_agent_offline_uses_the_cache_or_raises_one_line(packaged: Path, hub: HubServer) -> None:
     hub.repositories["org/name"] = packaged
     folder = find_agent("org/name")
     hub.shutdown()
@@ -137,7 +135,9 @@ def test_without_a_network_what_was_fetched_is_found_and_what_was_not_is_one_sen
         push_to_hub(packaged, "org/other")
 
 
-def test_without_the_extra_the_sentence_names_it(packaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_agent_and_push_to_hub_without_huggingface_hub_name_the_extra(
+    packaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"there is no folder org/name, .*pip install 'decision-rnn\[hub\]'"):
         find_agent("org/name")
@@ -147,7 +147,7 @@ def test_without_the_extra_the_sentence_names_it(packaged: Path, monkeypatch: py
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """What the library is asked to do in a push, which it does not do."""
+    """Records the library calls of a push instead of executing them."""
     calls: list[tuple[str, dict[str, Any]]] = []
     monkeypatch.setattr(
         huggingface_hub, "create_repo", lambda repo_id, **options: calls.append(("create", {**options, "id": repo_id}))
@@ -161,7 +161,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     return calls
 
 
-def test_push_uploads_an_agents_files_alone(packaged: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
+def test_push_to_hub_uploads_only_agent_files(packaged: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
     (packaged / "training_state.pt").write_bytes(b"pickle")
     assert push_to_hub(packaged, "org/name", private=True) == "https://huggingface.co/org/name/tree/main/"
     (made, repository), (sent, upload) = calls
@@ -175,15 +175,19 @@ def test_push_uploads_an_agents_files_alone(packaged: Path, calls: list[tuple[st
     assert names == ["README.md", "config.json", "results", "weights.safetensors"]
 
 
-def test_push_deletes_what_the_agent_before_left(packaged: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
-    """Scores and a film of other weights; the library deletes none of the files that it uploads."""
+def test_push_to_hub_deletes_stale_files_of_the_previous_agent(
+    packaged: Path, calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    """Such as scores and a video of other weights; the library deletes none of the files that it uploads."""
     push_to_hub(packaged, "org/name")
     there = ["results/old.json", "replay.mp4", "policy.onnx", "weights.safetensors", "LICENSE", "own/notes.md"]
     stale = huggingface_hub.utils.filter_repo_objects(there, allow_patterns=calls[1][1]["delete_patterns"])
     assert list(stale) == there[:4]
 
 
-def test_push_refuses_what_is_not_packaged(run: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
+def test_push_to_hub_refuses_unpackaged_agents_and_invalid_repository_ids(
+    run: Path, calls: list[tuple[str, dict[str, Any]]]
+) -> None:
     with pytest.raises(InputError, match="is no packaged agent"):
         push_to_hub(last_checkpoint(run), "org/name")
     for name in ("name", "org/name@v1", "a/b/c", ""):
@@ -192,7 +196,7 @@ def test_push_refuses_what_is_not_packaged(run: Path, calls: list[tuple[str, dic
     assert calls == []
 
 
-def test_push_without_a_login_says_how_to(packaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_to_hub_without_a_login_says_how_to_log_in(packaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise huggingface_hub.errors.LocalTokenNotFoundError("no token\nanywhere")
 
@@ -201,12 +205,12 @@ def test_push_without_a_login_says_how_to(packaged: Path, monkeypatch: pytest.Mo
         push_to_hub(packaged, "org/name")
 
 
-def test_a_package_from_the_hub_that_was_damaged_does_not_ask_for_training(packaged: Path, hub: HubServer) -> None:
+def test_load_agent_of_a_damaged_hub_package_says_to_get_it_again(packaged: Path, hub: HubServer) -> None:
     (packaged / "weights.safetensors").write_bytes(b"short")
     hub.repositories["org/name"] = packaged
     with pytest.raises(InputError, match=r"weights\.safetensors is missing or damaged.*get the agent again"):
         load_agent(find_agent("org/name"))
 
 
-def test_what_a_package_holds_is_what_the_hub_is_given(packaged: Path) -> None:
+def test_packaged_description_file_has_the_step(packaged: Path) -> None:
     assert json.loads((packaged / hub_module.DESCRIPTION).read_text())["step"] == 10

@@ -1,4 +1,4 @@
-"""A packaged agent: what is in it, what is not, and its card."""
+"""Packaged agents: their contents, model card and commands."""
 
 import json
 import shutil
@@ -52,8 +52,8 @@ def test_package_holds_agent_results_and_card_and_no_training_state(run: Path, t
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_no_path_of_the_machine_is_in_a_package(run: Path, tmp_path: Path) -> None:
-    """A run on a file of its own, whose configuration and results name the file."""
+def test_package_contains_no_local_paths(run: Path, tmp_path: Path) -> None:
+    """For a run on a data file whose path is in its configuration and results."""
     file = str(tmp_path / "data" / "hopper.hdf5")
     checkpoint = last_checkpoint(run) / "config.json"
     description = json.loads(checkpoint.read_text())
@@ -71,7 +71,7 @@ def test_no_path_of_the_machine_is_in_a_package(run: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_results_of_another_checkpoint_are_not_packaged(run: Path, tmp_path: Path) -> None:
+def test_package_of_a_checkpoint_leaves_out_results_of_other_checkpoints(run: Path, tmp_path: Path) -> None:
     folder, left_out = package(run / "checkpoints" / "5", tmp_path / "packaged")
     assert not (folder / "results").exists()
     assert left_out[0].startswith("there are no scores in it")
@@ -80,7 +80,7 @@ def test_results_of_another_checkpoint_are_not_packaged(run: Path, tmp_path: Pat
     assert "model-index" not in front_matter(card)
 
 
-def test_card_is_what_the_hub_reads(run: Path) -> None:
+def test_card_front_matter_has_hub_metadata_and_scores(run: Path) -> None:
     trained = load_agent(last_checkpoint(run))
     (path,) = (run / "results").iterdir()
     result = read_result(path)
@@ -96,7 +96,7 @@ def test_card_is_what_the_hub_reads(run: Path) -> None:
         assert row["dataset"]["args"]["trained_on"] == "own/pendulum"
         rewards, scores = (metric["value"].split(" +/- ") for metric in row["metrics"])
         np.testing.assert_allclose([float(x) for x in rewards], [played.mean(), played.std()], atol=0.01)
-        normalised = 100 * (played + 1600) / 1450  # of the references -1600 and -150
+        normalised = 100 * (played + 1600) / 1450  # with references -1600 and -150
         np.testing.assert_allclose([float(x) for x in scores], [normalised.mean(), normalised.std()], atol=0.01)
     for words in (
         'load_agent("org/name")',
@@ -113,7 +113,7 @@ def test_card_is_what_the_hub_reads(run: Path) -> None:
     assert [line.metric_type for line in data.eval_results][:2] == ["mean_reward", "normalized_score"]
 
 
-def test_card_of_cloning_asks_for_nothing(pendulum: Callable[..., TrainedAgent]) -> None:
+def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., TrainedAgent]) -> None:
     trained = pendulum(cloning=True)
     result = evaluate(trained, EvaluationConfig(episodes=1), processes=1)
     card = write_card(trained, result, "agent", on_hub=False)
@@ -133,7 +133,9 @@ def test_card_of_cloning_asks_for_nothing(pendulum: Callable[..., TrainedAgent])
         (AgentConfig(return_conditioning=False, previous_action=True), "a history of\nobservations and actions with"),
     ],
 )
-def test_card_says_what_the_agent_reads(pendulum: Callable[..., TrainedAgent], seen: AgentConfig, words: str) -> None:
+def test_card_names_the_inputs_of_the_agent(
+    pendulum: Callable[..., TrainedAgent], seen: AgentConfig, words: str
+) -> None:
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, agent=seen))
     assert words in write_card(trained, None, "agent", on_hub=False)
@@ -148,10 +150,10 @@ def test_card_names_the_checkpoint_that_was_scored(pendulum: Callable[..., Train
     assert ends == ["the checkpoint of step 1,000 of its run", "the last checkpoint of its run"]
 
 
-def test_where_nobody_names_a_return_all_ask_for_the_first_that_evaluation_asks_for(
+def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_and_onnx(
     pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a run that names its own, which are not the dataset's: the card, its clip, play, a loop of one's own, ONNX."""
+    """The run names targets other than the dataset's; checks card, ONNX description, clip, `play` and actor."""
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, evaluation=EvaluationConfig(target_returns=(-350, -300))))
     write_agent(tmp_path, trained)
@@ -172,11 +174,11 @@ def test_where_nobody_names_a_return_all_ask_for_the_first_that_evaluation_asks_
     assert first == own != of_the_dataset
     without = replace(trained.provenance, spec=replace(trained.provenance.spec, target_returns=()))
     silent = replace(trained.config, evaluation=EvaluationConfig())
-    assert default_return(silent, without) == -100  # the data's best, which alone is asked for then
+    assert default_return(silent, without) == -100  # the data's best is then the only target
     assert default_return(silent, replace(without, return_max=None)) is None
 
 
-def test_an_agent_that_clones_is_asked_for_no_return(
+def test_target_return_for_a_cloning_agent_is_refused(
     pendulum: Callable[..., TrainedAgent], inline_cli: Callable, tmp_path: Path
 ) -> None:
     trained = pendulum(cloning=True)
@@ -197,7 +199,7 @@ def test_an_agent_that_clones_is_asked_for_no_return(
 
 @pytest.mark.parametrize("state", ["carry", "window"])
 @pytest.mark.parametrize("cloning", [False, True])
-def test_the_python_of_a_card_acts_as_evaluate_does(
+def test_card_python_example_has_the_return_of_evaluate(
     pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, cloning: bool
 ) -> None:
     trained = pendulum(cloning=cloning)
@@ -214,7 +216,7 @@ def test_the_python_of_a_card_acts_as_evaluate_does(
     assert names["env"].return_queue[-1] == pytest.approx(result.targets[0].returns[0], abs=2e-3)
 
 
-def test_onnx_is_in_a_package_where_it_can_be_exported(
+def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def export(trained: TrainedAgent, path: Path, **options: object) -> None:
@@ -237,7 +239,7 @@ def test_onnx_is_in_a_package_where_it_can_be_exported(
     assert "policy.onnx" not in (folder / "README.md").read_text()
 
 
-def test_half_precision_is_of_parameters_alone_and_acts_as_rounded(run: Path, tmp_path: Path) -> None:
+def test_write_agent_half_rounds_only_parameters_to_float16(run: Path, tmp_path: Path) -> None:
     trained = load_agent(last_checkpoint(run))
     write_agent(tmp_path, trained, half=True)
     stored = load_file(tmp_path / "weights.safetensors")
@@ -249,7 +251,7 @@ def test_half_precision_is_of_parameters_alone_and_acts_as_rounded(run: Path, tm
         assert torch.equal(loaded[name], tensor.half().float() if name in parameters else tensor)
 
 
-def test_commands_package_and_score_without_writing_beside(
+def test_package_and_evaluate_commands_leave_a_package_unchanged(
     inline_cli: Callable, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
@@ -278,14 +280,14 @@ def test_commands_package_and_score_without_writing_beside(
         assert words in done.stderr
 
 
-def test_a_checkpoint_is_evaluated_into_its_run(inline_cli: Callable, run: Path) -> None:
+def test_evaluate_of_a_checkpoint_writes_into_the_results_of_its_run(inline_cli: Callable, run: Path) -> None:
     done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
     assert done.returncode == 0, done.stderr
     assert len(list((run / "results").glob("step-5-carry-1-episodes-*.json"))) == 1
 
 
-def test_play_of_one_episode_is_an_environment_stepped_by_hand(run: Path) -> None:
-    """And what evaluation scores for one episode."""
+def test_play_of_one_episode_equals_a_manual_loop_and_evaluate(run: Path) -> None:
+    """Its return is also that of `evaluate` with the same seed."""
     trained = load_agent(last_checkpoint(run))
     agent = prepare_to_act(trained.agent)
     *_, end = play(agent, make_environment("Pendulum-v1"), -200.0, seed=7)

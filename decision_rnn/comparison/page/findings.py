@@ -98,7 +98,7 @@ def _without_tests(
     if not others:
         return []
     if scores[best].spread is None or all(scores[label].spread is None for label in others):
-        return ["A single seed cannot be told from luck, so no order is claimed."]
+        return ["With a single seed a difference cannot be told from chance, so no order is claimed."]
     tied = [
         label
         for label in others

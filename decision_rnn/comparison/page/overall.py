@@ -49,7 +49,7 @@ def overall_findings(results: Sequence[Overall], controls: set[str]) -> list[str
         even = [label for label, improvement in improvements.items() if (improvement.low or 0) <= 0.5]
         known = all(improvement.low is not None for improvement in improvements.values())
         if not known:
-            sentences.append("With fewer than five seeds per dataset this cannot be told from luck.")
+            sentences.append("With fewer than five seeds per dataset this cannot be told from chance.")
         elif even:
             sentences.append(
                 f"It is tied with {listed(even, 6)}: the intervals of its probability of improvement on them reach 0.5."

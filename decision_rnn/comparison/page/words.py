@@ -58,7 +58,7 @@ def describe_scores(all_scores: Iterable[SeedScores]) -> str:
             "confidence interval"
         )
     if None in spreads:
-        parts.append("the score of a single seed, which cannot be told from luck")
+        parts.append("the score of a single seed, which may be far from the mean over seeds")
     return f"A score is {', or '.join(parts)}." if parts else ""
 
 
