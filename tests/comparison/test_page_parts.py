@@ -81,7 +81,9 @@ def test_finding_of_few_seeds_compares_ranges_without_a_test() -> None:
 
 
 def test_finding_of_one_seed_claims_no_ranking() -> None:
-    assert said(a=[80], b=[20]).endswith("With a single seed a difference cannot be told from chance, so no order is claimed.")
+    assert said(a=[80], b=[20]).endswith(
+        "With a single seed a difference cannot be told from chance, so no order is claimed."
+    )
     assert said(a=[80]) == "At target 3118, the data's best, a scores 80.0."
 
 
