@@ -1,4 +1,4 @@
-"""The law on a GPU: `pytest -n 4 tests/backbones` on a machine that has one; elsewhere skipped."""
+"""The law on a GPU: `pytest -n 4 tests/backbones` on a machine that has one; skipped elsewhere."""
 
 import pytest
 import torch

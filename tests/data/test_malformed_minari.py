@@ -108,7 +108,7 @@ def a_pickle(draw: Draw, folder: Path) -> None:
 def empty(draw: Draw, folder: Path) -> None:
     """An episode without steps."""
     episode = f"episode_{draw(st.integers(0, len(LENGTHS) - 1))}"
-    kept = draw(st.sampled_from((0, 1)))  # the first observation, or not even that
+    kept = draw(st.sampled_from((0, 1)))  # only the first observation, or nothing
     with h5py.File(folder / "main_data.hdf5", "a") as file:
         for key in ARRAYS:
             values = file[episode][key][: kept * (key == "observations")]

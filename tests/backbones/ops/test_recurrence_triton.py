@@ -1,4 +1,4 @@
-"""The Triton kernels of the recurrence: triton_cases.py interpreted and, where there is a GPU, on it; and compiled."""
+"""The Triton kernels of the recurrence: triton_cases.py in the interpreter and on a GPU, if any; and compilation."""
 
 import inspect
 import itertools

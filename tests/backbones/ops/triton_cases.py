@@ -215,7 +215,7 @@ def gated(name, dtype, batch, time, width, scale):
 @pytest.mark.parametrize("candidate", ["positive", "signed"])
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
 def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, scale):
-    """Where the scale is 60, gates underflow in float32."""
+    """With scale 60, gates underflow in float32."""
     signed = candidate == "signed"
     for dtype, tolerance in TIGHT.items():
         leaves = gated(name, dtype, 2, 19, 3, scale)
