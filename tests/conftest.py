@@ -1,4 +1,4 @@
-"""Fixtures shared by the tests of the package's upper rooms: nothing here touches the user's own folders."""
+"""Fixtures shared by the tests: nothing here touches the user's own folders."""
 
 import os
 import subprocess
@@ -22,11 +22,11 @@ from decision_rnn.data.standin import recipes
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 
-torch.set_num_threads(1)  # tests run side by side, and threads that wait for each other's cores are slower than none
+torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
 
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
 SILENT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-"""Warnings that a process shows nobody."""
+"""Warnings that Python ignores by default."""
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def small_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     """Environment variables of a process that has its own cache and Minari folder, shared by a test session."""
     root = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
-        root = root.parent  # of all workers together, so that the small dataset is made once
+        root = root.parent  # shared by all workers, so that the small dataset is made once
     folders = {"DECISION_RNN_CACHE": str(root / "cache"), "MINARI_DATASETS_PATH": str(root / "minari")}
     return {**os.environ, **folders, "OMP_NUM_THREADS": "1"}
 
@@ -77,10 +77,10 @@ def inline_cli(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """As `small_cli`, on the same data, but in this process: imports take seconds that most commands need not wait for.
+    """Like `small_cli`, on the same data, but in this process, which saves the seconds that imports take.
 
-    `compare` may have nothing left to train: its processes know hopper-medium in its full size alone. A warning that a
-    process would print is an error.
+    `compare` must have nothing left to train: its worker processes only know the full-size hopper-medium. A warning
+    that a process would print is an error.
     """
     for name in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(name, small_environment[name])
@@ -104,7 +104,7 @@ def inline_cli(
 
 @pytest.fixture
 def pendulum() -> Callable[..., TrainedAgent]:
-    """Makes an untrained agent of Pendulum-v1, as trained for ten steps on data with returns from -1500 to -100."""
+    """Makes an untrained Pendulum-v1 agent whose metadata says ten steps on data with returns from -1500 to -100."""
 
     def make(
         backbone: str = "mingru",

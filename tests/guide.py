@@ -1,4 +1,4 @@
-"""The tutorials in docs/: what they show is what the tests run."""
+"""Reads the code blocks of the tutorials in docs/, so that tests run what the tutorials show."""
 
 import re
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class CodeBlock:
     """A block of code in a page.
 
     Attributes:
-        language: What follows its opening fence: `python` and `bash` are run, `console` and `text` are shown.
-        title: The file that it is, or None.
+        language: The word after its opening fence: `python` and `bash` are run, `console` and `text` only shown.
+        title: The name of the file that it shows, or None.
         text: The code.
-        line: Its first line in the page.
+        line: The number of its first line in the page.
     """
 
     language: str
@@ -30,7 +30,7 @@ class CodeBlock:
 
 
 def code_blocks(page: Path) -> list[CodeBlock]:
-    """The blocks of a page in their order."""
+    """The code blocks of a page, in order."""
     text = page.read_text()
     blocks = []
     for found in FENCE.finditer(text):

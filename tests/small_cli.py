@@ -1,4 +1,4 @@
-"""`decision-rnn` on a hopper-medium of a few thousand steps: everything real but the size."""
+"""`decision-rnn` on a hopper-medium of a few thousand steps: everything is real except the size."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Checkpoints come back as they were, or not at all."""
+"""Checkpoints: saving and loading, damaged files, and checkpoints that name plugins."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def make(store: EpisodeStore, *steps: int, run: Path, backbone: str = "mingru") -> DecisionAgent:
-    """An agent, saved after each of those steps."""
+    """Train a small agent and save it after each of these steps."""
     small = ["--backbone", backbone, "--backbone.width", "16", "--agent.tokens", "interleaved"]
     config, _ = parse_run("test", ["hopper-medium", *small])
     agent, trainer, stream = prepare(config, store, 500.0)
@@ -52,7 +52,7 @@ def make(store: EpisodeStore, *steps: int, run: Path, backbone: str = "mingru") 
     return agent
 
 
-def test_an_agent_comes_back_whole(store: EpisodeStore, run: Path) -> None:
+def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, run: Path) -> None:
     agent = make(store, 3, run=run)
     loaded = load_agent(last_checkpoint(run))
     assert (loaded.step, loaded.seconds, loaded.provenance.return_mean) == (3, 2.5, 1.5)
@@ -70,14 +70,16 @@ class TiedConfig(BackboneConfig):
 
 
 class Tied(MLP):
-    """Both of its layers have one matrix."""
+    """Its two layers share one weight matrix."""
 
     def __init__(self, config: TiedConfig) -> None:
         super().__init__(config)
         self.output.weight = self.hidden.weight
 
 
-def test_tied_weights_come_back_tied(store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
+    store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
     register(TiedConfig)(Tied)
     agent = make(store, 2, run=run, backbone="tied")
@@ -93,7 +95,7 @@ def test_tied_weights_come_back_tied(store: EpisodeStore, run: Path, monkeypatch
         assert torch.equal(halved[name], saved[name].half().float()), name
 
 
-def test_the_limit_of_the_return_to_go_travels_with_the_weights(store: EpisodeStore, run: Path) -> None:
+def test_checkpoint_saves_and_loads_return_limit(store: EpisodeStore, run: Path) -> None:
     config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.return_limit", "0.9"])
     agent, trainer, _ = prepare(config, store, 500.0)
     provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), store.fingerprint, 1.5, 0.5)
@@ -102,7 +104,7 @@ def test_the_limit_of_the_return_to_go_travels_with_the_weights(store: EpisodeSt
     np.testing.assert_array_equal(limit, store.returns_to_go_quantile(0.9).astype(np.float32))
 
 
-def test_last_points_at_the_newest_and_two_are_kept(store: EpisodeStore, run: Path) -> None:
+def test_last_links_to_newest_checkpoint_and_only_two_are_kept(store: EpisodeStore, run: Path) -> None:
     make(store, 1, 2, 10, run=run)
     folder = run / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["10", "2", "last"]
@@ -111,7 +113,9 @@ def test_last_points_at_the_newest_and_two_are_kept(store: EpisodeStore, run: Pa
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "training_state.pt", "config.json"])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "missing"])
-def test_a_damaged_file_is_named_with_the_way_out(store: EpisodeStore, run: Path, name: str, damage: str) -> None:
+def test_damaged_checkpoint_file_error_names_file_and_step_to_resume_from(
+    store: EpisodeStore, run: Path, name: str, damage: str
+) -> None:
     make(store, 1, 2, run=run)
     path = run / "checkpoints" / "2" / name
     content = path.read_bytes()
@@ -123,7 +127,7 @@ def test_a_damaged_file_is_named_with_the_way_out(store: EpisodeStore, run: Path
         load(last_checkpoint(run))
 
 
-def test_a_key_that_this_version_does_not_know_is_named(store: EpisodeStore, run: Path) -> None:
+def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, run: Path) -> None:
     make(store, 1, run=run)
     path = run / "checkpoints" / "1" / "config.json"
     path.write_text(path.read_text().replace('"context"', '"contxt"'))
@@ -151,7 +155,7 @@ def test_a_key_that_this_version_does_not_know_is_named(store: EpisodeStore, run
         ("provenance.spec.environment_settings", []),
     ],
 )
-def test_a_description_of_other_types_is_a_damaged_file(
+def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
     store: EpisodeStore, run: Path, key: str, value: object
 ) -> None:
     make(store, 1, run=run)
@@ -170,7 +174,9 @@ def test_a_description_of_other_types_is_a_damaged_file(
 
 @pytest.mark.parametrize("key", ["observation_dim", "action_dim"])
 @pytest.mark.parametrize("value", [-1, 0, 2**31, 10**25])
-def test_sizes_that_no_agent_has_are_a_damaged_file(store: EpisodeStore, run: Path, key: str, value: int) -> None:
+def test_invalid_dimension_in_checkpoint_config_raises_damaged_file_error(
+    store: EpisodeStore, run: Path, key: str, value: int
+) -> None:
     make(store, 1, run=run)
     path = last_checkpoint(run) / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
@@ -178,7 +184,7 @@ def test_sizes_that_no_agent_has_are_a_damaged_file(store: EpisodeStore, run: Pa
         load_agent(path.parent)
 
 
-def test_whole_numbers_serve_where_any_number_does(store: EpisodeStore, run: Path) -> None:
+def test_checkpoint_config_accepts_integers_for_floats(store: EpisodeStore, run: Path) -> None:
     make(store, 1, run=run)
     path = last_checkpoint(run) / "config.json"
     description = json.loads(path.read_text())
@@ -190,7 +196,7 @@ def test_whole_numbers_serve_where_any_number_does(store: EpisodeStore, run: Pat
     assert loaded.provenance.spec.environment_settings == {"max_episode_steps": 5}
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_last_checkpoint_of_folder_without_run_or_checkpoint_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run folder"):
         last_checkpoint(tmp_path)
     (tmp_path / "config.yaml").write_text("")
@@ -198,9 +204,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         last_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_of_version_0_1_gives_its_actions() -> None:
-    """fixtures/checkpoint-0.1: minGRU of width 16, 20 steps on hopper-random; what `act` of that version did in
-    twelve steps of two environments."""
+def test_version_0_1_checkpoint_reproduces_its_recorded_actions() -> None:
+    """fixtures/checkpoint-0.1: minGRU of width 16, 20 steps on hopper-random, and the actions that `act` of that
+    version took in twelve steps of two environments."""
     agent = load_agent(OLD).agent
     recorded = safetensors.torch.load_file(OLD / "actions.safetensors")
     target, observation, reward = (recorded[key] for key in ("target_return", "observation", "reward"))
@@ -221,7 +227,7 @@ def test_a_checkpoint_of_version_0_1_gives_its_actions() -> None:
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """hostile.py in the working folder, which writes a file when it is imported."""
+    """A module hostile.py in the working folder that creates a file when it is imported."""
     folder = tmp_path / "working"
     folder.mkdir()
     (folder / "hostile.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
@@ -239,7 +245,7 @@ def describe(folder: Path, **keys: object) -> None:
     path.write_text(json.dumps(description))
 
 
-def test_a_plugin_named_by_a_checkpoint_is_imported_by_the_users_word_alone(
+def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
     store: EpisodeStore, run: Path, hostile: Path
 ) -> None:
     make(store, 1, run=run)
@@ -253,7 +259,7 @@ def test_a_plugin_named_by_a_checkpoint_is_imported_by_the_users_word_alone(
 
 
 @pytest.mark.parametrize("objective", ["hostile.Loss", {"name": "hostile.Loss"}, {"name": "hostile"}])
-def test_an_objective_named_by_a_checkpoint_imports_nothing(
+def test_load_agent_with_unknown_objective_raises_and_imports_nothing(
     store: EpisodeStore, run: Path, hostile: Path, objective: object
 ) -> None:
     make(store, 1, run=run)
@@ -264,7 +270,7 @@ def test_an_objective_named_by_a_checkpoint_imports_nothing(
 
 
 @pytest.mark.parametrize("plugins", [5, [5], {"a": 1}, "hostile"])
-def test_plugins_that_are_no_list_of_names_import_nothing(
+def test_load_agent_with_malformed_plugins_raises_and_imports_nothing(
     store: EpisodeStore, run: Path, hostile: Path, plugins: object
 ) -> None:
     make(store, 1, run=run)

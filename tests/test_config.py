@@ -1,4 +1,4 @@
-"""Configurations: strict, overridable, and the same after a round trip."""
+"""Run configurations: strict parsing, overrides and round trips."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def parse(*arguments: str) -> object:
     return parse_run("decision-rnn train", arguments)[0]
 
 
-def test_every_part_of_a_run_can_be_set_on_the_command_line() -> None:
+def test_command_line_sets_options_of_every_config_section() -> None:
     words = (
         "hopper-medium --backbone lru --backbone.r_max=0.9 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
     )
@@ -34,7 +34,7 @@ def test_every_part_of_a_run_can_be_set_on_the_command_line() -> None:
     assert config.evaluation.target_returns == (3000.0, 10.0)
 
 
-def test_the_command_line_goes_on_top_of_the_file(tmp_path: Path) -> None:
+def test_command_line_overrides_config_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("dataset: hopper-medium\nbackbone: {name: lru, r_max: 0.8}\ntraining: {steps: 5, context: 7}\n")
     config = parse("--config", str(file), "--training.steps", "6")
@@ -45,19 +45,19 @@ def test_the_command_line_goes_on_top_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backbone", registered_names())
-def test_a_configuration_survives_being_saved(backbone: str) -> None:
+def test_run_config_round_trips_through_dict(backbone: str) -> None:
     config = parse("hopper-medium", "--backbone", backbone, "--backbone.width", "64", "--training.schedule", "constant")
     assert from_dict(to_dict(config), "here") == config
 
 
-def test_the_rate_of_a_recurrence_is_the_mixers_unless_given() -> None:
+def test_recurrent_rate_defaults_to_none_and_negative_raises() -> None:
     assert parse("hopper-medium").training.recurrent_rate is None
     assert parse("hopper-medium", "--training.recurrent_rate", "0.5").training.recurrent_rate == 0.5
     with pytest.raises(InputError, match=r"training\.recurrent_rate is -1.* at least 0"):
         parse("hopper-medium", "--training.recurrent_rate", "-1")
 
 
-def test_layers_that_forget_slowly_carry_their_state_in_training_unless_told_otherwise() -> None:
+def test_training_carry_default_is_50_for_long_memory_backbones_and_1_for_others() -> None:
     carried = {name: parse("hopper-medium", "--backbone", name).training.carry for name in registered_names()}
     assert {name for name, carry in carried.items() if carry == 50} == {"lru", "s4d", "retention", "aaren"}
     assert set(carried.values()) == {1, 50}
@@ -66,8 +66,8 @@ def test_layers_that_forget_slowly_carry_their_state_in_training_unless_told_oth
     assert from_dict({"dataset": "hopper-medium", "backbone": "lru"}, "saved before").training.carry == 1
 
 
-def test_a_saved_state_size_of_lru_stays_as_it_was() -> None:
-    """Configurations from when it was 128 at every width hold the number."""
+def test_saved_lru_state_size_is_kept_on_load() -> None:
+    """Configurations saved when the default was 128 at every width contain that number."""
     saved = to_dict(parse("hopper-medium", "--backbone", "lru", "--backbone.width", "32"))
     assert saved["backbone"]["state_size"] is None
     saved["backbone"]["state_size"] = 128
@@ -75,11 +75,11 @@ def test_a_saved_state_size_of_lru_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
-def test_the_configurations_we_ship_are_valid(file: Path) -> None:
+def test_shipped_config_files_parse(file: Path) -> None:
     parse("--config", str(file))
 
 
-def test_a_file_of_data_can_be_named_in_either_place(tmp_path: Path) -> None:
+def test_dataset_path_is_read_from_config_file_or_command_line(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("dataset: d4rl/hopper-medium-v2\npath: here.hdf5\n")
     assert parse("--config", str(file)).path == "here.hdf5"
@@ -88,7 +88,7 @@ def test_a_file_of_data_can_be_named_in_either_place(tmp_path: Path) -> None:
     assert from_dict(to_dict(config), "here") == config
 
 
-def test_the_paper_recipe_is_the_papers() -> None:
+def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None:
     """Chen et al. 2021, table 8; batch 64 and 100k steps as in their code."""
     config = parse("--config", str(CONFIGS / "hopper-medium-paper.yaml"))
     training = config.training
@@ -123,13 +123,13 @@ def test_the_paper_recipe_is_the_papers() -> None:
             ["hopper-medium", "--backbone.match_par=9k"],
             ["backbone.match_par", "did you mean backbone.match_parameters"],
         ),
-        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean config"]),  # keys are written whole
+        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean config"]),  # no abbreviations
         (["hopper-medium", "--backbone", "mingru", "--backbone.heads", "2"], ["mingru has no", "transformer"]),
         (["hopper-medium", "--evaluation.target_returns", "3600"], ["target_returns", "list", "[3600, 1800]"]),
         (["hopper-medium", "--config", "nowhere.yaml"], ["nowhere.yaml", "No such file"]),
     ],
 )
-def test_what_cannot_be_used_is_named_in_one_sentence(arguments: list[str], words: list[str]) -> None:
+def test_invalid_command_line_option_raises_one_line_error_naming_it(arguments: list[str], words: list[str]) -> None:
     with pytest.raises(InputError) as error:
         parse(*arguments)
     assert "\n" not in str(error.value)
@@ -151,7 +151,7 @@ def test_what_cannot_be_used_is_named_in_one_sentence(arguments: list[str], word
         ("seed: x", ["seed"]),
     ],
 )
-def test_a_faulty_file_is_named_with_its_key(tmp_path: Path, text: str, words: list[str]) -> None:
+def test_invalid_config_file_raises_one_line_error_naming_the_key(tmp_path: Path, text: str, words: list[str]) -> None:
     file = tmp_path / "faulty.yaml"
     file.write_text(text)
     with pytest.raises(InputError) as error:
@@ -162,15 +162,15 @@ def test_a_faulty_file_is_named_with_its_key(tmp_path: Path, text: str, words: l
 
 
 @pytest.mark.parametrize("written", ["600k", "600000", "0.6M", "600_000", "0.600m"])
-def test_a_number_of_parameters_takes_the_place_of_a_width(written: str) -> None:
-    """600k of minGRU lie between widths 140 and 142: 3 * (10 w^2 + 11 w) + 2 w, and 141 is the nearest."""
+def test_match_parameters_sets_the_backbone_width(written: str) -> None:
+    """A minGRU of width w has 3 * (10 w^2 + 11 w) + 2 w parameters: the nearest to 600k is w = 141."""
     config = parse("hopper-medium", "--backbone.match_parameters", written)
     assert config.backbone.width == 141
-    assert "match_parameters" not in to_dict(config)["backbone"]  # the width says it all, whatever comes later
+    assert "match_parameters" not in to_dict(config)["backbone"]  # only the width found is saved
     assert from_dict(to_dict(config), "here") == config
 
 
-def test_the_other_options_count_when_a_width_is_found(tmp_path: Path) -> None:
+def test_match_parameters_accounts_for_other_backbone_options(tmp_path: Path) -> None:
     config = parse("hopper-medium", "--backbone", "lru", "--backbone.state_size=7", "--backbone.match_parameters=50k")
     assert (config.backbone.name, config.backbone.state_size) == ("lru", 7)
     assert abs(count_parameters(Backbone(config.backbone)) - 50_000) < 1_000
@@ -180,7 +180,7 @@ def test_the_other_options_count_when_a_width_is_found(tmp_path: Path) -> None:
     )
 
 
-def test_a_width_and_a_number_of_parameters_stand_in_each_others_place(tmp_path: Path) -> None:
+def test_width_and_match_parameters_override_each_other_but_not_in_one_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("dataset: hopper-medium\nbackbone: {match_parameters: 600k}\n")
     assert parse("--config", str(file)).backbone.width == 141

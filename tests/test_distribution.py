@@ -1,4 +1,4 @@
-"""The wheel and the sdist: whole, the same, and of use outside the checkout."""
+"""The wheel and the sdist: complete, identical, and usable outside the checkout."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 LARGEST = 10_000_000
-"""Bytes."""
+"""Maximum size of the wheel and of the sdist in bytes."""
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """The sdist, the wheel that is built from it, and the wheel that is built from the checkout."""
+    """The sdist, the wheel built from it, and the wheel built from the checkout."""
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("dist")
     for options in (["--outdir", str(folder)], ["--wheel", "--outdir", str(folder / "direct")]):
@@ -36,7 +36,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def tracked(folder: str) -> set[str]:
-    """The files of a folder that git knows."""
+    """The files of a folder that git tracks."""
     done = subprocess.run(["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("this is no git checkout")
@@ -51,7 +51,7 @@ def test_sdist_and_checkout_build_the_same_wheel(built: tuple[Path, Path, Path])
     assert [name for name, data in from_sdist.items() if data != from_checkout[name]] == []
 
 
-def test_sdist_and_wheel_are_whole_and_small(built: tuple[Path, Path, Path]) -> None:
+def test_sdist_and_wheel_contain_all_tracked_files_and_are_below_10_mb(built: tuple[Path, Path, Path]) -> None:
     sdist, wheel, _ = built
     assert sdist.stat().st_size < LARGEST
     assert wheel.stat().st_size < LARGEST
@@ -62,11 +62,11 @@ def test_sdist_and_wheel_are_whole_and_small(built: tuple[Path, Path, Path]) -> 
     assert (tracked("decision_rnn") | tracked("tests") | tracked("configs") | tracked("scripts")) <= names
 
 
-def test_the_wheel_evaluates_the_shipped_agent_outside_the_checkout(
+def test_installed_wheel_evaluates_pretrained_agent_outside_the_checkout(
     built: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
-    """In an environment of its own, which sees this one's packages but not its decision_rnn, and a package that nobody
-    may write to; there is no dataset, nor a cache."""
+    """In a virtual environment that sees this one's packages but not its decision_rnn, with a read-only package, no
+    dataset and no cache."""
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=False, symlinks=True)
     (site,) = environment.glob("lib/python*/site-packages")

@@ -1,11 +1,11 @@
 from decision_rnn.errors import InputError, did_you_mean
 
 
-def test_the_nearest_name_is_offered_and_a_far_one_is_not() -> None:
+def test_did_you_mean_suggests_only_close_names() -> None:
     assert did_you_mean("mingur", ("minlstm", "mingru")) == "did you mean mingru? "
     assert did_you_mean("transformer", ("minlstm", "mingru")) == ""
     assert did_you_mean("mingur", ("minlstm", "mingru"), likeness=0.99) == ""
 
 
-def test_an_input_error_is_a_value_error() -> None:
+def test_input_error_is_a_value_error() -> None:
     assert issubclass(InputError, ValueError)

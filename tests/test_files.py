@@ -1,4 +1,4 @@
-"""A reader sees the old content or the new, never a part of either."""
+"""Atomic writes and locks: a reader sees the old content or the new, never a part of either."""
 
 import contextlib
 import errno
@@ -26,7 +26,7 @@ with new_directory(Path(sys.argv[1])) as folder:
 """
 
 
-def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_atomically_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
 
@@ -42,14 +42,14 @@ def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path, monkeypatch: 
     assert path.read_bytes() == b"new"
 
 
-def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_exception_in_new_directory_block_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), new_directory(tmp_path / "made") as folder:
         (folder / "file").write_text("x")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_removed_is_gone_for_those_who_write_into_it(tmp_path: Path) -> None:
+def test_remove_directory_succeeds_while_other_threads_write_into_it(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def write() -> None:
@@ -71,7 +71,7 @@ def test_a_directory_that_is_removed_is_gone_for_those_who_write_into_it(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_may_read_what_is_made(tmp_path: Path) -> None:
+def test_new_directory_and_write_atomically_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with new_directory(tmp_path / "made") as folder:
@@ -83,7 +83,7 @@ def test_others_may_read_what_is_made(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
 
 
-def test_what_a_killed_process_left_is_removed_and_what_a_running_one_makes_is_not(tmp_path: Path) -> None:
+def test_new_directory_removes_leftovers_of_killed_processes_but_not_of_running_ones(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
     assert done.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
@@ -91,7 +91,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_makes_is_n
     with new_directory(tmp_path / "made") as outer:
         assert not left.exists()
         (outer / "whose").write_text("the first's")
-        with new_directory(tmp_path / "made") as inner:  # as another process that is making the same would
+        with new_directory(tmp_path / "made") as inner:  # as in another process that makes the same directory
             assert outer.is_dir()
             (inner / "whose").write_text("the second's")
     assert (tmp_path / "made" / "whose").read_text() == "the second's"
@@ -111,7 +111,7 @@ with {block}:
 
 
 @pytest.mark.parametrize("kind", ["new_directory", "new_file"])
-def test_containers_of_one_host_name_leave_each_others_live_temporaries_alone(tmp_path: Path, kind: str) -> None:
+def test_temporaries_of_live_writers_in_containers_with_the_same_hostname_are_kept(tmp_path: Path, kind: str) -> None:
     blocks = {
         "new_directory": 'new_directory(Path(sys.argv[1])) as new, open(new / "file", "w") as file',
         "new_file": 'new_file(Path(sys.argv[1])) as new, open(new, "w") as file',
@@ -125,8 +125,8 @@ def test_containers_of_one_host_name_leave_each_others_live_temporaries_alone(tm
         assert writer.stdout.readline() == "writing\n"
         return writer
 
-    live = start(2**22 + 1)  # larger than any process id of Linux
-    killed = start(os.getpid())  # whose id has been given to a process that lives
+    live = start(2**22 + 1)  # larger than any Linux process id
+    killed = start(os.getpid())  # its id now belongs to a live process
     assert len(list(tmp_path.iterdir())) == 2
     killed.kill()
     killed.communicate()
@@ -140,8 +140,8 @@ def test_containers_of_one_host_name_leave_each_others_live_temporaries_alone(tm
     assert made.read_text() == "whole"
 
 
-def test_leftovers_of_another_machine_are_removed_once_they_are_old(tmp_path: Path) -> None:
-    """Its locks may not reach this one through a network file system."""
+def test_leftovers_of_another_machine_are_removed_after_a_day(tmp_path: Path) -> None:
+    """Its locks may not be visible here through a network file system."""
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
     (left,) = tmp_path.iterdir()
     kernel = left.name.split(".")[2]
@@ -156,7 +156,7 @@ def test_leftovers_of_another_machine_are_removed_once_they_are_old(tmp_path: Pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_said_and_written_to(
+def test_file_system_without_locks_warns_once_and_is_still_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
 ) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "made")])
@@ -171,11 +171,11 @@ def test_a_file_system_without_locks_is_said_and_written_to(
     before = {path.name for path in tmp_path.iterdir()}
     with new_directory(tmp_path / "made") as folder:
         (folder / "file").write_text("x")
-    assert {path.name for path in tmp_path.iterdir()} == before | {"made"}  # the leftover may be somebody's live one
+    assert {path.name for path in tmp_path.iterdir()} == before | {"made"}  # the leftover may belong to a live process
     assert capsys.readouterr().err == ""
 
 
-def test_a_link_is_replaced_and_a_killed_process_leaves_none_behind(tmp_path: Path) -> None:
+def test_link_atomically_replaces_link_and_removes_leftover_of_killed_process(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -192,7 +192,7 @@ link_atomically(Path(sys.argv[1]), "10")
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
-def test_a_new_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_new_file_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), new_file(tmp_path / "folder" / "file") as temporary:
         temporary.write_text("half")
         raise RuntimeError
@@ -203,7 +203,7 @@ def test_a_new_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.read_text() for path in (tmp_path / "folder").iterdir()] == ["whole"]
 
 
-def test_a_lock_keeps_others_out_until_its_holder_is_done_or_dead(tmp_path: Path) -> None:
+def test_locked_excludes_others_until_its_holder_is_killed(tmp_path: Path) -> None:
     code = """
 import os, signal, sys, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The law of imports: they run one way along the rooms, without circles, and files stay small enough to read."""
+"""Imports between modules: only from the same or lower rooms, without cycles; and the size of source files."""
 
 import ast
 import subprocess
@@ -37,7 +37,7 @@ ROOMS = (
     "api",
     "cli __main__",
 )
-"""From the ground up: a module imports from rooms below its own, and from its own. Those of a line are neighbours."""
+"""From the bottom up: a module imports only from its own room and those below. The names in one string share a room."""
 
 LARGEST = 300
 LARGER = {"backbones/ops/recurrence_kernels.py": "each Triton kernel stands beside its gradient"}
@@ -50,7 +50,7 @@ SOURCES = {
 
 
 def imports(module: str) -> Iterator[str]:
-    """The package's own modules that a module imports: anywhere in it, but not for its type checker alone."""
+    """The package's own modules that a module imports, anywhere in it except under `if TYPE_CHECKING`."""
     tree = ast.parse(SOURCES[module].read_text())
     unseen = {
         id(node)
@@ -74,7 +74,7 @@ def imports(module: str) -> Iterator[str]:
 
 
 def room(module: str) -> int:
-    """The floor of a module: that of the longest name in ROOMS which it begins with."""
+    """The index in ROOMS of a module: that of the longest name which is a prefix of its path."""
     path = module.removeprefix("decision_rnn.") + (".__init__" if SOURCES[module].name == "__init__.py" else "")
     floors = {name: floor for floor, names in enumerate(ROOMS) for name in names.split()}
     homes = [name for name in floors if path == name or path.startswith(f"{name}.")]
@@ -86,7 +86,7 @@ IMPORTS = {module: sorted(set(imports(module))) for module in SOURCES if module 
 
 
 @pytest.mark.parametrize("module", IMPORTS)
-def test_imports_run_one_way_along_the_rooms(module: str) -> None:
+def test_modules_import_only_from_their_own_or_lower_rooms(module: str) -> None:
     above = [name for name in IMPORTS[module] if name != "decision_rnn" and room(name) > room(module)]
     assert not above, f"{module} imports {above}, which stand above it"
     assert "decision_rnn" not in IMPORTS[module] or module.startswith("decision_rnn.cli"), (
@@ -94,22 +94,22 @@ def test_imports_run_one_way_along_the_rooms(module: str) -> None:
     )
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    """A package's __init__ gathers its modules, so that only those of other rooms may import from it."""
+def test_imports_have_no_cycles() -> None:
+    """A package's __init__ imports its modules, so that only modules outside the package may import from it."""
     try:
         TopologicalSorter(IMPORTS).prepare()
     except CycleError as error:
         pytest.fail(f"circle: {' <- '.join(error.args[1])}")
 
 
-def test_data_knows_nothing_of_layers_and_agents() -> None:
+def test_data_does_not_import_backbones_or_agent() -> None:
     for module, names in IMPORTS.items():
         if module.startswith("decision_rnn.data"):
             others = [name for name in names if name.startswith(("decision_rnn.backbones", "decision_rnn.agent"))]
             assert not others, f"{module} imports {others}"
 
 
-def test_layers_know_nothing_but_each_other() -> None:
+def test_backbones_import_nothing_else_from_the_package() -> None:
     for module, names in IMPORTS.items():
         if module.startswith("decision_rnn.backbones"):
             others = [name for name in names if not name.startswith("decision_rnn.backbones")]
@@ -120,13 +120,13 @@ def test_layers_know_nothing_but_each_other() -> None:
     "module",
     ["decision_rnn", "decision_rnn.data.standin.collection", "decision_rnn.cli.main", "decision_rnn.cli.report"],
 )
-def test_what_must_start_fast_does_not_import_torch(module: str) -> None:
+def test_fast_starting_modules_do_not_import_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize("path", SOURCES.values(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_files_are_small_enough_to_read(path: Path) -> None:
+def test_source_files_have_at_most_300_lines_unless_listed(path: Path) -> None:
     lines = len(path.read_text().splitlines())
     name = path.relative_to(PACKAGE).as_posix()
     assert (lines > LARGEST) == (name in LARGER), f"{name} has {lines} lines: divide it, or give the reason in LARGER"

@@ -1,4 +1,4 @@
-"""What the package asks of the machine."""
+"""Memory and thread settings of `decision_rnn.machine`."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc's")
-def test_freed_memory_is_not_fetched_again_page_by_page() -> None:
+def test_keep_freed_memory_avoids_repeated_page_faults() -> None:
     faults = {}
     for mode in ("keep", "default"):
         child = subprocess.run([sys.executable, "-c", PAGES, mode], capture_output=True, text=True, check=True)
@@ -60,13 +60,13 @@ warn_of_spinning()
         ("decision_rnn torch", 2, {"OMP_WAIT_POLICY": "passive"}, "0", False),
     ],
 )
-def test_libgomp_spins_briefly_where_torch_comes_after_us_and_a_warning_says_where_it_came_before(
+def test_gomp_spincount_is_set_if_imported_before_torch_and_warned_about_otherwise(
     imports: str, threads: int, settings: dict[str, str], value: str, warned: bool
 ) -> None:
     others = {name: text for name, text in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
     child = subprocess.run(
         [sys.executable, "-c", SPINNING, imports, str(threads)],
-        env={**others, **settings, "OMP_DISPLAY_ENV": "VERBOSE"},  # libgomp itself says what it has read
+        env={**others, **settings, "OMP_DISPLAY_ENV": "VERBOSE"},  # makes libgomp print the value that it read
         capture_output=True,
         text=True,
         check=True,

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of its data: it is evaluated where they are gone, and by what they were in training."""
+"""Provenance: a checkpoint is evaluated without its dataset, by what the dataset was in training."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ NAME, ENVIRONMENT = "own/mine", "ShortSwimmer-v0"
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An environment of five steps, and no datasets but this test's."""
+    """An environment of five steps, and dataset folders for each test."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
     gymnasium.register(ENVIRONMENT, "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv", max_episode_steps=5)
@@ -32,7 +32,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def write(scale: float) -> None:
-    """Ten episodes whose returns are 5 * scale * (0, ..., 9); of the last one the end is missing."""
+    """Ten episodes whose returns are 5 * scale * (0, ..., 9); the last one is partial."""
     generator = np.random.default_rng(0)
     write_store(
         NAME,
@@ -63,7 +63,7 @@ def scores(folder: Path) -> dict[str, Any]:
 
 
 def make_old(folder: Path) -> None:
-    """The checkpoint's description as version 0.1 wrote it: of the data, the name and what the scores show of them."""
+    """Rewrite a checkpoint's config.json as version 0.1 wrote it, with less information about the dataset."""
     path = folder / "config.json"
     description = json.loads(path.read_text())
     provenance = description["provenance"]
@@ -77,7 +77,7 @@ def make_old(folder: Path) -> None:
     path.write_text(json.dumps(description))
 
 
-def test_an_agent_is_evaluated_where_its_dataset_is_gone(tmp_path: Path) -> None:
+def test_evaluate_without_the_dataset_gives_the_same_scores(tmp_path: Path) -> None:
     write(1.0)
     folder = train_briefly(tmp_path)
     there = scores(folder)
@@ -88,7 +88,7 @@ def test_an_agent_is_evaluated_where_its_dataset_is_gone(tmp_path: Path) -> None
     assert [target["target_return"] for target in there["targets"]] == [45, 22.5]
 
 
-def test_an_agent_is_evaluated_by_the_dataset_as_it_was_trained_on(tmp_path: Path) -> None:
+def test_evaluate_after_dataset_change_gives_the_same_scores(tmp_path: Path) -> None:
     write(1.0)
     folder = train_briefly(tmp_path)
     before = scores(folder)
@@ -98,19 +98,19 @@ def test_an_agent_is_evaluated_by_the_dataset_as_it_was_trained_on(tmp_path: Pat
 
 
 @pytest.mark.parametrize("partial", ["keep", "drop"])
-def test_a_checkpoint_of_version_0_1_is_scored_by_its_dataset(tmp_path: Path, partial: str) -> None:
+def test_version_0_1_checkpoint_is_scored_by_its_dataset(tmp_path: Path, partial: str) -> None:
     write(1.0)
     folder = train_briefly(tmp_path, "--partial", partial)
     before = scores(folder)
     make_old(folder)
-    # What that version did not keep: the data's range, their best return to ask for, and notes on them.
+    # Version 0.1 did not save the data's range of returns, its best return as a target return, or notes.
     before["dataset"] |= {"return_min": None, "return_max": None, "notes": type(before["dataset"]["notes"])()}
     assert [target["target_return"] for target in before["targets"][2:]] == ([40] if partial == "drop" else [])
     before["targets"] = [{**target, "in_range": None} for target in before["targets"][:2]]
     assert scores(folder) == before
 
 
-def test_a_checkpoint_of_version_0_1_needs_its_dataset(tmp_path: Path) -> None:
+def test_version_0_1_checkpoint_without_its_dataset_raises(tmp_path: Path) -> None:
     write(1.0)
     folder = train_briefly(tmp_path)
     make_old(folder)
@@ -123,7 +123,7 @@ def test_a_checkpoint_of_version_0_1_needs_its_dataset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [{}, {"spec": 5}, {"spec": {"name": "x"}}, 5])
-def test_a_damaged_provenance_is_named(tmp_path: Path, fault: object) -> None:
+def test_damaged_provenance_raises_damaged_file_error(tmp_path: Path, fault: object) -> None:
     write(1.0)
     path = train_briefly(tmp_path) / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "provenance": fault}))

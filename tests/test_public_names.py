@@ -1,4 +1,4 @@
-"""The package's face: the names it offers are there, and looking at it costs no torch."""
+"""The package's public names exist, and importing the package does not import torch."""
 
 import importlib
 import subprocess
@@ -7,11 +7,11 @@ import sys
 import decision_rnn
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_name_in_all_exists() -> None:
     importlib.import_module("decision_rnn.cli.main")
     importlib.import_module(
         "decision_rnn.evaluation.results"
-    )  # a submodule of a public name would hide it from here on
+    )  # a submodule with a public name would hide it from here on
     for name in decision_rnn.__all__:
         assert getattr(decision_rnn, name).__name__ == name
 

@@ -1,4 +1,4 @@
-"""The reports under results/: they end with the command, commit, seeds, hardware and versions, in one form."""
+"""Reports under results/ end with the command, commit, seeds, hardware and versions in one format."""
 
 import ast
 import sys
@@ -14,10 +14,10 @@ REPORTING = [
     for path in sorted(SCRIPTS.glob("*.py"))
     if path.stem != "results_folder" and ("RESULTS" in (text := path.read_text()) or '"results"' in text)
 ]
-"""Those that write into results/."""
+"""The scripts that write into results/."""
 
 
-def test_report_ends_with_what_made_it(tmp_path: Path) -> None:
+def test_write_report_appends_command_commit_seeds_hardware_and_versions(tmp_path: Path) -> None:
     machine = {"cpu": "a processor", "cores": 2, "threads": 1, "gpu": None}
     made = Made(
         "python scripts/x.py --name 'a b'", ["abc", "def"], [0, 1], machine, {"torch": "2.6"}, "beside other work"
@@ -29,7 +29,7 @@ def test_report_ends_with_what_made_it(tmp_path: Path) -> None:
     )
 
 
-def test_the_command_is_that_which_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_here_records_the_command_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/somewhere/scripts/standins.py", "--name", "two words"])
     made = Made.here(seeds=[3])
     assert "Made by `python scripts/standins.py --name 'two words'` at commit " in str(made)
@@ -37,12 +37,12 @@ def test_the_command_is_that_which_was_typed(monkeypatch: pytest.MonkeyPatch) ->
     assert {"python", "torch", "mujoco", "decision-rnn"} <= made.versions.keys()
 
 
-def test_the_scripts_that_make_results_are_found() -> None:
+def test_reporting_scripts_are_found() -> None:
     assert {"acting", "return_limits", "selective_copying", "standins", "third_party_layers"} < set(REPORTING)
 
 
 @pytest.mark.parametrize("name", REPORTING)
-def test_every_script_that_makes_results_reports_in_that_form(name: str) -> None:
+def test_every_reporting_script_calls_write_report(name: str) -> None:
     tree = ast.parse((SCRIPTS / f"{name}.py").read_text())
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert "write_report" in called

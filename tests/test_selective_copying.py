@@ -1,4 +1,4 @@
-"""The selective copying script: its problems, its training on a tiny one, and going on where it stopped."""
+"""The selective copying script: its sequences, training on a tiny task, and reuse of finished rows."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ script = sys.modules["selective_copying"] = importlib.util.module_from_spec(spec
 spec.loader.exec_module(script)
 
 
-def test_the_tokens_stand_among_the_blanks_in_their_order() -> None:
+def test_sequences_place_tokens_in_order_among_blanks() -> None:
     protocol = script.Protocol(length=20, tokens=5, vocabulary=8)
     symbols, tokens = script.sequences(protocol, 300, torch.Generator().manual_seed(0))
     assert symbols.shape == (300, 25)
@@ -22,11 +22,11 @@ def test_the_tokens_stand_among_the_blanks_in_their_order() -> None:
     for row, right in zip(symbols[:, :20], tokens, strict=True):
         assert row[row != 0].tolist() == right.tolist()
     assert set(tokens.flatten().tolist()) == set(range(1, 7))
-    assert (symbols[:, :20] != 0).any(0).all()  # at every place in some sequence
+    assert (symbols[:, :20] != 0).any(0).all()  # every position holds a token in some sequence
 
 
-def test_training_ends_where_the_task_is_solved() -> None:
-    """The chance of a right token is one in three."""
+def test_train_row_stops_when_the_task_is_solved() -> None:
+    """A random guess is right one time in three."""
     protocol = script.Protocol(length=3, tokens=1, vocabulary=5, width=16, steps=1000, learning_rate=1e-2)
     row = script.train_row("mingru", 2, protocol)
     assert row["accuracy"] > 0.98
@@ -35,7 +35,7 @@ def test_training_ends_where_the_task_is_solved() -> None:
     assert script.train_row("mingru", 2, protocol)["curve"] == row["curve"]
 
 
-def test_finished_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selective_copying_script_keeps_finished_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "ROOT", tmp_path)
 
     def run(*arguments: str) -> None:
@@ -55,7 +55,7 @@ def test_finished_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "| backbone | 1 layer | 2 layers | parameters |" in table
     assert len(list((results / "rows").iterdir())) == 4
     assert (results / "accuracy.png").stat().st_size > 1000
-    run("--tokens", "2", "--backbones", "rnn,rnn-relu", "--layers", "1")  # two forms of one backbone
+    run("--tokens", "2", "--backbones", "rnn,rnn-relu", "--layers", "1")  # two variants of one backbone
     activations = [json.loads(path.read_text())["config"]["activation"] for path in sorted(first.parent.glob("rnn*"))]
     assert activations == ["tanh", "relu"]
     names = [line.split("|")[1].strip() for line in (results / "README.md").read_text().splitlines() if "|" in line]

@@ -1,4 +1,4 @@
-"""The agent: what it predicts in parallel is what it does step by step, and it reads what it should."""
+"""DecisionAgent: its parallel predictions equal its stepwise actions, and it reads the inputs that it should."""
 
 from typing import Literal
 
@@ -45,9 +45,9 @@ def make_slice(batch: int, time: int) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("backbone", registered_names())
 @pytest.mark.parametrize("config", LAYOUTS, ids=str)
 @torch.no_grad()
-def test_acting_repeats_the_parallel_predictions(backbone: str, config: AgentConfig) -> None:
-    """Three environments, one of which begins a second episode at step 7: its history is written out by hand, with
-    returns-to-go from a running subtraction, and predicted in parallel."""
+def test_act_step_by_step_equals_parallel_predict(backbone: str, config: AgentConfig) -> None:
+    """Three environments, one of which starts a second episode at step 7. The history is built by hand, with
+    returns-to-go by running subtraction, and predicted in parallel."""
     agent = make_agent(config, backbone).double().eval()
     batch, time, second = 3, 30, 7
     generator = torch.Generator().manual_seed(2)
@@ -59,7 +59,9 @@ def test_acting_repeats_the_parallel_predictions(backbone: str, config: AgentCon
     acted = []
     for t in range(time):
         reset = torch.tensor([False, t == second, False]) if t else None
-        earned = rewards[:, t - 1] if t else torch.full((batch,), 99.0, dtype=torch.float64)  # ignored at first
+        earned = (
+            rewards[:, t - 1] if t else torch.full((batch,), 99.0, dtype=torch.float64)
+        )  # ignored at the first step
         action, state = agent.act(observations[:, t], earned, reset, state)
         acted.append(action)
     acted = torch.stack(acted, dim=1)
@@ -88,8 +90,8 @@ def limited(config: AgentConfig, limit: list[float]) -> DecisionAgent:
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 @torch.no_grad()
-def test_a_return_to_go_above_the_limit_of_its_timestep_is_seen_as_the_limit(tokens: str) -> None:
-    """In parallel and step by step; beyond the limit's end its last entry counts."""
+def test_return_limit_caps_return_to_go_per_timestep_in_predict_and_act(tokens: str) -> None:
+    """Beyond the end of the limit, its last entry applies."""
     limit = [90.0, 70.0, 60.0, 10.0]
     agent, free = limited(AgentConfig(tokens=tokens, return_limit=1.0), limit), make_agent(AgentConfig(tokens=tokens))
     free = free.double().eval()
@@ -103,19 +105,19 @@ def test_a_return_to_go_above_the_limit_of_its_timestep_is_seen_as_the_limit(tok
     expected, _ = free.predict(**(data | {"return_to_go": by_hand}))
     torch.testing.assert_close(agent.predict(**data)[0], expected, rtol=0, atol=0)
 
-    # Asked for 300, it sees 90 first; what was earned is subtracted from what was asked, not from what was seen.
+    # With target return 300 it sees 90 first; rewards are subtracted from the target, not from the limited value.
     target = torch.tensor([300.0], dtype=torch.float64)
     state, seen = agent.initial_state(target), free.initial_state(target)
     for t, (earned, to_go) in enumerate([(0.0, 90.0), (235.0, 65.0), (20.0, 45.0), (10.0, 10.0), (30.0, 5.0)]):
         observation = data["observation"][:1, t]
         action, state = agent.act(observation, torch.tensor([earned], dtype=torch.float64), None, state)
         told = torch.tensor([to_go], dtype=torch.float64)
-        hand = (told, told, *seen[2:])  # what it is told is written over what it would have reckoned
+        hand = (told, told, *seen[2:])  # overwrites the return-to-go in its state
         same, seen = free.act(observation, torch.zeros(1, dtype=torch.float64), None, hand)
         torch.testing.assert_close(action, same, rtol=0, atol=0)
 
 
-def test_return_noise_moves_a_whole_slice_in_training_alone() -> None:
+def test_return_noise_shifts_whole_slices_and_only_in_training() -> None:
     agent = make_agent(AgentConfig(return_noise=0.3))
     batch = Batch(**make_slice(2000, 4), action=torch.zeros(2000, 4, ACTIONS))
     seen = []
@@ -130,7 +132,7 @@ def test_return_noise_moves_a_whole_slice_in_training_alone() -> None:
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
-def test_a_prediction_reads_its_own_step_and_the_past_only(tokens: str) -> None:
+def test_prediction_depends_only_on_current_and_past_steps(tokens: str) -> None:
     agent = make_agent(AgentConfig(tokens=tokens, previous_action=True))
     inputs = make_slice(2, 8)
     for key in ("return_to_go", "observation", "previous_action"):
@@ -143,7 +145,7 @@ def test_a_prediction_reads_its_own_step_and_the_past_only(tokens: str) -> None:
         assert read.tolist() == [first <= t <= 4 for t in range(8)], key
 
 
-def test_without_return_conditioning_the_return_changes_nothing() -> None:
+def test_without_return_conditioning_return_to_go_has_no_effect() -> None:
     inputs = make_slice(2, 6)
     richer = {**inputs, "return_to_go": inputs["return_to_go"] + 500}
     conditioned, cloning = make_agent(), make_agent(AgentConfig(return_conditioning=False))
@@ -152,7 +154,7 @@ def test_without_return_conditioning_the_return_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
-def test_without_the_previous_action_it_changes_nothing(tokens: Literal["step", "interleaved"]) -> None:
+def test_without_previous_action_option_previous_action_has_no_effect(tokens: Literal["step", "interleaved"]) -> None:
     inputs = make_slice(2, 6)
     other = {**inputs, "previous_action": -inputs["previous_action"]}
     seeing, blind = (make_agent(AgentConfig(tokens=tokens, previous_action=sees)) for sees in (True, False))
@@ -161,7 +163,7 @@ def test_without_the_previous_action_it_changes_nothing(tokens: Literal["step", 
     assert not any("action" in name for name in blind.state_dict())
 
 
-def test_observations_are_normalised_by_the_buffers_and_a_constant_dimension_stays_tame() -> None:
+def test_observations_are_normalised_and_std_of_constant_dimension_is_bounded_below() -> None:
     raw = make_agent()
     inputs = make_slice(2, 4)
     shifted = make_agent()
@@ -175,7 +177,7 @@ def test_observations_are_normalised_by_the_buffers_and_a_constant_dimension_sta
 
 
 @pytest.mark.parametrize("backbone", registered_names())
-def test_one_batch_can_be_learnt_by_heart(backbone: str) -> None:
+def test_every_backbone_overfits_one_batch(backbone: str) -> None:
     agent = make_agent(backbone=backbone, width=32)
     inputs = make_slice(4, 10)
     action = torch.rand(4, 10, ACTIONS) * 1.6 - 0.8
@@ -191,7 +193,7 @@ def test_one_batch_can_be_learnt_by_heart(backbone: str) -> None:
 
 
 @pytest.mark.parametrize("backbone", registered_names())
-def test_the_optimiser_gets_every_parameter_once(backbone: str) -> None:
+def test_optimizer_groups_contain_every_parameter_once(backbone: str) -> None:
     agent = make_agent(backbone=backbone)
     groups = optimizer_groups(agent, 1e-3, 0.1, 0.5)
     grouped = [id(p) for group in groups for p in group["params"]]
@@ -219,10 +221,10 @@ def rates_by_name(model: torch.nn.Module, *settings: float | None) -> dict[str, 
         ("s4d", 1e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),  # state-spaces/s4: min(0.001, the rate)
         ("s4d", 5e-3, {"dt_log", "a_log", "a_imag"}, 1e-3),
         ("s4d", 1e-4, {"dt_log", "a_log", "a_imag"}, 1e-4),
-        ("mamba", 5e-3, {"a_log"}, 5e-3),  # state-spaces/mamba: no decay, and that is all
+        ("mamba", 5e-3, {"a_log"}, 5e-3),  # state-spaces/mamba: no weight decay, nothing else
     ],
 )
-def test_a_recurrence_learns_at_the_rate_of_its_paper(
+def test_recurrent_parameters_get_learning_rate_of_their_paper_without_weight_decay(
     backbone: str, learning_rate: float, recurrent: set[str], rate: float
 ) -> None:
     agent = make_agent(backbone=backbone)
@@ -238,8 +240,8 @@ def test_a_recurrence_learns_at_the_rate_of_its_paper(
     assert {name: overridden[name] for name in others} == others
 
 
-def test_any_module_that_holds_mixers_gets_their_rates() -> None:
-    """Without an agent around them, of several kinds, and shared ones once."""
+def test_optimizer_groups_use_mixer_rates_in_any_module() -> None:
+    """Mixers of several kinds, without an agent; a shared one counts once."""
     mixers = {
         name: registered(name).mixer(registered(name).config(name=name, width=4)) for name in ("lru", "mamba", "gru")
     }
@@ -252,8 +254,8 @@ def test_any_module_that_holds_mixers_gets_their_rates() -> None:
     assert rates["mamba.d"] == rates["head.bias"] == (1e-2, 0.0)
 
 
-def test_parameters_keep_their_order_in_the_optimiser() -> None:
-    """It is by their place in the groups that a saved training state finds them: matrices, vectors, the recurrence."""
+def test_optimizer_groups_keep_parameter_order() -> None:
+    """A saved training state refers to parameters by their position: matrices, vectors, recurrent parameters."""
     agent = make_agent(backbone="lru")
     names = [name for name, _ in agent.named_parameters()]
     recurrent = [

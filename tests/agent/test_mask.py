@@ -1,4 +1,4 @@
-"""`observation.mask velocity`: what the agent does not see, in the data and in the environment."""
+"""`observation.mask velocity` hides the velocities, in the data and in the environment."""
 
 from pathlib import Path
 
@@ -26,10 +26,10 @@ from decision_rnn.training.loop import train
 SMALL = ["--backbone.width", "16", "--training.steps", "2", "--observation.mask", "velocity"]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium recommends v5
 @pytest.mark.parametrize("version", ["v4", "v5"])
 @pytest.mark.parametrize("body", ["Hopper", "HalfCheetah", "Walker2d", "Ant"])
-def test_what_is_seen_are_the_simulators_positions(body: str, version: str) -> None:
+def test_observation_index_of_velocity_mask_selects_simulator_positions(body: str, version: str) -> None:
     environment = gymnasium.make(f"{body}-{version}")
     environment.action_space.seed(0)
     observation, _ = environment.reset(seed=0)
@@ -45,7 +45,7 @@ def test_what_is_seen_are_the_simulators_positions(body: str, version: str) -> N
     assert observation_index("none", f"{body}-{version}") is None
 
 
-def test_unknown_velocities_cannot_be_hidden() -> None:
+def test_velocity_mask_of_unknown_environment_and_unknown_mask_raise() -> None:
     with pytest.raises(InputError, match="Pendulum-v1 are is known only for Hopper"):
         observation_index("velocity", "Pendulum-v1")
     with pytest.raises(InputError, match="mask"):
@@ -59,8 +59,8 @@ def make_agent(seen: int, index: Tensor | None) -> DecisionAgent:
     return DecisionAgent(AgentConfig(), backbone, *statistics, 3, 100.0, observation_index=index)
 
 
-def test_an_agent_selects_what_it_sees_of_whole_observations(store: EpisodeStore) -> None:
-    """It is a smaller agent that is given the visible entries alone."""
+def test_agent_with_observation_index_equals_smaller_agent_on_visible_entries(store: EpisodeStore) -> None:
+    """In the loss, `predict` and `act`."""
     index = torch.tensor([0, 1, 2, 3, 4])
     masked, smaller = make_agent(5, index), make_agent(5, None)
     whole = StepStream(store, 6, 4, 0).sample()
@@ -76,7 +76,7 @@ def test_an_agent_selects_what_it_sees_of_whole_observations(store: EpisodeStore
         assert torch.equal(one, other)
 
 
-def test_any_entries_can_be_seen() -> None:
+def test_observation_index_may_select_any_entries() -> None:
     index = torch.tensor([1, 9])
     agent = make_agent(2, index)
     assert (agent.observation_dim, make_agent(11, None).observation_dim) == (10, 11)
@@ -88,7 +88,7 @@ def test_any_entries_can_be_seen() -> None:
 
 
 @pytest.mark.parametrize("state", ["carry", "window"])
-def test_an_agent_is_trained_and_evaluated_without_velocities(
+def test_train_and_evaluate_with_velocity_mask(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
@@ -101,10 +101,10 @@ def test_an_agent_is_trained_and_evaluated_without_velocities(
     assert "sees no velocity" in format_result(result)
 
 
-def test_a_masked_agent_of_a_checkpoint_acts_on_whole_observations(
+def test_loaded_agent_with_velocity_mask_acts_on_full_observations(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the lines of Python in docs/runs.md; the same for a checkpoint of version 0.1, which held no index."""
+    """As in the Python example of docs/runs.md; also from a version 0.1 checkpoint, which has no index."""
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     run = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Objectives: the loss and the actions are theirs, by name, shipped or from a file of the user's own."""
+"""Objectives define the loss and the actions; they are chosen by name, shipped or from a user's plugin."""
 
 import json
 import subprocess
@@ -32,13 +32,13 @@ HUBER = example("myobjective.py")
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it."""
+    """Undo each test's registrations."""
     monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
 
 
 @pytest.fixture
 def huber(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """myobjective.py in the folder one works in."""
+    """The tutorial's myobjective.py in the working folder."""
     (tmp_path / "myobjective.py").write_text(HUBER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -57,13 +57,13 @@ def predictions(agent: DecisionAgent, batch: Batch) -> np.ndarray:
     return agent.predict(**inputs)[0].detach().double().numpy()
 
 
-def test_the_squared_error_is_that_of_the_predicted_actions(store: EpisodeStore) -> None:
+def test_mse_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
     agent, batch = make_agent(), StepStream(store, 8, 4, 0).sample()
     expected = np.mean((predictions(agent, batch) - batch.action.double().numpy()) ** 2)
     assert agent(batch)[0].item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_an_own_objective_is_trained_and_loaded_by_the_users_word(
+def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
@@ -90,7 +90,7 @@ def test_an_own_objective_is_trained_and_loaded_by_the_users_word(
     assert np.array_equal(predictions(load_agent(folder).agent, batch), predictions(trained.agent, batch))
 
 
-def test_an_own_objective_on_the_command_line(
+def test_custom_objective_on_the_command_line(
     small_cli: Callable[..., "subprocess.CompletedProcess[str]"], huber: str, tmp_path: Path
 ) -> None:
     small = ["--backbone.width", "16", "--evaluation.episodes", "1", "--training.steps", "2", "--output", "run"]
@@ -108,7 +108,7 @@ class ReturnConfig(ObjectiveConfig):
 
 
 class Return(Objective):
-    """Regresses the return-to-go; acts by a constant."""
+    """Regresses the return-to-go; its action is a constant."""
 
     columns: ClassVar[tuple[str, ...]] = ("return_to_go", "timestep")
 
@@ -125,7 +125,7 @@ class Return(Objective):
         return torch.full_like(self.head(hidden), 0.25)
 
 
-def test_an_objective_is_given_the_columns_it_names_and_its_actions_are_taken(store: EpisodeStore) -> None:
+def test_objective_receives_the_columns_it_names_and_defines_the_action(store: EpisodeStore) -> None:
     register_objective(ReturnConfig)(Return)
     agent, batch = make_agent(ReturnConfig()), StepStream(store, 8, 4, 0).sample()
     agent(batch)
@@ -137,13 +137,13 @@ def test_an_objective_is_given_the_columns_it_names_and_its_actions_are_taken(st
     assert torch.equal(state[2], action)  # the previous action of the next step
 
 
-def test_a_column_that_batches_lack_is_named() -> None:
+def test_objective_with_unknown_column_raises_naming_it() -> None:
     register_objective(ReturnConfig)(type("Greedy", (Return,), {"columns": ("action", "advantage")}))
     with pytest.raises(InputError, match=r"return asks for the columns advantage.*return_to_go, observation"):
         make_agent(ReturnConfig())
 
 
-def test_objectives_by_name() -> None:
+def test_register_objective_and_look_it_up_by_name() -> None:
     assert registered_objectives() == ["mse"]
     with pytest.raises(ValueError, match="'mse' is taken"):
         register_objective(objectives.SquaredErrorConfig)(Return)
@@ -155,7 +155,7 @@ def test_objectives_by_name() -> None:
         registered_objective("os.path")
 
 
-def test_the_objective_of_a_run(tmp_path: Path) -> None:
+def test_run_config_objective_defaults_to_mse_and_rejects_unknown_names(tmp_path: Path) -> None:
     config, _ = parse_run("test", ["hopper-medium"])
     assert config.objective == objectives.SquaredErrorConfig()
     assert parse_run("test", ["hopper-medium", "--objective", "mse"])[0] == config

@@ -1,9 +1,8 @@
-"""The papers' equations as plain float64 loops, one step after the other: what every backbone is held to.
+"""The papers' equations as plain float64 loops over time: the references for every backbone.
 
 Each takes the configuration, the module's parameters by name, x (batch, time, width), the state before the
 first step and reset (batch, time) bool, and returns the output and the state after the last step. Autograd
-through them gives the gradients. Nothing here may come from decision_rnn: a twin that shares code shares
-faults.
+through them gives the gradients. Nothing here may come from decision_rnn: shared code would share faults.
 """
 
 import math
@@ -20,7 +19,7 @@ def sigmoid(x):
 
 
 def before_step(h, reset, t):
-    """h_{t-1}: zero in the rows that begin an episode at t."""
+    """h_{t-1}: zero in the rows that start an episode at t."""
     return torch.stack([torch.zeros_like(h[i]) if reset[i, t] else h[i] for i in range(len(h))])
 
 
@@ -102,7 +101,7 @@ def rnn(config, parameters, x, state, reset):
 
 
 def retention(config, parameters, x, state, reset):
-    """The parallel form, every pair (t, s) by itself, and the recurrent form for the state. S is complex here."""
+    """The parallel form, one pair (t, s) at a time, and the recurrent form for the state. S is complex here."""
     width, heads, inner = config.width, config.heads, round(config.width * config.expansion)
     pairs = width // heads // 2
     frequency = torch.tensor([10000.0 ** (-j / pairs) for j in range(pairs)], dtype=torch.float64)
@@ -139,8 +138,8 @@ def retention(config, parameters, x, state, reset):
 
 
 def aaren(config, parameters, x, state, reset):
-    """Softmax attention over the episode so far, all of it again at every step; the carried sums are one more
-    entry of weight exp(m) c. The maximum is a scale: no gradient goes through it."""
+    """Softmax attention over the episode so far, recomputed at every step; the carried sums are one more entry
+    of weight exp(m) c. The maximum is only a scale: no gradient goes through it."""
     query, width = parameters["query"], parameters["query"].shape[1]
     key, value = affine(parameters, "kv", x).unflatten(-1, (2, config.heads, width)).unbind(2)
     outputs, tops, sums = [], [], []
@@ -161,7 +160,7 @@ def aaren(config, parameters, x, state, reset):
 
 
 def s4d(config, parameters, x, state, reset):
-    """The discretised system; the state is the paper's over b_bar, as it is linear in it."""
+    """The discretised system; the state is the paper's divided by b_bar, in which it is linear."""
     dt = torch.exp(parameters["dt_log"])[:, None]
     a = -torch.exp(parameters["a_log"]) + 1j * parameters["a_imag"]
     a_bar, b_bar = torch.exp(dt * a), (torch.exp(dt * a) - 1) / a
@@ -188,7 +187,7 @@ def mamba(config, parameters, x, state, reset):
         low, b, c = (v @ parameters["selection.weight"].T).split((rank, config.state_size, config.state_size), dim=-1)
         dt = torch.log(1 + torch.exp(affine(parameters, "dt", low)))
         rows = []
-        for i in range(config.state_size):  # every state of a channel by itself
+        for i in range(config.state_size):  # one state of a channel at a time
             a = -torch.exp(parameters["a_log"][:, i])
             rows.append(torch.exp(dt * a) * h[:, :, i] + dt * b[:, i : i + 1] * v)
         h = torch.stack(rows, dim=-1)
@@ -198,7 +197,7 @@ def mamba(config, parameters, x, state, reset):
 
 
 def mlstm(config, parameters, x, state, reset):
-    """Step after step without a stabiliser, C and n themselves. The state's scale m goes along beside them, and is a
+    """Step by step, with C and n themselves, without a stabiliser. The state's scale m is computed alongside and is
     constant to the gradient."""
     heads, width = config.heads, config.width // config.heads
     q, k, v, o = affine(parameters, "qkvo", x).chunk(4, dim=-1)
@@ -227,7 +226,7 @@ def mlstm(config, parameters, x, state, reset):
 
 
 def transformer(config, parameters, x, state, reset):
-    """Every pair (t, s) by itself. Rotary positions are complex factors exp(i * position * frequency), and
+    """One pair (t, s) at a time. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
     keys, values, count = state
     batch, time, width = x.shape
@@ -266,7 +265,7 @@ def transformer(config, parameters, x, state, reset):
 
 
 def conv(config, parameters, x, state, reset):
-    """Decision ConvFormer's token mixer, by the episode's own history: the sum runs over it as far as it goes."""
+    """Decision ConvFormer's token mixer: the sum covers at most the episode's own history."""
     weight, (past,), (batch, time, _) = parameters["weight"], state, x.shape
     window, outputs, kept = config.kernel, [], []
     for row in range(batch):
@@ -324,7 +323,7 @@ def stack(mixer, config, parameters, x, state, reset):
 
 
 def convolution(parameters, x, past, reset):
-    """b + w_0 x_{t-k+1} + ... + w_{k-1} x_t, every channel by itself, of what the episode has had so far."""
+    """b + w_0 x_{t-k+1} + ... + w_{k-1} x_t per channel, over the episode so far."""
     weight, bias = parameters["convolution.weight"], parameters["convolution.bias"]
     outputs = []
     for t in range(x.shape[1]):

@@ -1,7 +1,7 @@
-"""What the law is tried on: every mixer in small configurations, alone and stacked, held to the papers' loops.
+"""What the law is tested on: every mixer in small configurations, alone and stacked, against the papers' loops.
 
-A mixer that is registered inherits all of the law through test_law.py, alone and in a stack; it has to bring a naive
-loop (references.py) and, where its defaults are large, a small configuration (`SMALL`).
+test_law.py tests every registered mixer, alone and in a stack; a mixer needs a naive loop (references.py) and, if
+its defaults are large, a small configuration (`SMALL`).
 """
 
 from collections.abc import Callable
@@ -40,15 +40,15 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 """Configurations to try, by mixer; the first is the one that is stacked."""
 
 AMPLIFIES = {"mlstm": 20, "retention": 20}
-"""How much wider the float32 bound is for a stack of mixers that magnify the rounding of their input. These two
-norm each head, and an episode's first output is norm((q.k) v): where q.k is near 0 it hangs on its sign alone,
-and a rounding error shows up to 1 / sqrt(1e-5) times. In float64 the bound is everyone's; bfloat16's is 3 times
-wider."""
+"""Factor on the float32 bound for stacks of mixers that magnify the rounding of their input. These two normalise
+each head, and an episode's first output is norm((q.k) v): where q.k is near 0, it depends on its sign alone, and a
+rounding error is magnified up to 1 / sqrt(1e-5) times. The float64 bound is the usual one; that of bfloat16 is 3
+times wider."""
 
 
 @dataclass(frozen=True)
 class Subject(testing.Subject):
-    """A mixer, or a stack of `layers` blocks of it: how to make it anew and what it should compute."""
+    """A mixer, or a stack of `layers` blocks of it: how to build it and what it should compute."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Subject(testing.Subject):
 
     @property
     def tolerances(self) -> dict[torch.dtype, float]:
-        """TIGHT, but for the float32 bound of a stack that AMPLIFIES."""
+        """TIGHT, except for the float32 bound of stacks of mixers in AMPLIFIES."""
         wider = AMPLIFIES[self.name] if self.amplifies else 1
         return TIGHT | {torch.float32: wider * TIGHT[torch.float32]}
 
@@ -86,7 +86,7 @@ class Subject(testing.Subject):
 
     @property
     def remembers(self) -> bool:
-        """False for attention over a window of one step, and for the mixer without memory; a convolution has some."""
+        """False for attention with a window of one step and for the MLP, unless their block has a convolution."""
         alone = self.name == "mlp" or self.options.get("window") == 1
         return not alone or "convolution" in self.options
 
@@ -97,7 +97,7 @@ class Subject(testing.Subject):
 
     @property
     def every_channel_answers(self) -> bool:
-        """A channel of a ReLU that is below zero shows no change."""
+        """False for a ReLU, whose channels below zero show no change."""
         return not self.rectified
 
     def fresh(self) -> SequenceMixer:
@@ -105,7 +105,7 @@ class Subject(testing.Subject):
 
     def shake(self, module: SequenceMixer) -> None:
         super().shake(module)
-        if self.rectified:  # nothing bounds its state but a recurrent matrix of norm below 1
+        if self.rectified:  # only a recurrent matrix of norm below 1 bounds its state
             for name, parameter in module.named_parameters():
                 if name.endswith("cell.weight_hh_l0"):
                     parameter *= 0.95 / torch.linalg.matrix_norm(parameter, ord=2)
@@ -122,7 +122,7 @@ OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}
 
 
 def subjects(name: str) -> list[Subject]:
-    """The mixer in all its small configurations, and stacks of the first, in either form of the block."""
+    """The mixer in all its small configurations, and stacks of the first, in both forms of the block."""
     small = SMALL.get(name, [{}])
     stacks = [Subject(name, small[0], layers=3), Subject(name, small[0] | OTHER_STACK, layers=2)]
     return [*(Subject(name, options) for options in small), *stacks]

@@ -1,4 +1,4 @@
-"""Aaren beside torch's attention with one query, and with scores far apart."""
+"""Aaren against torch's attention with one query, and with scores far apart."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def make(far=1.0, **options):
 
 
 def attention(mixer, x):
-    """The learnt query attends to all steps up to each."""
+    """The learned query attends to all steps up to each step."""
     heads, width = mixer.query.shape
     key, value = (part.unflatten(-1, (heads, width)).transpose(1, 2) for part in mixer.kv(x).chunk(2, dim=-1))
     query = mixer.query[:, None].expand(len(x), heads, x.shape[1], width)
@@ -29,7 +29,7 @@ def attention(mixer, x):
 
 @pytest.mark.parametrize("far", [1.0, 1000.0])
 @pytest.mark.parametrize("heads", [1, 2, 8])
-def test_the_same_as_torch_attention(heads, far):
+def test_aaren_equals_torch_scaled_dot_product_attention(heads, far):
     mixer = make(far, heads=heads)
     x, named = noise(2, TIME, WIDTH), dict(mixer.named_parameters())
     right = attention(mixer, x)
@@ -37,11 +37,11 @@ def test_the_same_as_torch_attention(heads, far):
         assert_near(run(x)[0], right, 1e-12, "output")
         found = gradients(lambda x, _: (run(x)[0], ()), named, x, ())  # noqa: B023
         for key, slope in gradients(lambda x, _: (attention(mixer, x), ()), named, x, ()).items():
-            # The score's bias is one constant under a softmax: its gradient is 0 but for rounding.
+            # A softmax ignores the score's constant bias: its gradient is 0 up to rounding.
             assert (found[key] - slope).abs().max() <= 1e-11 * slope.abs().max().clamp_min(1), key
 
 
-def test_scores_far_apart_stay_finite_in_float32():
+def test_aaren_with_scores_far_apart_stays_finite_in_float32():
     mixer = make(1000.0, heads=2).float()
     x = noise(1, 200, WIDTH, dtype=torch.float32).requires_grad_()
     reset = noise(1, 200, seed=1) > 1
@@ -52,6 +52,6 @@ def test_scores_far_apart_stay_finite_in_float32():
         assert part.isfinite().all()
 
 
-def test_heads_that_do_not_divide_the_width_are_refused():
+def test_aaren_heads_not_dividing_the_width_raise():
     with pytest.raises(ValueError, match=r"backbone\.width 8 must be a multiple of backbone\.heads 3"):
         make(heads=3)

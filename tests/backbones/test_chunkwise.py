@@ -1,4 +1,4 @@
-"""Mixers that are parallel within blocks of time: the blocks' seams, and the first steps by hand."""
+"""Mixers that are parallel within chunks of time: chunk boundaries, and retention's decay, first steps and options."""
 
 import pytest
 import torch
@@ -15,8 +15,8 @@ SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), 
 
 @pytest.mark.parametrize("time", [CHUNK, CHUNK + 1, 2 * CHUNK + 3])
 @pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-def test_seams_do_not_show(subject, time):
-    """More steps than a block holds, an episode that ends at a seam and one that spans two."""
+def test_chunk_boundaries_do_not_change_outputs_or_gradients(subject, time):
+    """More steps than a chunk holds, with episodes that start at a chunk boundary and that span two chunks."""
     module, x = subject.build(), noise(2, time, 8)
     reset = torch.zeros(2, time, dtype=torch.bool)
     reset[0, CHUNK - 1] = True
@@ -39,17 +39,17 @@ def test_seams_do_not_show(subject, time):
             assert_near(grad, slopes[key], 1e-12, f"gradient of {key}")
 
 
-def test_retention_forgets_at_the_papers_rates():
-    """1 - 2^-5, 1 - 2^-6, ...: what a step of nothing leaves of the state's size."""
+def test_retention_state_decays_at_the_papers_rates():
+    """1 - 2^-5, 1 - 2^-6, ...: the factor on the state's norm in a step with zero input."""
     mixer = registered("retention").mixer(registered("retention").config(width=64)).double()
     state = noise(1, *mixer.initial_state(1)[0].shape[1:])
     _, (after,) = mixer.step(torch.zeros(1, 64).double(), (state,))
-    sizes = [part.square().sum((0, 2, 3)).sqrt() for part in (after, state)]  # turning keeps it
+    sizes = [part.square().sum((0, 2, 3)).sqrt() for part in (after, state)]  # rotation keeps the norm
     torch.testing.assert_close(sizes[0] / sizes[1], torch.tensor([31 / 32, 63 / 64, 127 / 128, 255 / 256]).double())
 
 
-def test_retentions_first_steps_keep_float32():
-    """Their norm magnifies the rounding of q.k; every step is a first one."""
+def test_retention_first_steps_are_accurate_in_float32():
+    """Their norm magnifies the rounding of q.k; here every step is the first of an episode."""
     subject, reset = Subject("retention", {"heads": 2}), torch.ones(1000, 30, dtype=torch.bool)
     x = noise(*reset.shape, 8, dtype=torch.float32)
     with torch.no_grad():
@@ -60,14 +60,14 @@ def test_retentions_first_steps_keep_float32():
 
 
 @pytest.mark.parametrize("options", [{"heads": 3}, {"heads": 0}, {"heads": 2, "expansion": 1.01}])
-def test_retention_refuses_widths_that_its_heads_do_not_divide(options):
+def test_retention_heads_not_dividing_the_widths_raise(options):
     with pytest.raises(ValueError, match=r"backbone\.width 8 .*backbone\.heads"):
         registered("retention").config(width=8, **options)
 
 
 @pytest.mark.parametrize("name", ["retention", "mlstm"])
-def test_masks_where_nothing_is_masked(name, monkeypatch):
-    """As on CUDA, where nobody looks first whether there is anything to mask."""
+def test_retention_and_mlstm_obey_the_law_with_unneeded_masks(name, monkeypatch):
+    """As on CUDA, where masks are applied without checking whether anything needs masking."""
     monkeypatch.setattr(f"decision_rnn.backbones.{name}.may_hold", lambda flags: True)
     for law in (gradients_agree, absent_means_initial):
         law(Subject(name, SMALL[name][0]), Cases.full())

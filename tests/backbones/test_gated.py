@@ -1,4 +1,4 @@
-"""minGRU and minLSTM: far gates, forget bias, expansion. Their equations are under the law (test_law.py)."""
+"""minGRU and minLSTM: saturated gates, forget bias, expansion. test_law.py tests their equations."""
 
 import itertools
 
@@ -17,7 +17,7 @@ FAR = (-120.0, 0.0, 120.0)
 
 
 def far_mixer(name, options, dtype):
-    """One channel for every combination of gates at -120, 0 and 120, and little weight on x."""
+    """One channel for every combination of gate biases -120, 0 and 120, with small weights on x."""
     parts = {"mingru": 2, "minlstm": 3}[name]
     biases = torch.tensor(list(itertools.product(FAR, repeat=parts))).T
     config = registered(name).config(width=biases.shape[1], **options)
@@ -32,9 +32,9 @@ def far_mixer(name, options, dtype):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize("options", [{}, {"candidate": "signed"}, {"scan": "log"}], ids=str)
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_far_gates(name, options, dtype, tolerance, mode):
+def test_mingru_and_minlstm_with_saturated_gates_match_the_float64_reference(name, options, dtype, tolerance, mode):
     if options == {"scan": "log"} and dtype == torch.float32:
-        tolerance = 1e-3  # digits lost to sums of logarithms as large as 240 a step
+        tolerance = 1e-3  # sums of logarithms as large as 240 per step lose digits
     mixer, config = far_mixer(name, options, dtype)
     width = config.width
     x, state = noise(2, 5, width, dtype=dtype), (noise(2, width, dtype=dtype, seed=8),)
@@ -57,7 +57,7 @@ def test_far_gates(name, options, dtype, tolerance, mode):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_positive_is_the_papers_g(dtype):
+def test_positive_equals_g_of_the_mingru_paper(dtype):
     points = [-300, -120, -20, -1, -1e-3, -1e-6, 1e-6, 1e-3, 1, 20, 120, 1e4]
     x = torch.tensor(points, dtype=dtype, requires_grad=True)
     wide = x.detach().double().requires_grad_()
@@ -69,8 +69,8 @@ def test_positive_is_the_papers_g(dtype):
     torch.testing.assert_close(grad, slope.to(dtype))
 
 
-def test_positive_has_a_slope_at_its_kink():
-    """Any between sigmoid's 1/4 on the left and 1 on the right will do."""
+def test_positive_has_a_gradient_at_zero():
+    """Any value between sigmoid's 1/4 on the left and 1 on the right is valid."""
     x = torch.zeros(1, requires_grad=True)
     y = positive(x)
     y.backward()
@@ -79,8 +79,8 @@ def test_positive_has_a_slope_at_its_kink():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_gates_that_both_vanish_share_evenly(dtype):
-    """minLSTM's f / (f + i) where both are below the least number: half and half, not 0 / 0."""
+def test_minlstm_weighs_state_and_candidate_evenly_if_both_gates_underflow(dtype):
+    """f / (f + i) where both are below the smallest number: 1/2, not 0 / 0."""
     mixer = registered("minlstm").mixer(registered("minlstm").config(width=1)).to(dtype)
     with torch.no_grad():
         mixer.gates.weight.zero_()
@@ -91,7 +91,7 @@ def test_gates_that_both_vanish_share_evenly(dtype):
 
 
 @pytest.mark.parametrize(("name", "highest"), [("mingru", 0.9), ("minlstm", 0.6)])
-def test_forget_bias_remembers_longer(name, highest):
+def test_larger_forget_bias_keeps_more_of_the_state(name, highest):
     kept = []
     for bias in (-4.0, 0.0, 4.0):
         torch.manual_seed(0)
@@ -110,8 +110,8 @@ def test_forget_bias_remembers_longer(name, highest):
 
 @pytest.mark.parametrize("start", ["positive", "zero", "negative"])
 @pytest.mark.parametrize("time", [2, 20, 200])
-def test_the_log_space_scan_is_the_same_function(time, start):
-    """Whatever the sign of the state before it, with resets."""
+def test_log_space_recurrence_equals_linear_recurrence_reference(time, start):
+    """For any sign of the initial state, with resets."""
     z = torch.sigmoid(noise(2, time, 8))
     initial = {"positive": 1, "zero": 0, "negative": -1}[start] * references.g(noise(2, 8, seed=2))
     leaves = [part.requires_grad_() for part in (1 - z, z * references.g(noise(2, time, 8, seed=1)), initial)]
@@ -125,16 +125,16 @@ def test_the_log_space_scan_is_the_same_function(time, start):
 
 
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_the_limits_of_the_log_space_scan(name):
-    """In float32 with fast gates over 1000 steps its gradients are over a hundred times further off."""
+def test_log_scan_gradients_are_100_times_less_accurate_in_float32(name):
+    """With fast gates over 1000 steps."""
     x, off = 5 * noise(2, 1000, 8, dtype=torch.float32), {}
     mixers = {scan: Subject(name, {"scan": scan}).build(torch.float32) for scan in ("direct", "log")}
     exact = Subject(name).build().double()
-    exact.load_state_dict(mixers["direct"].state_dict())  # the very numbers, not those before rounding
+    exact.load_state_dict(mixers["direct"].state_dict())  # the same numbers, rounded to float32
 
     def found_by(mixer, x):
-        """Of the pre-activations in place of the weights: theirs is torch's product over 2000 rows, which alone rounds
-        by 1e-6 of its largest in float32."""
+        """Gradients, of the pre-activations instead of the gates' weights: for the weights, torch's product over 2000
+        rows alone rounds by 1e-6 of its largest entry in float32."""
         found = {}
 
         def watch(_module, _arguments, preactivations):
@@ -162,13 +162,13 @@ def test_the_limits_of_the_log_space_scan(name):
         ({"scan": "log", "candidate": "signed"}, r"scan log .* backbone\.candidate must be positive"),
     ],
 )
-def test_what_cannot_be_is_refused(name, options, said):
+def test_mingru_and_minlstm_config_with_invalid_candidate_or_scan_raises(name, options, said):
     with pytest.raises(ValueError, match=rf"backbone\.{said}"):
         registered(name).config(**options)
 
 
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_expansion_is_the_state_over_the_width(name):
+def test_expansion_sets_the_state_size_relative_to_the_width(name):
     for expansion, size in ((1.0, 8), (0.5, 4), (2.0, 16)):
         mixer = registered(name).mixer(registered(name).config(width=8, expansion=expansion))
         (state,) = mixer.initial_state(3)
@@ -178,8 +178,8 @@ def test_expansion_is_the_state_over_the_width(name):
 
 
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_a_projection_follows_the_state_where_asked_or_needed(name):
-    """And a seed gives the gates that it gave without one."""
+def test_output_projection_exists_if_requested_or_if_expansion_is_not_one(name):
+    """The projection does not change the gates that a seed gives."""
 
     def make(**options):
         torch.manual_seed(0)
@@ -195,8 +195,8 @@ def test_a_projection_follows_the_state_where_asked_or_needed(name):
 
 
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_without_a_projection_a_positive_state_is_added(name):
-    """What the documentation says of the residual stream: every channel is above zero, 0.68 on average at the start."""
+def test_output_without_projection_is_positive(name):
+    """As documented: every channel added to the residual stream is positive, 0.68 on average at initialisation."""
     torch.manual_seed(0)
     mixer, x = registered(name).mixer(registered(name).config()), noise(16, 50, 128, dtype=torch.float32)
     y, _ = mixer(x)

@@ -10,5 +10,5 @@ from decision_rnn.testing.law import LAWS
 
 @pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_law(law, subject):
+def test_registered_mixer_obeys_law(law, subject):
     law(subject, Cases.full())

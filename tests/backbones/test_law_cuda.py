@@ -1,4 +1,4 @@
-"""The law on a GPU: `pytest -n 4 tests/backbones` on a machine that has one; elsewhere skipped."""
+"""The law on a GPU: `pytest -n 4 tests/backbones` on a machine that has one; skipped elsewhere."""
 
 import pytest
 import torch
@@ -14,12 +14,12 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(autouse=True)
 def on_cuda():
-    """All that the law makes lies there; and torch's recurrent layers compute float32 as it is."""
+    """Create the law's tensors on the GPU, and disable TF32 in torch's recurrent layers."""
     with torch.device("cuda"), torch.backends.cudnn.flags(allow_tf32=False):
         yield
 
 
 @pytest.mark.parametrize("subject", [s for name in registered_names() for s in subjects(name)], ids=str)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_law(law, subject):
+def test_registered_mixer_obeys_law_on_cuda(law, subject):
     law(subject, Cases.full())

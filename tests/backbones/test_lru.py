@@ -1,4 +1,4 @@
-"""LRU: its initialisation, and the equation in Python's own complex numbers."""
+"""LRU: its initialisation, and the equation in Python's complex numbers."""
 
 import cmath
 import math
@@ -21,7 +21,7 @@ def eigenvalues(lru):
         return torch.exp(-torch.exp(lru.nu_log.double()) + 1j * torch.exp(lru.theta_log.double()))
 
 
-def test_the_state_grows_with_the_width_unless_given():
+def test_lru_state_size_defaults_to_the_width_and_zero_raises():
     for options, size in (({"width": 6}, 6), ({"width": 128}, 128), ({"width": 6, "state_size": 10}, 10)):
         lru = make(**options)
         assert [part.shape for part in lru.initial_state(3)] == [(3, size)] * 2
@@ -31,7 +31,7 @@ def test_the_state_grows_with_the_width_unless_given():
 
 
 @pytest.mark.parametrize("ring", [(0.0, 0.99, math.pi / 10), (0.9, 0.999, 2 * math.pi)])
-def test_eigenvalues_begin_uniform_over_the_ring(ring):
+def test_lru_eigenvalues_are_initialised_uniformly_over_the_ring(ring):
     r_min, r_max, max_phase = ring
     lru = make(width=4, state_size=4000, r_min=r_min, r_max=r_max, max_phase=max_phase)
     decay = eigenvalues(lru)
@@ -48,21 +48,21 @@ def test_eigenvalues_begin_uniform_over_the_ring(ring):
 
 
 @pytest.mark.parametrize(("r_min", "r_max"), [(0.0, 0.99), (0.9, 0.999)])
-def test_gamma_begins_as_the_normaliser(r_min, r_max):
+def test_lru_gamma_is_initialised_as_the_normaliser(r_min, r_max):
     lru = make(width=4, state_size=500, r_min=r_min, r_max=r_max)
     gamma = torch.exp(lru.gamma_log.detach().double())
     torch.testing.assert_close(gamma, torch.sqrt(1 - eigenvalues(lru).abs() ** 2), rtol=1e-4, atol=0)
 
 
-def test_state_begins_with_the_variance_of_the_input():
-    """What gamma and the scale of B are for: white noise of unit variance gives E|h|^2 = 1."""
+def test_lru_state_has_the_variance_of_the_input_at_initialisation():
+    """This is the purpose of gamma and of the scale of B: white noise of unit variance gives E|h|^2 = 1."""
     lru = make(width=64, state_size=64, r_min=0.5, r_max=0.95)
     _, (real, imag) = lru(noise(500, 150, 64, dtype=torch.float32))
     assert (real**2 + imag**2).mean().item() == pytest.approx(1, rel=0.05)
 
 
 @pytest.mark.parametrize("parametrization", ["exponential", "plain"])
-def test_parametrisations_begin_with_the_same_eigenvalues(parametrization):
+def test_lru_parametrizations_start_with_same_eigenvalues_and_may_leave_the_unit_disc(parametrization):
     ring = {"width": 4, "state_size": 50, "r_min": 0.3, "max_phase": 2 * math.pi}
     right, other = eigenvalues(make(**ring)), make(**ring, parametrization=parametrization)
     with torch.no_grad():
@@ -74,7 +74,7 @@ def test_parametrisations_begin_with_the_same_eigenvalues(parametrization):
         assert (torch.complex(*other._decay()).abs() > 1).all()
 
 
-def test_without_normalization_the_state_grows_with_its_memory():
+def test_lru_without_normalization_has_larger_states_and_no_gamma():
     ring = {"width": 64, "state_size": 64, "r_min": 0.95, "r_max": 0.99}
     sizes = []
     for normalization in (True, False):
@@ -86,14 +86,14 @@ def test_without_normalization_the_state_grows_with_its_memory():
     assert names == {"nu_log", "theta_log", "b", "c", "d"}
 
 
-def test_a_parametrisation_it_does_not_have_is_refused():
+def test_lru_unknown_parametrization_raises():
     with pytest.raises(
         ValueError, match=r"backbone\.parametrization 'polar' must be one of stable, exponential, plain"
     ):
         make(parametrization="polar")
 
 
-def test_stays_inside_the_unit_disc():
+def test_lru_stable_parametrization_stays_inside_the_unit_disc():
     lru = make(width=4, state_size=50)
     with torch.no_grad():
         lru.nu_log.copy_(torch.linspace(-10, 5, 50))
@@ -102,7 +102,7 @@ def test_stays_inside_the_unit_disc():
     assert y.isfinite().all()
 
 
-def test_equation_in_python_complex_numbers():
+def test_lru_equals_its_equation_in_python_complex_numbers():
     lru = make(width=2, state_size=3).double()
     x, state, reset = noise(1, 4, 2), (noise(1, 3, seed=1), noise(1, 3, seed=2)), [False, False, True, False]
     nu, theta, gamma, b, c, d = (p.tolist() for p in (lru.nu_log, lru.theta_log, lru.gamma_log, lru.b, lru.c, lru.d))
@@ -121,7 +121,7 @@ def test_equation_in_python_complex_numbers():
     assert_same(lru(x, state, torch.tensor([reset])), right, 1e-13, "LRU")
 
 
-def test_recurrent_parameters():
+def test_lru_recurrent_parameters():
     lru = make(width=4, state_size=6)
     found = {id(parameter) for parameter in lru.recurrent_parameters()}
     names = {name for name, parameter in lru.named_parameters() if id(parameter) in found}

@@ -1,4 +1,4 @@
-"""Mamba: how it begins, and what its convolution sees. Its equations are under the law (test_law.py)."""
+"""Mamba: its initialisation and the window of its convolution. test_law.py tests its equations."""
 
 import math
 
@@ -16,7 +16,7 @@ def make(**options):
     return registered("mamba").mixer(registered("mamba").config(**{"width": WIDTH} | options)).double()
 
 
-def test_how_it_begins():
+def test_mamba_initialisation():
     mixer = make(width=2000, state_size=3)
     assert (-torch.exp(mixer.a_log)).unique(dim=0).tolist() == [pytest.approx([-1, -2, -3])]
     assert mixer.d.unique().tolist() == [1]
@@ -26,7 +26,7 @@ def test_how_it_begins():
 
 
 @pytest.mark.parametrize("kernel", [2, 4])
-def test_the_convolution_sees_kernel_steps(kernel):
+def test_mamba_convolution_sees_kernel_steps(kernel):
     """With a state that forgets at once (A far below 0), x reaches kernel - 1 steps ahead and no further."""
     mixer, time = make(kernel=kernel), 12
     with torch.no_grad():
@@ -37,12 +37,12 @@ def test_the_convolution_sees_kernel_steps(kernel):
 
 
 @pytest.mark.parametrize("options", [{"kernel": 1}, {"state_size": 0}, {"expansion": 0.1}])
-def test_what_cannot_be_is_refused(options):
+def test_mamba_config_with_invalid_option_raises(options):
     (key,) = options
     with pytest.raises(ValueError, match=rf"backbone\.{key} {options[key]}"):
         make(**options)
 
 
-def test_recurrent_parameters():
+def test_mamba_recurrent_parameters():
     mixer = make()
     assert [id(p) for p in mixer.recurrent_parameters()] == [id(mixer.a_log)]

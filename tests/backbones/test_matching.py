@@ -1,4 +1,4 @@
-"""Widths that give a number of parameters, against every width tried by hand and against formulas."""
+"""`match_parameters` against an exhaustive search over widths and against formulas."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def mingru_parameters(width, layers=3):
     return layers * block + 2 * width
 
 
-def test_parameters_that_are_trained_are_counted():
+def test_count_parameters_counts_only_trainable_parameters():
     assert count_parameters(Backbone(registered("mingru").config(width=24))) == mingru_parameters(24)
     frozen = torch.nn.Linear(3, 5)
     frozen.bias.requires_grad_(False)
@@ -20,14 +20,14 @@ def test_parameters_that_are_trained_are_counted():
 
 
 @pytest.mark.parametrize("parameters", [20_000, 100_000, 600_000, 1_200_000])
-def test_the_width_is_the_nearest_of_all(parameters):
+def test_match_parameters_finds_the_nearest_width(parameters):
     nearest = min(range(1, 400), key=lambda width: abs(mingru_parameters(width) - parameters))
     assert match_parameters(registered("mingru").config, parameters).width == nearest
 
 
 @pytest.mark.parametrize("name", registered_names())
-def test_every_backbone_can_be_matched(name):
-    """No neighbouring width that the layer accepts comes nearer, built in real memory."""
+def test_match_parameters_finds_the_nearest_width_for_every_backbone(name):
+    """No neighbouring width that the layer accepts is nearer, by the parameters of backbones that are really built."""
     parameters = 34_000
     config = match_parameters(registered(name).config, parameters, layers=2)
 
@@ -42,19 +42,19 @@ def test_every_backbone_can_be_matched(name):
     assert distance(config.width) == min(distance(width) for width in range(config.width - 16, config.width + 17))
 
 
-def test_heads_divide_the_width():
+def test_match_parameters_width_is_divisible_by_heads():
     config = match_parameters(registered("transformer").config, 600_000, heads=5)
     assert config.heads == 5
     assert config.width % 10 == 0
 
 
-def test_a_size_beyond_the_first_thousand_widths():
+def test_match_parameters_with_200_million_finds_the_nearest_width():
     config = match_parameters(registered("mingru").config, 200_000_000)
     assert abs(mingru_parameters(config.width) - 200_000_000) <= abs(mingru_parameters(config.width + 1) - 200_000_000)
     assert abs(mingru_parameters(config.width) - 200_000_000) <= abs(mingru_parameters(config.width - 1) - 200_000_000)
 
 
-def test_random_numbers_are_left_alone():
+def test_match_parameters_leaves_the_random_state_unchanged():
     torch.manual_seed(0)
     before = torch.get_rng_state()
     match_parameters(registered("lru").config, 100_000)
@@ -69,14 +69,14 @@ def test_random_numbers_are_left_alone():
         ({"layers": 0}, 100_000, ["backbone.layers 0"]),
     ],
 )
-def test_what_cannot_be_reached_names_the_nearest(options, parameters, words):
+def test_match_parameters_with_unreachable_number_or_zero_layers_raises(options, parameters, words):
     with pytest.raises(ValueError, match="backbone") as error:
         match_parameters(registered("mingru").config, parameters, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_a_mixer_that_looks_at_its_numbers_cannot_be_counted(monkeypatch):
+def test_match_parameters_raises_if_initialisation_reads_weight_values(monkeypatch):
     monkeypatch.setattr(torch.nn.Linear, "reset_parameters", lambda linear: linear.weight.sum().item())
     with pytest.raises(ValueError, match=r"give backbone\.width"):
         match_parameters(registered("mingru").config, 10_000)

@@ -1,4 +1,4 @@
-"""mLSTM: far gates, where the unstabilised equations overflow, and how it begins."""
+"""mLSTM: saturated gates, where the unstabilised equations overflow, and its initialisation."""
 
 import pytest
 import torch
@@ -21,8 +21,8 @@ def make(forget, insert, dtype=torch.float64):
 
 @pytest.mark.parametrize("insert", [-120.0, 0.0, 120.0])
 @pytest.mark.parametrize("forget", [-120.0, 0.0, 120.0])
-def test_far_gates(forget, insert):
-    """Finite in value and gradient in float32, near float64, and the same step after step."""
+def test_mlstm_with_saturated_gates_is_finite_and_accurate_in_float32(forget, insert):
+    """Finite values and gradients in float32, values near float64, and the same step by step."""
     x, reset = noise(2, TIME, WIDTH), noise(2, TIME, seed=1) > 1
     right = make(forget, insert)(x, None, reset)
     mixer = make(forget, insert, torch.float32)
@@ -35,8 +35,8 @@ def test_far_gates(forget, insert):
     assert_same(steps(make(forget, insert), x, make(forget, insert).initial_state(2), reset), right, 1e-12, "steps")
 
 
-def test_a_far_forget_gate_does_not_blur_its_neighbours():
-    """Summed from the beginning of the block, -1000 at the first step would leave no digits of the others."""
+def test_mlstm_closed_forget_gate_keeps_the_accuracy_of_other_steps():
+    """Summed from the start of the chunk, -1e6 at the second step would leave no digits of the later ones."""
     mixer = make(0.0, 0.0, torch.float32)
     x = noise(1, TIME, WIDTH, dtype=torch.float32)
     with torch.no_grad():
@@ -48,13 +48,13 @@ def test_a_far_forget_gate_does_not_blur_its_neighbours():
         assert_near(mixer(x)[0], right(x.double())[0], 1e-5, "output")
 
 
-def test_it_begins_with_gates_that_do_not_look_at_x():
+def test_mlstm_gates_are_initialised_independent_of_the_input():
     mixer = registered("mlstm").mixer(registered("mlstm").config(width=64, heads=4))
     assert torch.count_nonzero(mixer.gates.weight) == 0
     assert mixer.gates.bias[:4].tolist() == [3, 4, 5, 6]
     assert mixer.gates.bias[4:].abs().max() < 0.6
 
 
-def test_heads_that_do_not_divide_the_width_are_refused():
+def test_mlstm_heads_not_dividing_the_width_raise():
     with pytest.raises(ValueError, match=r"backbone\.width 8 must be a multiple of backbone\.heads 3"):
         registered("mlstm").config(width=8, heads=3)

@@ -1,5 +1,5 @@
-"""Agreement with independent implementations, weights copied over. torch's own modules: test_recurrent.py,
-test_aaren.py."""
+"""Agreement with independent implementations after copying their weights. For torch's own modules, see
+test_recurrent.py and test_aaren.py."""
 
 import pytest
 import torch
@@ -20,8 +20,8 @@ def grad_of(y, x):
 
 @pytest.mark.parametrize(("expansion", "projection"), [(1.0, False), (1.0, True), (1.5, False)])
 @pytest.mark.parametrize(("name", "theirs", "maps"), [("mingru", minGRU, 2), ("minlstm", minLSTM, 3)])
-def test_mingru_pytorch(name, theirs, maps, expansion, projection):
-    """Its maps have no bias and come in the other order: the candidate first."""
+def test_mingru_and_minlstm_equal_mingru_pytorch(name, theirs, maps, expansion, projection):
+    """Its linear maps have no bias and another order: the candidate first."""
     peer = theirs(WIDTH, expansion, proj_out=projection or None).double()
     config = registered(name).config(width=WIDTH, expansion=expansion, projection=projection)
     ours, x = registered(name).mixer(config).double(), noise(BATCH, TIME, WIDTH).requires_grad_()
@@ -38,7 +38,7 @@ def test_mingru_pytorch(name, theirs, maps, expansion, projection):
     assert_near(grad_of(y, x), grad_of(right, x), 1e-11, "gradient of x")
 
 
-def test_mambapy():
+def test_mamba_equals_mambapy():
     """Its parallel scan over the whole slice, and its step."""
     peer = MambaBlock(MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
     ours = registered("mamba").mixer(registered("mamba").config(width=WIDTH, state_size=5)).double()

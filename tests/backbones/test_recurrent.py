@@ -1,4 +1,4 @@
-"""GRU, LSTM and RNN beside torch's modules, and how they begin. Their equations are under the law (test_law.py)."""
+"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_law.py tests their equations."""
 
 import pytest
 import torch
@@ -32,8 +32,8 @@ def flat(state):
 
 
 @pytest.mark.parametrize(("name", "options", "module", "cell", "kind"), MIXERS, ids=IDS)
-def test_the_same_as_torch_with_copied_weights(name, options, module, cell, kind):
-    """nn.GRU over an episode alone, nn.GRUCell step after step: outputs, states and gradients."""
+def test_gru_lstm_and_rnn_equal_torch_modules_with_copied_weights(name, options, module, cell, kind):
+    """Outputs, states and gradients against nn.GRU over one episode and nn.GRUCell step by step."""
     mixer, x = make(name, **options), noise(BATCH, TIME, WIDTH)
     whole, single = module(WIDTH, WIDTH, batch_first=True, **kind).double(), cell(WIDTH, WIDTH, **kind).double()
     whole.load_state_dict(mixer.cell.state_dict())
@@ -69,7 +69,7 @@ def test_the_same_as_torch_with_copied_weights(name, options, module, cell, kind
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm", "rnn"])
-def test_resets_cost_only_where_they_are(name, monkeypatch):
+def test_resets_split_slices_into_kernel_calls_unless_pieces_are_short(name, monkeypatch):
     mixer, calls, slice_of = make(name), [], type(make(name))._slice
     monkeypatch.setattr(type(mixer), "_slice", lambda *a: calls.append(a[1].shape[1]) or slice_of(*a))
     time = 2 * segments.CUT_STEPS
@@ -86,14 +86,14 @@ def test_resets_cost_only_where_they_are(name, monkeypatch):
 
 @pytest.mark.parametrize("cut_steps", [0, 10**6], ids=["pieces", "equations"])
 @pytest.mark.parametrize("subject", [s for name in ("gru", "lstm", "rnn") for s in subjects(name)], ids=str)
-def test_pieces_and_equations_are_the_same_layer(subject, cut_steps, monkeypatch):
-    """Wherever episodes begin: neither way is left to the density of the law's resets."""
+def test_kernel_pieces_and_stepwise_equations_both_obey_the_law(subject, cut_steps, monkeypatch):
+    """Each path is forced, because otherwise the density of the law's resets would choose it."""
     monkeypatch.setattr(segments, "CUT_STEPS", cut_steps)
     for law in (all_modes_agree, gradients_agree, nothing_crosses_a_reset, infinities_stay_in_their_episode):
         law(subject, Cases.full())
 
 
-def test_the_forget_gate_begins_open():
+def test_lstm_forget_gate_is_initialised_open_and_forget_bias_sets_it():
     mixer, state = make("lstm", width=64), (torch.zeros(1, 64).double(), torch.ones(1, 64).double())
     _, (_, kept) = mixer.step(torch.zeros(1, 64).double(), state)
     _, (_, alone) = mixer.step(torch.zeros(1, 64).double(), mixer.initial_state(1))
@@ -102,7 +102,7 @@ def test_the_forget_gate_begins_open():
     assert (forget.bias_ih_l0 + forget.bias_hh_l0)[64:128].tolist() == [-2.5] * 64
 
 
-def test_relu_network_begins_as_a_sum():
+def test_relu_rnn_is_initialised_to_a_cumulative_sum():
     mixer = make("rnn", activation="relu")
     x = noise(1, TIME, WIDTH)
     driven = x @ mixer.cell.weight_ih_l0.T
@@ -111,12 +111,12 @@ def test_relu_network_begins_as_a_sum():
     assert_near(mixer(positive)[0], positive.cumsum(1), 1e-13, "sum")
 
 
-def test_an_activation_it_does_not_have_is_refused():
+def test_rnn_unknown_activation_raises():
     with pytest.raises(ValueError, match=r"backbone\.activation 'gelu' must be tanh or relu"):
         registered("rnn").config(activation="gelu")
 
 
-def test_peepholes_at_zero_are_a_plain_lstm():
+def test_lstm_with_zero_peepholes_equals_plain_lstm():
     plain, peeping = make("lstm"), make("lstm", peepholes=True)
     peeping.load_state_dict(plain.state_dict() | {"peepholes": torch.zeros(3, WIDTH)})
     x, state = noise(BATCH, TIME, WIDTH), tuple(noise(BATCH, WIDTH, seed=1 + i) for i in range(2))
@@ -124,8 +124,8 @@ def test_peepholes_at_zero_are_a_plain_lstm():
     assert_same(steps(peeping, x, state, None), steps(plain, x, state, None), 1e-13, "steps")
 
 
-def test_peepholes_begin_as_torchs_weights_do():
-    """Uniform within 1 / sqrt(width); without them a seed gives the same weights as ever."""
+def test_lstm_peepholes_are_initialised_like_torch_weights():
+    """Uniform within 1 / sqrt(width); there are none without the option."""
     peepholes = make("lstm", width=1000, peepholes=True).peepholes.detach()
     assert peepholes.shape == (3, 1000)
     assert peepholes.abs().max() <= 1000**-0.5

@@ -1,4 +1,4 @@
-"""The table of mixers, and a mixer from outside the package: it inherits the law, and the law can fail it."""
+"""The registry of mixers, and the law on a mixer from outside the package, with and without faults."""
 
 import importlib
 import sys
@@ -24,7 +24,7 @@ from decision_rnn.testing.cases import Cases
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    """A copy that is thrown away after each test."""
+    """A copy of the registry for each test."""
     monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
 
 
@@ -96,7 +96,7 @@ def average(fault="", layers=None):
 
 @pytest.mark.parametrize("layers", [None, 2])
 @pytest.mark.parametrize("check", law.LAWS, ids=lambda check: check.__name__)
-def test_a_mixer_from_outside_is_under_the_law(check, layers):
+def test_mixer_from_outside_the_package_obeys_the_law(check, layers):
     register(AverageConfig)(Average)
     check(average(layers=layers), Cases.full())
 
@@ -119,13 +119,13 @@ def test_a_mixer_from_outside_is_under_the_law(check, layers):
         ("writes into x", law.arguments_stay),
     ],
 )
-def test_the_law_catches(fault, check):
+def test_law_catches_faulty_mixer(fault, check):
     register(AverageConfig)(Average)
     with pytest.raises((AssertionError, ValueError)):
         check(average(fault), Cases.full())
 
 
-def test_registered():
+def test_registered_names_are_sorted_and_include_new_mixer():
     names = set(registered_names())
     assert {"gru", "lru", "lstm", "mingru", "minlstm", "rnn", "transformer"} <= names
     assert {"aaren", "conv", "mamba", "mlp", "mlstm", "retention", "s4d"} <= names
@@ -135,7 +135,7 @@ def test_registered():
     assert registered("average").config is AverageConfig
 
 
-def test_unknown_name_lists_the_known():
+def test_unknown_backbone_name_raises_listing_known_names():
     with pytest.raises(KeyError) as error:
         registered("mimgru")
     for name in ("mimgru", *registered_names()):
@@ -144,7 +144,7 @@ def test_unknown_name_lists_the_known():
         Backbone(BackboneConfig(name="mimgru"))
 
 
-def test_a_taken_name_is_refused():
+def test_register_with_taken_name_raises():
     before = registered("mingru")
 
     @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ def test_a_taken_name_is_refused():
     assert registered("mingru") is before
 
 
-def test_a_configuration_without_a_usable_name_is_refused():
+def test_register_config_without_default_name_or_with_dotted_name_raises():
     @dataclass(frozen=True, kw_only=True)
     class NamelessConfig(BackboneConfig):
         pass
@@ -197,8 +197,8 @@ class Bare:
 """
 
 
-def test_a_dotted_name_imports_nothing(tmp_path, monkeypatch):
-    """A name may come from a stranger's checkpoint: looking it up must not run code from the working folder."""
+def test_registered_with_dotted_name_does_not_import_the_module(tmp_path, monkeypatch):
+    """The name may come from an untrusted checkpoint: looking it up must not run code from the working folder."""
     (tmp_path / "stranger.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(KeyError) as error:
@@ -210,8 +210,8 @@ def test_a_dotted_name_imports_nothing(tmp_path, monkeypatch):
     assert "stranger" not in sys.modules
 
 
-def test_a_dotted_name_finds_the_mixer_of_an_imported_module(tmp_path, monkeypatch):
-    """As old checkpoints name one; and by its own name as any other."""
+def test_registered_with_dotted_name_finds_the_mixer_of_an_imported_module(tmp_path, monkeypatch):
+    """Old checkpoints contain dotted names; the mixer's own name works as for any other."""
     (tmp_path / "plugin_of_mine.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
     plugin = importlib.import_module("plugin_of_mine")

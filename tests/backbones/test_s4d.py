@@ -1,4 +1,4 @@
-"""S4D: how it begins, and its discretisation against the continuous system solved by a matrix exponential."""
+"""S4D: its initialisation, and its discretisation against the continuous system solved by a matrix exponential."""
 
 import math
 
@@ -29,20 +29,20 @@ def eigenvalues(mixer):
         ("real", lambda n: complex(-(n + 1), 0)),
     ],
 )
-def test_starts(start, value):
+def test_s4d_start_option_sets_the_initial_eigenvalues(start, value):
     right = torch.tensor([value(n) for n in range(8)], dtype=torch.complex128)
     torch.testing.assert_close(
         eigenvalues(make(state_size=16, start=start)), right.repeat(WIDTH, 1), rtol=1e-6, atol=1e-6
     )
 
 
-def test_step_sizes_begin_log_uniform():
+def test_s4d_step_sizes_are_initialised_log_uniform():
     dt_log = make(width=4000, state_size=2, dt_min=1e-2, dt_max=1.0).dt_log.detach()
     places = (dt_log.sort().values - math.log(1e-2)) / math.log(100)
     assert (places - torch.linspace(0, 1, 4000)).abs().max() < 0.03  # Kolmogorov-Smirnov's 1% bound is 0.026
 
 
-def test_the_continuous_system_held_between_steps():
+def test_s4d_equals_continuous_system_with_zero_order_hold():
     """x' = A x + u with u constant over dt, both conjugate halves, by exp of [[A, 1], [0, 0]] dt."""
     mixer, time = make(state_size=6), 5
     u, a = noise(1, time, WIDTH), eigenvalues(mixer)
@@ -61,8 +61,8 @@ def test_the_continuous_system_held_between_steps():
     assert_near(mixer(u)[0], value * torch.sigmoid(gate), 1e-12, "output")
 
 
-def test_short_steps_keep_their_digits_in_float32():
-    """exp(dt A) - 1 at dt of 1e-6."""
+def test_s4d_with_tiny_step_size_is_accurate_in_float32():
+    """exp(dt A) - 1 with dt = 1e-6."""
     mixer, x = make(state_size=6, dt_min=1e-6, dt_max=1e-6), noise(1, 3, WIDTH)
     with torch.no_grad():
         mixer.c.mul_(1e6)
@@ -72,7 +72,7 @@ def test_short_steps_keep_their_digits_in_float32():
     assert_near(narrow(x.float())[0], right, 1e-5, "float32")
 
 
-def test_recurrent_parameters():
+def test_s4d_recurrent_parameters():
     mixer = make(state_size=6)
     assert {id(p) for p in mixer.recurrent_parameters()} == {id(mixer.dt_log), id(mixer.a_log), id(mixer.a_imag)}
 
@@ -81,6 +81,6 @@ def test_recurrent_parameters():
     ("options", "said"),
     [({"state_size": 5}, "state_size 5"), ({"start": "legs"}, "start 'legs'"), ({"dt_min": 0.2}, "dt_max 0.1")],
 )
-def test_what_cannot_be_is_refused(options, said):
+def test_s4d_config_with_invalid_option_raises(options, said):
     with pytest.raises(ValueError, match=rf"backbone\.{said}"):
         make(**options)

@@ -1,4 +1,4 @@
-"""What the stack adds to the mixer; its values and gradients are under the law (test_law.py)."""
+"""What the stack adds to the mixer. test_law.py tests its values and gradients."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from decision_rnn.testing.cases import BATCH, TIME, noise
 
 
 @pytest.mark.parametrize("name", registered_names())
-def test_state_is_the_blocks_states_in_order(name):
+def test_stack_state_is_the_states_of_its_blocks_in_order(name):
     options = SMALL.get(name, [{}])[0]
     config = registered(name).config(width=WIDTH, layers=3, **options)
     backbone, one = Backbone(config).double(), len(registered(name).mixer(config).initial_state(BATCH))
@@ -24,21 +24,21 @@ def test_state_is_the_blocks_states_in_order(name):
 
 
 @pytest.mark.parametrize("name", registered_names())
-def test_recurrent_parameters_are_those_of_every_block(name):
+def test_stack_recurrent_parameters_are_those_of_every_block(name):
     backbone = Backbone(registered(name).config(width=WIDTH, layers=2, **SMALL.get(name, [{}])[0]))
     found = {id(parameter) for parameter in backbone.recurrent_parameters()}
     assert found == {id(p) for block in backbone.blocks for p in block.mixer.recurrent_parameters()}
 
 
 @pytest.mark.parametrize(("ratio", "hidden"), [(4.0, 32), (0.5, 4)])
-def test_mlp_ratio_is_the_hidden_width(ratio, hidden):
+def test_mlp_ratio_sets_the_hidden_width(ratio, hidden):
     backbone = Backbone(registered("mingru").config(width=WIDTH, layers=2, mlp_ratio=ratio))
     shapes = [tuple(p.shape) for block in backbone.blocks for p in block.mlp.parameters() if p.dim() == 2]
     assert shapes == [(hidden, WIDTH), (WIDTH, hidden)] * 2
 
 
 @pytest.mark.parametrize("name", registered_names())
-def test_dropout_acts_in_training_alone(name):
+def test_dropout_acts_only_in_training(name):
     config = registered(name).config(width=WIDTH, layers=2, dropout=0.5, **SMALL.get(name, [{}])[0])
     backbone, x = Backbone(config), noise(BATCH, TIME, WIDTH, dtype=torch.float32)
     state = backbone.initial_state(BATCH)
@@ -51,8 +51,8 @@ def test_dropout_acts_in_training_alone(name):
 
 @pytest.mark.parametrize("convolution", [0, 3])
 @pytest.mark.parametrize("name", registered_names())
-def test_dropout_of_one_silences_the_embedding_and_every_branch(name, convolution):
-    """Nothing is left in the residual stream, so that the final norm gives its bias."""
+def test_dropout_of_one_zeroes_the_embedding_and_every_branch(name, convolution):
+    """The residual stream is zero, so that the final norm outputs its bias."""
     options = SMALL.get(name, [{}])[0] | {"dropout": 1.0, "convolution": convolution}
     backbone, x = Subject(name, options, layers=2).build(), noise(BATCH, TIME, WIDTH)
     y, _ = backbone(x)
@@ -61,7 +61,7 @@ def test_dropout_of_one_silences_the_embedding_and_every_branch(name, convolutio
     assert torch.equal(y, backbone.norm.bias.expand_as(y))
 
 
-def test_the_block_of_were_rnns_all_we_needed_can_be_built():
+def test_block_of_were_rnns_all_we_needed_has_the_papers_parameters():
     """Its block for selective copying: expansion 6, a convolution of width 4, RMSNorm and no MLP."""
     backbone = Backbone(registered("mingru").config(width=WIDTH, layers=1, expansion=6.0, **OTHER_STACK))
     shapes = {name: tuple(p.shape) for name, p in backbone.named_parameters()}
@@ -78,8 +78,8 @@ def test_the_block_of_were_rnns_all_we_needed_can_be_built():
     assert [part.shape for part in backbone.initial_state(BATCH)] == [(BATCH, 3, WIDTH), (BATCH, 6 * WIDTH)]
 
 
-def test_a_seed_gives_the_weights_that_it_always_gave():
-    """Of the default block: the mixer first, then the MLP; and the names that checkpoints know."""
+def test_default_block_keeps_its_weights_for_a_seed_and_its_state_dict_names():
+    """The mixer is initialised before the MLP; checkpoints contain the parameters' names."""
     config = registered("gru").config(width=WIDTH, layers=2)
     torch.manual_seed(0)
     found = Backbone(config).state_dict()
@@ -99,20 +99,20 @@ def test_a_seed_gives_the_weights_that_it_always_gave():
     assert all(torch.equal(found[name], right[name]) for name in right)
 
 
-def test_the_convolution_is_torchs_over_an_episode():
+def test_block_convolution_equals_torch_conv1d():
     convolution = Subject("gru", OTHER_STACK, layers=1).build().blocks[0].convolution
     x = noise(BATCH, TIME, WIDTH)
     kernel = convolution.weight.unsqueeze(1)
     right = F.conv1d(F.pad(x.transpose(1, 2), (3, 0)), kernel, convolution.bias, groups=WIDTH).transpose(1, 2)
     torch.testing.assert_close(convolution(x)[0], right)
     fresh = Backbone(registered("gru").config(width=1000, layers=1, convolution=4)).blocks[0].convolution
-    for parameter in fresh.parameters():  # as torch's own begins
+    for parameter in fresh.parameters():  # initialised like torch's own
         assert parameter.abs().max() <= 0.5
         assert parameter.std().item() == pytest.approx(1 / 12**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_what_a_reset_cuts_off_may_be_infinite(value):
+def test_block_convolution_ignores_nonfinite_values_before_a_reset(value):
     convolution = Subject("gru", OTHER_STACK, layers=1).build().blocks[0].convolution
     x, reset = noise(1, TIME, WIDTH), torch.zeros(1, TIME, dtype=torch.bool)
     right, after = convolution(x[:, 6:])
@@ -137,6 +137,6 @@ def test_what_a_reset_cuts_off_may_be_infinite(value):
         ({"convolution": -4}, r"convolution -4 must be 0, for none, or at least 2"),
     ],
 )
-def test_a_stack_that_cannot_be_is_refused(options, said):
+def test_stack_config_with_invalid_option_raises(options, said):
     with pytest.raises(ValueError, match=rf"backbone\.{said}"):
         registered("gru").config(width=WIDTH, **options)

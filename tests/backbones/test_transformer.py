@@ -1,4 +1,4 @@
-"""The transformer's window, its memory, and its indifference to absolute time."""
+"""The transformer's window and memory, and its independence of absolute time."""
 
 import pytest
 import torch
@@ -17,8 +17,8 @@ def make(**options):
 
 @pytest.mark.parametrize("window", [1, 2, 4, 20])
 @pytest.mark.parametrize("mode", ["forward", "steps"])
-def test_a_step_attends_to_window_steps(mode, window):
-    """Those at distance 0 to window - 1, no nearer and no further."""
+def test_transformer_attends_to_the_last_window_steps(mode, window):
+    """The steps at distance 0 to window - 1 and no others."""
     mixer, time = make(window=window), 45
     x = noise(1, time, WIDTH).requires_grad_()
     y, _ = mixer(x) if mode == "forward" else steps(mixer, x, mixer.initial_state(1), None)
@@ -28,8 +28,8 @@ def test_a_step_attends_to_window_steps(mode, window):
         assert seen == list(range(max(0, t - window + 1), t + 1))
 
 
-def test_the_carried_memory_reaches_window_steps_back():
-    """Of `window` remembered steps the oldest is out of reach of the next step's query."""
+def test_transformer_carried_memory_reaches_window_minus_one_steps_back():
+    """The query of the next step cannot reach the oldest of the `window` steps in memory."""
     mixer = make()
     _, (keys, values, count) = mixer(noise(2, TIME, WIDTH))
     x = noise(2, TIME, WIDTH, seed=1)
@@ -40,7 +40,7 @@ def test_the_carried_memory_reaches_window_steps_back():
         assert grad.abs().amax((0, 2)).gt(0).tolist() == [slot > t for slot in range(WINDOW)]
 
 
-def test_several_layers_reach_further():
+def test_stacked_transformer_layers_extend_the_reach():
     torch.manual_seed(0)
     config = registered("transformer").config(width=WIDTH, layers=3, heads=2, window=WINDOW)
     backbone = Backbone(config).double()
@@ -50,7 +50,7 @@ def test_several_layers_reach_further():
     assert grad[0].abs().amax(-1).gt(0).tolist() == [t >= 20 - reach for t in range(20)]
 
 
-def test_unwritten_slots_are_nan_and_never_read():
+def test_transformer_unwritten_memory_slots_are_nan_and_never_read():
     mixer = make()
     initial = mixer.initial_state(2)
     keys, values, count = initial
@@ -72,7 +72,7 @@ def test_unwritten_slots_are_nan_and_never_read():
 
 
 @pytest.mark.parametrize("mode", ["forward", "steps"])
-def test_memory_after_a_reset_holds_the_new_episode_alone(mode):
+def test_transformer_memory_after_a_reset_holds_only_the_new_episode(mode):
     mixer, reset = make(), torch.zeros(3, TIME, dtype=torch.bool)
     reset[0, 2] = reset[1, TIME - 2] = reset[2, TIME - 1] = True
     x = noise(3, TIME, WIDTH)
@@ -86,7 +86,7 @@ def test_memory_after_a_reset_holds_the_new_episode_alone(mode):
     assert_near(y[1:2, -2:], alone, 1e-13, "the new episode alone")
 
 
-def test_a_reset_row_of_the_memory_is_unwritten():
+def test_reset_rows_clears_transformer_memory():
     mixer = make()
     _, state = mixer(noise(2, TIME, WIDTH))
     keys, values, count = reset_rows(state, mixer.initial_state(2), torch.tensor([True, False]))
@@ -94,8 +94,8 @@ def test_a_reset_row_of_the_memory_is_unwritten():
     assert count.tolist() == [0, WINDOW]
 
 
-def test_what_unwritten_slots_hold_changes_nothing():
-    """Neither the values nor the gradients: they are masked, not multiplied by zero."""
+def test_transformer_ignores_the_contents_of_unwritten_memory_slots():
+    """Neither in values nor in gradients: the slots are masked, not multiplied by zero."""
     mixer, x = make(), noise(2, 6, WIDTH)
     _, (keys, values, count) = mixer(noise(2, 2, WIDTH, seed=1))
     right = mixer(x, (keys, values, count))[0]
@@ -109,8 +109,8 @@ def test_what_unwritten_slots_hold_changes_nothing():
                 assert grad[:, WINDOW - 1 :].abs().min() > 0
 
 
-def test_ten_thousand_steps_do_not_blur_positions():
-    """A layer's output hangs on the last `window` steps alone, however late; in float32 too."""
+def test_transformer_positions_are_accurate_after_ten_thousand_steps():
+    """A layer's output depends only on the last `window` steps, however late, also in float32."""
     mixer = make().float()
     x = noise(1, 10_000, WIDTH, dtype=torch.float32)
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_ten_thousand_steps_do_not_blur_positions():
     assert_near(late, early, 1e-5, "step")
 
 
-def test_order_matters():
+def test_transformer_output_depends_on_step_order():
     mixer = make()
     x = noise(1, WINDOW, WIDTH)
     swapped = x[:, [1, 0, 2, 3]]
@@ -130,14 +130,14 @@ def test_order_matters():
 
 
 @pytest.mark.parametrize(("width", "heads"), [(6, 2), (7, 1), (8, 3)])
-def test_width_that_the_heads_do_not_divide_is_refused(width, heads):
+def test_transformer_width_without_even_width_per_head_raises(width, heads):
     with pytest.raises(ValueError, match="width") as error:
         registered("transformer").config(width=width, heads=heads)
     for said in ("width", "heads", str(width), str(heads)):
         assert said in str(error.value)
 
 
-def test_a_closed_output_gate_leaves_the_bias_alone():
+def test_transformer_with_closed_output_gate_outputs_only_the_bias():
     mixer, x = make(output_gate=True), noise(2, TIME, WIDTH)
     with torch.no_grad():
         mixer.gate.bias.fill_(-1000)

@@ -22,7 +22,7 @@ def random_episode(generator: np.random.Generator, length: int, terminated: bool
 
 @pytest.fixture
 def episodes() -> list[Episode]:
-    """Episodes with all kinds of ends: fallen, at the time limit, both, partial; one of a single step."""
+    """Episodes with all kinds of ends: terminated, truncated, both, partial; one of a single step."""
     generator = np.random.default_rng(0)
     kinds = [(1, True, False), (7, True, False), (40, False, True), (12, True, True), (25, False, False)]
     return [random_episode(generator, *kind) for kind in kinds]
@@ -38,14 +38,14 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def own(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that own datasets will lie in."""
+    """The folder for own datasets."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
     return folders / "data" / "own"
 
 
 @pytest.fixture
 def data(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of local files; the network is not there."""
+    """The folder of local files; there is no network."""
     folder = folders / "data"
     folder.mkdir()
     monkeypatch.setenv("DECISION_RNN_DATA", str(folder))

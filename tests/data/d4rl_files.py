@@ -1,4 +1,4 @@
-"""Files in D4RL's layout, written by h5py from what FIELD-NOTES and D4RL's own wiki say of them."""
+"""Files in D4RL's layout, written by h5py as D4RL's wiki describes them."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def arrays_of(episodes: list[Episode]) -> dict[str, Any]:
 
 
 def write(path: Path, arrays: dict[str, Any]) -> Path:
-    """Write arrays as D4RL does, compressed, with a policy's metadata that nobody is to read."""
+    """Write arrays as D4RL does, compressed, with policy metadata that readers must ignore."""
     with h5py.File(path, "w") as file:
         for key, values in arrays.items():
             file.create_dataset(key, data=values, compression="gzip")
@@ -33,7 +33,7 @@ def write(path: Path, arrays: dict[str, Any]) -> Path:
 
 
 def hopper_episodes(kinds: list[tuple[int, bool, bool]], seed: int = 0) -> list[Episode]:
-    """Episodes of noise in Hopper's shapes, float32: of (length, terminated, truncated) each."""
+    """Episodes of float32 noise in Hopper's shapes, one per (length, terminated, truncated)."""
     generator = np.random.default_rng(seed)
     return [
         Episode(

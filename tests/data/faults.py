@@ -1,4 +1,4 @@
-"""What the tests of malformed data share: a pickle that would leave a mark, and what must be left behind: nothing."""
+"""Shared by the tests of malformed data: a pickle that leaves a mark if it is loaded, and a check for leftovers."""
 
 import os
 import pickle
@@ -23,7 +23,7 @@ QUIET = {
 
 
 class Payload:
-    """Unpickled, it leaves a mark."""
+    """Creates the folder `mark` when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -33,7 +33,7 @@ class Payload:
 
 
 def pickled_objects(mark: Path, protocol: int) -> np.ndarray:
-    """Three byte strings of any length, as HDF5 keeps Python's objects: each a pickle."""
+    """Three pickles as byte strings of variable length, as HDF5 stores Python objects."""
     objects = np.empty(3, h5py.vlen_dtype(np.uint8))
     for index in range(len(objects)):
         objects[index] = np.frombuffer(pickle.dumps(Payload(mark), protocol), np.uint8)
@@ -41,6 +41,6 @@ def pickled_objects(mark: Path, protocol: int) -> np.ndarray:
 
 
 def assert_nothing_made(folder: Path) -> None:
-    """No store in the cache, not even half of one, and no mark of executed code in `folder`."""
+    """No store in the cache, not even a part of one, and no mark of executed code in `folder`."""
     assert [path for path in (cache_root() / "stores").rglob("*") if path.is_file()] == []
     assert not (folder / "mark").exists()

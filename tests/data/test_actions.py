@@ -1,4 +1,4 @@
-"""Actions beyond [-1, 1]: what is advised depends on the box of the environment that carried them out."""
+"""Actions beyond [-1, 1]: the advice depends on the action space of the environment that executed them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +28,8 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def test_in_a_box_from_minus_one_to_one_clipping_is_advised(write: Write) -> None:
-    """MuJoCo clips controls to its range: a Gaussian policy on Hopper acts up to 5."""
+def test_check_actions_advises_clipping_if_the_action_space_is_minus_one_to_one(write: Write) -> None:
+    """MuJoCo clips controls to their range, so that actions of a Gaussian policy on Hopper may be as large as 5."""
     store = write(5.0, "Hopper-v5")
     with pytest.raises(InputError, match=r"as large as 5, .*box of Hopper-v5 is the same.*--actions clip$") as raised:
         check_actions(store, "keep")
@@ -37,7 +37,7 @@ def test_in_a_box_from_minus_one_to_one_clipping_is_advised(write: Write) -> Non
     check_actions(store, "clip")
 
 
-def test_in_another_box_rescaling_is_advised_and_clipping_refused(write: Write) -> None:
+def test_check_actions_advises_rescaling_and_rejects_clipping_in_other_action_spaces(write: Write) -> None:
     store = write(2.0, "Pendulum-v1")
     with pytest.raises(
         InputError, match=r"as large as 2, .*box of Pendulum-v1 is -2 to 2: rescale.*RescaleAction"
@@ -49,7 +49,7 @@ def test_in_another_box_rescaling_is_advised_and_clipping_refused(write: Write) 
 
 
 @pytest.mark.parametrize("altered", [False, True])
-def test_without_the_environment_both_ways_are_named(write: Write, altered: bool) -> None:
+def test_check_actions_without_the_environment_advises_clipping_or_rescaling(write: Write, altered: bool) -> None:
     settings = {"kwargs": {"frame_skip": 1}, "max_episode_steps": 1000}
     store = write(2.0, "Hopper-v5", environment_settings=settings) if altered else write(2.0, "factory/Plant-v0")
     with pytest.raises(InputError, match=r"is -1 to 1, train with --actions clip; where it is larger, rescale"):
@@ -57,11 +57,11 @@ def test_without_the_environment_both_ways_are_named(write: Write, altered: bool
     check_actions(store, "clip")
 
 
-def test_actions_in_the_box_are_kept(write: Write) -> None:
+def test_check_actions_keeps_actions_inside_the_action_space(write: Write) -> None:
     check_actions(write(1.005, "Hopper-v5"), "keep")
 
 
-def test_the_stream_clips_what_is_taken_and_what_was_taken_before(write: Write) -> None:
+def test_stream_clip_actions_clips_action_and_previous_action(write: Write) -> None:
     store = write(5.0, "Hopper-v5")
     plain, clipped = (StepStream(store, 4, 8, seed=0, clip_actions=clip).sample() for clip in (False, True))
     assert plain.action.abs().max() > 1
@@ -69,4 +69,4 @@ def test_the_stream_clips_what_is_taken_and_what_was_taken_before(write: Write) 
         expected = getattr(plain, name)
         expected = expected.clamp(-1, 1) if "action" in name else expected
         torch.testing.assert_close(values, expected, rtol=0, atol=0)
-    assert store.table[:, store.columns["action"]].max() == 5.0  # the store itself is left alone
+    assert store.table[:, store.columns["action"]].max() == 5.0  # the store itself is unchanged

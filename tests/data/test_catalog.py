@@ -24,7 +24,7 @@ from decision_rnn.errors import InputError
 NAME = "standin/hopper-medium"
 SMALL = replace(recipes.RECIPES[NAME], steps=1500)
 
-# Makes a small dataset in a process of its own, pausing after each episode converted.
+# Makes a small dataset in a separate process, pausing after each converted episode.
 SCRIPT = """
 import time
 from collections.abc import Callable
@@ -47,7 +47,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def small(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a store that opening makes in seconds; it is not there yet."""
+    """The folder of a store that opening the dataset makes in seconds; it does not exist yet."""
     monkeypatch.setitem(recipes.RECIPES, NAME, SMALL)
     return folders / "cache" / "stores" / "standin" / "hopper-medium"
 
@@ -66,7 +66,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def made(small: Path, made_once: Path, folders: Path) -> Path:
-    """The folder of the small store, made, with its Minari dataset."""
+    """The folder of the small store, already made, with its Minari dataset."""
     shutil.copytree(made_once, folders, dirs_exist_ok=True)
     return small
 
@@ -84,7 +84,7 @@ def start(folder: Path, steps: int = SMALL.steps, pause: float = 0.0) -> "subpro
     )
 
 
-def test_a_short_name_means_the_stand_in() -> None:
+def test_short_dataset_name_means_the_standin() -> None:
     assert open_dataset("hopper-medium").spec is open_dataset("standin/hopper-medium").spec
     spec = open_dataset("hopper-medium").spec
     assert (spec.environment_id, spec.target_returns, spec.return_scale) == ("Hopper-v5", (3600.0, 1800.0), 1000.0)
@@ -92,18 +92,18 @@ def test_a_short_name_means_the_stand_in() -> None:
 
 
 @pytest.mark.parametrize("name", ["hoper-medium", "standin/hopper-mediun", "hopper_medium"])
-def test_a_misspelt_name_is_told_the_nearest(name: str) -> None:
+def test_misspelt_dataset_name_error_suggests_the_nearest(name: str) -> None:
     with pytest.raises(InputError, match=rf"{name}'.*did you mean standin/hopper-medium\?.*known are"):
         _ = open_dataset(name).spec
 
 
 @pytest.mark.parametrize("name", ["nobody/hopper-medium", "", "/", "pong"])
-def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
+def test_unknown_dataset_name_error_lists_the_known_ones(name: str) -> None:
     with pytest.raises(InputError, match=r"unknown dataset.*known are standin/hopper-.*standin/walker2d-expert"):
         open_dataset(name).open()
 
 
-def test_every_body_has_every_level_and_hopper_a_mixed_one() -> None:
+def test_standins_cover_every_body_and_level_and_hopper_mixed() -> None:
     levels = ("random", "medium-replay", "medium", "medium-expert", "expert")
     bodies = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5"}
     names = {f"standin/{body}-{level}": environment for body, environment in bodies.items() for level in levels}
@@ -113,14 +113,14 @@ def test_every_body_has_every_level_and_hopper_a_mixed_one() -> None:
     assert {name: recipe.environment_id for name, recipe in recipes.RECIPES.items()} == {n: names[n] for n in made_of}
 
 
-def test_the_behaviour_policies_fit_into_the_package() -> None:
+def test_shipped_behaviour_policies_are_those_used_and_below_10_mb() -> None:
     shipped = {path.stem: path.stat().st_size for path in recipes.BEHAVIOR.glob("*.safetensors")}
     used = {name for recipe in recipes.RECIPES.values() for name, _ in recipe.policies} - {recipes.UNIFORM}
     assert set(shipped) == used
     assert sum(shipped.values()) < 10e6
 
 
-def test_medium_expert_is_medium_and_expert_end_to_end(
+def test_medium_expert_standin_concatenates_medium_and_expert(
     small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     expert = "standin/hopper-expert"
@@ -139,9 +139,7 @@ def test_medium_expert_is_medium_and_expert_end_to_end(
     assert "was made by another recipe; making it again" in capfd.readouterr().err
 
 
-def test_the_first_use_makes_the_dataset_and_the_second_opens_it(
-    small: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_opening_a_standin_makes_it_on_first_use_and_reuses_it(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = open_dataset("hopper-medium").open()
     assert store.steps >= 1500
     assert "other bits than in our results" in capfd.readouterr().err
@@ -163,7 +161,7 @@ def test_the_first_use_makes_the_dataset_and_the_second_opens_it(
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "manifest", "garbage", "absent"])
-def test_a_damaged_store_is_made_again(made: Path, capfd: pytest.CaptureFixture[str], damage: str) -> None:
+def test_damaged_standin_store_is_rebuilt(made: Path, capfd: pytest.CaptureFixture[str], damage: str) -> None:
     fingerprint = open_dataset(NAME).open().fingerprint
     file = made / ("manifest.json" if damage in ("manifest", "garbage") else "steps.npy")
     content = bytearray(file.read_bytes())
@@ -184,7 +182,7 @@ def test_a_damaged_store_is_made_again(made: Path, capfd: pytest.CaptureFixture[
     EpisodeStore.open(made)
 
 
-def test_both_store_and_minari_data_damaged_are_made_again(
+def test_missing_standin_store_with_corrupt_minari_data_is_rebuilt(
     made: Path, folders: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fingerprint = open_dataset(NAME).open().fingerprint
@@ -196,7 +194,7 @@ def test_both_store_and_minari_data_damaged_are_made_again(
     assert "main_data.hdf5 is corrupt" in capfd.readouterr().err
 
 
-def test_a_dataset_of_another_recipe_is_never_used(
+def test_standin_of_another_recipe_is_rebuilt(
     made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = open_dataset(NAME).open()
@@ -209,7 +207,7 @@ def test_a_dataset_of_another_recipe_is_never_used(
     assert second.manifest["source"]["recipe_fingerprint"] == changed.fingerprint
 
 
-def test_a_strangers_minari_dataset_is_refused_and_kept(small: Path, folders: Path) -> None:
+def test_foreign_minari_dataset_with_a_standin_id_raises_and_is_kept(small: Path, folders: Path) -> None:
     theirs = folders / "minari" / "standin" / "hopper-medium-v0" / "data"
     theirs.mkdir(parents=True)
     (theirs / "metadata.json").write_text("{}")
@@ -219,7 +217,7 @@ def test_a_strangers_minari_dataset_is_refused_and_kept(small: Path, folders: Pa
     assert not small.exists()
 
 
-def test_a_stand_in_far_from_ours_says_so(
+def test_standin_statistics_are_reported_as_close_enough_or_too_far_off(
     made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     statistics = open_dataset(NAME).open().manifest["statistics"]
@@ -246,7 +244,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("stage", ["collecting", "converting"])
-def test_a_process_killed_while_making_leaves_nothing_that_counts(small: Path, folders: Path, stage: str) -> None:
+def test_process_killed_while_making_a_standin_leaves_no_store(small: Path, folders: Path, stage: str) -> None:
     dataset = folders / "minari" / "standin" / "hopper-medium-v0"
     if stage == "collecting":
         process = start(folders, steps=10_000_000)
@@ -266,7 +264,7 @@ def test_a_process_killed_while_making_leaves_nothing_that_counts(small: Path, f
     EpisodeStore.open(small)
 
 
-def test_two_processes_at_once_end_with_one_whole_dataset(small: Path, folders: Path) -> None:
+def test_two_processes_making_the_same_standin_end_with_one_dataset(small: Path, folders: Path) -> None:
     processes = [start(folders) for _ in range(2)]
     printed = {process.communicate(timeout=120)[0] for process in processes}
     assert [process.returncode for process in processes] == [0, 0]
@@ -277,21 +275,21 @@ def test_two_processes_at_once_end_with_one_whole_dataset(small: Path, folders: 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folders")
-def test_hopper_medium_holds_what_d4rls_holds() -> None:
+def test_hopper_medium_standin_matches_d4rl_statistics() -> None:
     store = open_dataset("hopper-medium").open()
     d4rl = DATASETS[NAME].d4rl
     returns = store.episode_returns
     assert 1_000_000 <= store.steps < 1_001_000
     assert (store.terminated ^ store.truncated).all()
     assert returns.mean() == pytest.approx(d4rl.return_mean, rel=0.1)
-    # D4RL's 379 would take a steadier snapshot: results/standins tells by how much each set misses.
+    # D4RL's 379 would need a steadier snapshot: results/standins reports by how much each set differs.
     assert returns.std() == pytest.approx(547, rel=0.05)
     assert returns.max() == pytest.approx(d4rl.return_max, rel=0.1)
     assert store.episode_lengths.mean() == pytest.approx(d4rl.length_mean, rel=0.15)
     assert (store.episode_lengths[store.truncated] == 1000).all()
 
 
-def test_a_disk_without_room_is_told_before_anything_is_collected(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standin_without_disk_space_raises_before_collection(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(small.anchor)
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda path: usage._replace(free=100_000))
     with pytest.raises(InputError, match=r"will not fit.*DECISION_RNN_CACHE"):

@@ -1,4 +1,4 @@
-"""D4RL's layout, read from files that h5py wrote, and written so that the same bits come back."""
+"""D4RL's layout: reading files written by h5py, and writing files that round-trip bit for bit."""
 
 import os
 from dataclasses import replace
@@ -23,7 +23,7 @@ KINDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True)
 
 @pytest.fixture
 def hopper() -> list[Episode]:
-    """Fallen, at the time limit, of one step, and a partial tail."""
+    """Terminated, truncated, of one step, and a partial last episode."""
     return hopper_episodes(KINDS)
 
 
@@ -35,7 +35,9 @@ def assert_equal(read: list[Episode], expected: list[Episode]) -> None:
         assert (ours.terminated, ours.truncated) == (theirs.terminated, theirs.truncated)
 
 
-def test_a_version_2_file_gives_its_episodes_and_reports_its_tail(hopper: list[Episode], tmp_path: Path) -> None:
+def test_d4rl_file_of_version_2_gives_its_episodes_and_notes_the_partial_tail(
+    hopper: list[Episode], tmp_path: Path
+) -> None:
     contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(hopper)), 1000)
     assert_equal(list(contents.episodes()), hopper)
     assert (contents.steps, contents.observation_dim, contents.action_dim) == (74, 11, 3)
@@ -43,24 +45,24 @@ def test_a_version_2_file_gives_its_episodes_and_reports_its_tail(hopper: list[E
     assert contents.notes[0].startswith("1 of 5 episodes (25 steps) break off with no flag")
 
 
-def test_a_replay_files_types_make_no_difference(hopper: list[Episode], tmp_path: Path) -> None:
+def test_d4rl_file_accepts_float64_and_column_arrays_of_replay_files(hopper: list[Episode], tmp_path: Path) -> None:
     arrays = arrays_of(hopper)
     replay = {key: values.astype(np.float64) for key, values in arrays.items()}
     replay |= {key: replay[key][:, None] for key in ("rewards", "terminals", "timeouts")}
     assert_equal(list(D4RLFile(write(tmp_path / "f.hdf5", replay), 1000).episodes()), hopper)
 
 
-def test_the_seam_of_two_files_is_the_end_of_a_partial_episode(hopper: list[Episode], tmp_path: Path) -> None:
+def test_d4rl_file_ends_a_partial_episode_at_the_seam_of_two_files(hopper: list[Episode], tmp_path: Path) -> None:
     both = [*hopper, *hopper_episodes([(30, True, False), (9, False, False)], seed=1)]
     contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(both)), 1000)
     assert_equal(list(contents.episodes()), both)
     assert "2 of 7 episodes (34 steps)" in contents.notes[0]
 
 
-def test_without_timeouts_an_episode_ends_at_the_limit(tmp_path: Path) -> None:
+def test_d4rl_file_without_timeouts_ends_episodes_at_the_time_limit(tmp_path: Path) -> None:
     episodes = hopper_episodes([(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, 0, 0)])
     arrays = arrays_of(episodes)
-    # No seam may tell it: the next row is what followed.
+    # Without seams: each observation is the next_observation of the row before.
     arrays["observations"][1:] = arrays["next_observations"][:-1]
     del arrays["timeouts"]
     contents = D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
@@ -69,7 +71,9 @@ def test_without_timeouts_an_episode_ends_at_the_limit(tmp_path: Path) -> None:
     assert "no timeouts" in contents.notes[0]
 
 
-def test_without_next_observations_the_last_one_stands_for_what_followed(hopper: list[Episode], tmp_path: Path) -> None:
+def test_d4rl_file_without_next_observations_repeats_the_last_observation(
+    hopper: list[Episode], tmp_path: Path
+) -> None:
     arrays = arrays_of(hopper)
     del arrays["next_observations"]
     contents = D4RLFile(write(tmp_path / "f.hdf5", arrays), 1000)
@@ -79,7 +83,7 @@ def test_without_next_observations_the_last_one_stands_for_what_followed(hopper:
     assert "no next_observations" in contents.notes[1]
 
 
-def test_columns_that_the_environment_does_not_give_are_left_out(hopper: list[Episode], tmp_path: Path) -> None:
+def test_d4rl_file_observed_argument_drops_extra_observation_columns(hopper: list[Episode], tmp_path: Path) -> None:
     contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(hopper)), 1000, observed=4)
     read = list(contents.episodes())
     assert contents.observation_dim == 4
@@ -87,7 +91,7 @@ def test_columns_that_the_environment_does_not_give_are_left_out(hopper: list[Ep
     assert "first 4 of 11 observations" in contents.notes[0]
 
 
-def test_long_files_are_cut_as_short_ones(tmp_path: Path) -> None:
+def test_d4rl_file_longer_than_a_chunk_gives_its_episodes(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     lengths = [1, *generator.integers(1, 1001, 2 * CHUNK // 500), 1]
     episodes = hopper_episodes([(int(length), True, False) for length in lengths])
@@ -96,20 +100,20 @@ def test_long_files_are_cut_as_short_ones(tmp_path: Path) -> None:
     assert_equal(list(contents.episodes()), episodes)
 
 
-def test_an_episode_beyond_the_limit_shows_that_flags_are_missing(tmp_path: Path) -> None:
+def test_d4rl_file_with_episode_beyond_the_time_limit_raises(tmp_path: Path) -> None:
     arrays = arrays_of(hopper_episodes([(5, True, False), (12, False, True)]))
     with pytest.raises(InputError, match=r"f\.hdf5 has terminals and timeouts .* 12 steps from row 5"):
         D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
 
 
-def test_shuffled_rows_are_refused(tmp_path: Path) -> None:
+def test_d4rl_file_with_shuffled_rows_raises(tmp_path: Path) -> None:
     arrays = arrays_of(hopper_episodes([(50, True, False)]))
     order = np.random.default_rng(0).permutation(50)
     with pytest.raises(InputError, match="not in the order of time"):
         D4RLFile(write(tmp_path / "f.hdf5", {key: values[order] for key, values in arrays.items()}), 1000)
 
 
-def test_store_to_d4rl_to_store_gives_the_same_bits(episodes: list[Episode], tmp_path: Path) -> None:
+def test_store_round_trips_through_d4rl_file_bit_for_bit(episodes: list[Episode], tmp_path: Path) -> None:
     mixed = [*episodes, *episodes]  # one partial episode in the middle, one at the end; float64 rewards
     store = EpisodeStore.write(tmp_path / "store", mixed, environment_id="Hopper-v5", source={})
     write_file(tmp_path / "out" / "f.hdf5", store)
@@ -126,7 +130,7 @@ def test_store_to_d4rl_to_store_gives_the_same_bits(episodes: list[Episode], tmp
     seed=st.integers(0, 100),
 )
 @settings(max_examples=25, derandomize=True, **QUIET)
-def test_any_store_comes_back_to_the_same_bits(
+def test_random_stores_round_trip_through_d4rl_file_bit_for_bit(
     kinds: list[tuple[int, bool, bool]], scale: float, seed: int, tmp_path: Path
 ) -> None:
     folder = tmp_path / os.urandom(8).hex()
@@ -140,7 +144,7 @@ def test_any_store_comes_back_to_the_same_bits(
     np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
 
 
-def test_what_is_written_is_what_d4rl_users_read(hopper: list[Episode], tmp_path: Path) -> None:
+def test_write_file_writes_the_arrays_and_dtypes_of_d4rl(hopper: list[Episode], tmp_path: Path) -> None:
     store = EpisodeStore.write(tmp_path / "store", hopper, environment_id="Hopper-v5", source={})
     write_file(tmp_path / "f.hdf5", store)
     with h5py.File(tmp_path / "f.hdf5") as file:
@@ -150,7 +154,7 @@ def test_what_is_written_is_what_d4rl_users_read(hopper: list[Episode], tmp_path
         assert file["terminals"].dtype == bool
 
 
-def test_a_partial_episode_that_the_layout_cannot_end_is_not_exported(tmp_path: Path) -> None:
+def test_write_file_raises_if_a_partial_episode_has_no_visible_end(tmp_path: Path) -> None:
     first, second = hopper_episodes([(5, False, False), (6, True, False)])
     second.observations[0] = first.observations[-1]
     store = EpisodeStore.write(tmp_path / "store", [first, second], environment_id="Hopper-v5", source={})
@@ -159,7 +163,7 @@ def test_a_partial_episode_that_the_layout_cannot_end_is_not_exported(tmp_path: 
     assert not (tmp_path / "f.hdf5").exists()
 
 
-def test_an_existing_file_is_kept(hopper: list[Episode], tmp_path: Path) -> None:
+def test_write_file_does_not_overwrite_an_existing_file(hopper: list[Episode], tmp_path: Path) -> None:
     store = EpisodeStore.write(tmp_path / "store", hopper, environment_id="Hopper-v5", source={})
     (tmp_path / "f.hdf5").write_text("precious")
     with pytest.raises(InputError, match=r"f\.hdf5 exists"):

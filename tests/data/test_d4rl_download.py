@@ -1,4 +1,4 @@
-"""D4RL's files that are not here: downloaded from a server on this machine, resumed and verified."""
+"""Downloads of D4RL's files from a server on this machine, resumed and verified."""
 
 import hashlib
 import http.server
@@ -66,7 +66,7 @@ def server(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Handler
         thread.join()
 
 
-def test_a_dataset_that_is_not_here_is_downloaded(
+def test_missing_d4rl_dataset_is_downloaded_once(
     server: type[Handler], data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = open_dataset(NAME).open()
@@ -78,7 +78,7 @@ def test_a_dataset_that_is_not_here_is_downloaded(
     assert server.ranges == [None]
 
 
-def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler], data: Path) -> None:
+def test_interrupted_download_resumes_with_a_range_request(server: type[Handler], data: Path) -> None:
     server.mode = "breaks off"
     half = len(server.content) // 2
     with pytest.raises(InputError, match=rf"{half} of {len(server.content)} bytes.*try again"):
@@ -90,7 +90,7 @@ def test_an_interrupted_download_goes_on_where_it_broke_off(server: type[Handler
     assert server.ranges == [None, f"bytes={half}-"]
 
 
-def test_a_server_without_ranges_begins_anew(server: type[Handler], data: Path) -> None:
+def test_download_restarts_if_the_server_has_no_ranges(server: type[Handler], data: Path) -> None:
     (data / f".{FILE}.part").write_bytes(server.content[:100])
     server.mode = "no ranges"
     open_dataset(NAME).open()
@@ -98,20 +98,22 @@ def test_a_server_without_ranges_begins_anew(server: type[Handler], data: Path) 
 
 
 @pytest.mark.parametrize("extra", [b"", b"too much"])
-def test_a_part_that_is_all_or_more(server: type[Handler], data: Path, extra: bytes) -> None:
+def test_download_with_complete_or_oversized_part_file_gives_the_right_content(
+    server: type[Handler], data: Path, extra: bytes
+) -> None:
     (data / f".{FILE}.part").write_bytes(server.content + extra)
     open_dataset(NAME).open()
     assert (data / FILE).read_bytes() == server.content
 
 
-def test_other_content_than_the_published_is_thrown_away(server: type[Handler], data: Path) -> None:
+def test_download_with_wrong_sha256_raises_and_is_deleted(server: type[Handler], data: Path) -> None:
     server.content = server.content[:-1] + b"?"
     with pytest.raises(InputError, match="SHA-256 is not"):
         open_dataset(NAME).open()
     assert [path.name for path in data.iterdir()] == [f".{FILE}.lock"]
 
 
-def test_a_refusal_says_what_else_to_do(server: type[Handler], data: Path) -> None:
+def test_download_refused_by_the_server_raises_and_suggests_path(server: type[Handler], data: Path) -> None:
     server.mode = "forbidden"
     with pytest.raises(InputError, match=r"HTTP 403.*--path.*hopper_medium-v2\.hdf5"):
         open_dataset(NAME).open()
@@ -119,12 +121,12 @@ def test_a_refusal_says_what_else_to_do(server: type[Handler], data: Path) -> No
 
 
 @pytest.mark.usefixtures("data")
-def test_no_network_is_one_sentence() -> None:
+def test_download_without_network_raises_and_suggests_path() -> None:
     with pytest.raises(InputError, match=r"cannot download http.*refused.*--path"):
         open_dataset(NAME).open()
 
 
-def test_two_downloads_at_once_fetch_it_once(server: type[Handler], data: Path) -> None:
+def test_concurrent_downloads_fetch_the_file_once(server: type[Handler], data: Path) -> None:
     threads = [threading.Thread(target=fetch, args=(d4rl.URL + FILE, data / FILE, None, False)) for _ in range(3)]
     for thread in threads:
         thread.start()

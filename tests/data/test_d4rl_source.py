@@ -1,4 +1,4 @@
-"""The datasets of D4RL: names, local files, downloads from a server on this machine, and the converted store."""
+"""The datasets of D4RL: names, local files, and the converted store."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ NAME = "d4rl/hopper-medium-v2"
 FILE = "hopper_medium-v2.hdf5"
 
 
-def test_every_name_is_evaluated_where_it_came_from() -> None:
+def test_d4rl_names_have_version_4_environments_and_d4rl_references() -> None:
     assert len(SOURCES["d4rl"].names()) == 24
     specs = [open_dataset(name).spec for name in SOURCES["d4rl"].names()]
     assert {spec.environment_id for spec in specs} == {"Hopper-v4", "HalfCheetah-v4", "Walker2d-v4", "Ant-v4"}
@@ -32,9 +32,9 @@ def test_every_name_is_evaluated_where_it_came_from() -> None:
     assert (spec.target_returns, spec.return_scale) == ((5000.0, 2500.0), 1000.0)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium would like v5
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gymnasium recommends v5
 @pytest.mark.parametrize("task", sorted(TASKS))
-def test_version_4_environments_are_here_in_the_datas_shapes(task: str) -> None:
+def test_version_4_environments_have_the_shapes_of_d4rl_data(task: str) -> None:
     known = TASKS[task]
     environment = gymnasium.make(open_dataset(f"d4rl/{task}-medium-v2").spec.environment_id)
     assert environment.observation_space.shape == (known.observation_dim,)
@@ -43,13 +43,13 @@ def test_version_4_environments_are_here_in_the_datas_shapes(task: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["d4rl/hopper-medium-v0", "d4rl/hoper-medium-v2", "d4rl/", "d4rl/../hopper-medium-v2"])
-def test_no_other_version_or_name_is_taken(name: str) -> None:
+def test_unknown_d4rl_version_or_name_raises(name: str) -> None:
     with pytest.raises(InputError, match=r"unknown dataset.*TASK-LEVEL-v2"):
         open_dataset(name).open()
 
 
 @pytest.mark.usefixtures("data")
-def test_a_named_file_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_d4rl_file_given_by_path_is_converted_once(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = make_file(folders / "mine.hdf5")
     store = open_dataset(NAME, path=file).open()
     assert (store.episodes, store.steps, store.environment_id) == (3, 20, "Hopper-v4")
@@ -57,13 +57,13 @@ def test_a_named_file_is_converted_once(folders: Path, capfd: pytest.CaptureFixt
     assert "1 of 3 episodes (4 steps) break off" in error
     assert "not that of the published file" in error
     made = (store.path / "manifest.json").stat().st_mtime_ns
-    os.utime(file)  # another time, the same bytes
+    os.utime(file)  # another modification time, the same bytes
     assert open_dataset(NAME, path=file).open().fingerprint == store.fingerprint
     assert (store.path / "manifest.json").stat().st_mtime_ns == made
     assert capfd.readouterr().err == ""
 
 
-def test_local_files_are_found_and_the_store_outlives_them(data: Path, folders: Path) -> None:
+def test_local_d4rl_files_are_found_and_their_store_outlives_them(data: Path, folders: Path) -> None:
     home = folders / ".d4rl" / "datasets"
     home.mkdir(parents=True)
     at_home = make_file(home / FILE, seed=1)
@@ -79,10 +79,10 @@ def test_local_files_are_found_and_the_store_outlives_them(data: Path, folders: 
 
 
 @pytest.mark.usefixtures("data")
-def test_a_file_that_is_not_the_published_one_is_compared_with_no_paper(
+def test_unpublished_d4rl_file_is_marked_as_not_comparable_with_papers(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Used later without --path, the dataset is still of that file, and says so."""
+    """Used later without --path, the dataset is still that of the file, with a warning."""
     dataset = open_dataset(NAME)
     assert "where the file is the published one, compare with papers on hopper-medium-v2" in dataset.spec.comparable
     file = make_file(folders / "mine.hdf5")
@@ -107,7 +107,7 @@ def test_a_file_that_is_not_the_published_one_is_compared_with_no_paper(
 
 
 @pytest.mark.usefixtures("data")
-def test_a_file_whose_published_hash_nobody_knows_is_named(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_d4rl_file_without_known_published_hash_is_named(folders: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = make_file(folders / "mine.hdf5")
     open_dataset("d4rl/hopper-random-v2", path=file).open()
     capfd.readouterr()
@@ -116,14 +116,14 @@ def test_a_file_whose_published_hash_nobody_knows_is_named(folders: Path, capfd:
     assert "where the file is the published one" in open_dataset("d4rl/hopper-random-v2").spec.comparable
 
 
-def test_a_changed_file_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_changed_d4rl_file_is_converted_again(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first = open_dataset(NAME, path=make_file(data / FILE, seed=1)).open()
     second = open_dataset(NAME, path=make_file(data / FILE, seed=2)).open()
     assert second.fingerprint != first.fingerprint
     assert "made from other contents" in capfd.readouterr().err
 
 
-def test_a_corrupt_store_is_converted_anew(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_corrupt_d4rl_store_is_rebuilt(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = open_dataset(NAME, path=make_file(data / FILE)).open()
     table = store.path / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
@@ -131,7 +131,7 @@ def test_a_corrupt_store_is_converted_anew(data: Path, capfd: pytest.CaptureFixt
     assert "making it again" in capfd.readouterr().err
 
 
-def test_two_processes_at_once_end_with_one_whole_store(data: Path) -> None:
+def test_two_processes_converting_the_same_d4rl_file_end_with_one_store(data: Path) -> None:
     make_file(data / FILE)
     script = f"from decision_rnn.data.catalog import open_dataset; print(open_dataset({NAME!r}).open().fingerprint)"
     path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
@@ -143,17 +143,17 @@ def test_two_processes_at_once_end_with_one_whole_store(data: Path) -> None:
     assert [path.name for path in store_folder("d4rl").iterdir()] == ["hopper-medium-v2"]
 
 
-def test_another_bodys_file_is_refused(data: Path) -> None:
+def test_d4rl_file_of_another_body_raises(data: Path) -> None:
     make_file(data / "halfcheetah_medium-v2.hdf5")
     with pytest.raises(InputError, match=r"halfcheetah_medium-v2\.hdf5 has observations of 11 .*another dataset's"):
         open_dataset("d4rl/halfcheetah-medium-v2").open()
     assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
 
 
-def test_partial_episodes_are_kept_or_dropped_by_choice(
+def test_partial_option_keeps_or_drops_partial_episodes(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One at a seam, one at the end: what is left is the same as if they had never been there."""
+    """One at a seam, one at the end: what is left is the same as if the file did not contain them."""
     kinds = [(7, True, False), (6, False, False), (9, False, True), (4, False, False)]
     episodes = hopper_episodes(kinds)
     file = write(data / FILE, arrays_of(episodes))
@@ -173,19 +173,19 @@ def test_partial_episodes_are_kept_or_dropped_by_choice(
     assert "other contents of d4rl/hopper-medium-v2; making it again" in capfd.readouterr().err
 
 
-def test_where_all_episodes_are_complete_dropping_changes_nothing(data: Path) -> None:
+def test_partial_drop_without_partial_episodes_changes_nothing(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, True, False), (9, False, True)])))
     assert open_dataset(NAME, partial="drop").open().path == open_dataset(NAME).open().path
 
 
-def test_where_no_episode_is_complete_there_is_nothing_to_train_on(data: Path) -> None:
+def test_partial_drop_without_complete_episodes_raises(data: Path) -> None:
     write(data / FILE, arrays_of(hopper_episodes([(7, False, False), (9, False, False)])))
     with pytest.raises(InputError, match=r"all 2 episodes of d4rl/hopper-medium-v2 are partial"):
         open_dataset(NAME, partial="drop").open()
 
 
 @pytest.mark.usefixtures("data")
-def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
+def test_missing_file_or_path_for_a_standin_raises(folders: Path) -> None:
     for path in (folders / "none.hdf5", folders):
         with pytest.raises(InputError, match="is not a file"):
             open_dataset(NAME, path=path).open()
@@ -193,7 +193,7 @@ def test_a_file_that_is_not_there_is_named(folders: Path) -> None:
         open_dataset("hopper-medium", path=folders / "none.hdf5").open()
 
 
-def test_a_store_is_the_same_from_a_file_and_from_its_episodes(data: Path, tmp_path: Path) -> None:
+def test_store_from_d4rl_file_equals_store_from_its_episodes(data: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], 0)
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v4", source={})
     assert open_dataset(NAME, path=make_file(data / FILE)).open().fingerprint == directly.fingerprint

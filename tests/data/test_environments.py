@@ -1,4 +1,4 @@
-"""Environments that are not here: data collected in them are read, agents are not evaluated, and it is said why."""
+"""Environments that are not installed or altered: their data are read, agents are not evaluated, and errors say why."""
 
 import json
 import warnings
@@ -28,7 +28,7 @@ from decision_rnn.training.loop import train
 
 pytestmark = [
     pytest.mark.usefixtures("folders"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),  # of what Minari would like to be told
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # about metadata that Minari misses
 ]
 REACH = {"id": "FetchReachFlat-v4", "kwargs": {"reward_type": "dense"}, "max_episode_steps": 50}
 ROBOTICS = ["gymnasium-robotics >= 1.3.1"]
@@ -41,7 +41,7 @@ def episodes() -> list[Episode]:
 
 @pytest.fixture
 def absent(episodes: list[Episode]) -> Path:
-    """The data folder of a Minari dataset of which nobody has installed the environment."""
+    """The data folder of a Minari dataset whose environment is not installed."""
     folder = publish("reach/medium-v0", episodes, "Pendulum-v1")
     edit(folder, env_spec=json.dumps(REACH), requirements=ROBOTICS)
     return folder
@@ -52,7 +52,7 @@ def edit(folder: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-def test_a_minari_dataset_is_read_without_its_environment(absent: Path, episodes: list[Episode]) -> None:
+def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: list[Episode]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dataset = open_dataset("minari/reach/medium-v0")
@@ -70,7 +70,7 @@ def test_a_minari_dataset_is_read_without_its_environment(absent: Path, episodes
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_data_info_says_that_the_environment_is_not_here(absent: Path) -> None:
+def test_data_info_says_how_to_install_a_missing_environment(absent: Path) -> None:
     dataset = open_dataset("minari/reach/medium-v0")
     store = dataset.open(progress=False)
     text = format_info(dataset.spec, store)
@@ -78,7 +78,7 @@ def test_data_info_says_that_the_environment_is_not_here(absent: Path) -> None:
     assert "--plugins gymnasium_robotics" in text
 
 
-def test_data_info_of_an_environment_that_is_here_says_nothing_of_the_kind() -> None:
+def test_data_info_of_an_installed_environment_has_no_install_advice() -> None:
     publish("pendulum/random-v0", list(play_episodes("Pendulum-v1", lambda o: np.ones(1), 1)), "Pendulum-v1")
     dataset = open_dataset("minari/pendulum/random-v0")
     store = dataset.open(progress=False)
@@ -86,7 +86,7 @@ def test_data_info_of_an_environment_that_is_here_says_nothing_of_the_kind() -> 
     assert "--plugins" not in format_info(dataset.spec, store)
 
 
-def test_without_the_environment_sizes_are_those_that_the_metadata_state(absent: Path) -> None:
+def test_minari_dataset_without_environment_is_checked_against_metadata_sizes(absent: Path) -> None:
     edit(absent, observation_space=minari_box(10))
     with pytest.raises(InputError, match=r"episode 0 has observations of shape .*FetchReachFlat-v4 has 10 and 1"):
         open_dataset("minari/reach/medium-v0").open()
@@ -105,10 +105,10 @@ def minari_box(size: int) -> str:
         {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {"command": "touch mark"}}]},
     ],
 )
-def test_an_altered_environment_is_read_and_not_evaluated_in(
+def test_data_of_an_altered_environment_are_read_but_check_environment_raises(
     changes: dict[str, Any], episodes: list[Episode], folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is made here is the registered environment, and its scores would be of another one."""
+    """Evaluation would use the registered environment, and its scores would be those of another one."""
     monkeypatch.chdir(folders)
     folder = publish("altered/random-v0", episodes, "Pendulum-v1")
     edit(folder, env_spec=json.dumps(json.loads(gymnasium.spec("Pendulum-v1").to_json()) | changes))
@@ -139,7 +139,7 @@ def test_an_altered_environment_is_read_and_not_evaluated_in(
         "x\ny",
     ],
 )
-def test_only_plain_packages_are_passed_on_from_metadata(requirement: str, absent: Path) -> None:
+def test_requirements_that_are_not_plain_packages_are_left_out_of_pip_advice(requirement: str, absent: Path) -> None:
     edit(absent, requirements=[requirement, 7, None])
     spec = open_dataset("minari/reach/medium-v0").spec
     with pytest.raises(InputError, match="install its package") as raised:
@@ -148,18 +148,18 @@ def test_only_plain_packages_are_passed_on_from_metadata(requirement: str, absen
 
 
 @pytest.mark.parametrize("environment_id", ["os:Hopper-v5", "no_module:X-v0", "a\nb-v0", "x" * 300, 5, None, ""])
-def test_an_id_that_could_be_more_than_a_name_is_refused(environment_id: Any, absent: Path) -> None:
+def test_minari_dataset_with_invalid_environment_id_raises(environment_id: Any, absent: Path) -> None:
     edit(absent, env_spec=json.dumps({"id": environment_id}))
     with pytest.raises(InputError, match="names no environment"):
         open_dataset("minari/reach/medium-v0").open()
 
 
-def test_a_misspelt_environment_is_told_the_nearest() -> None:
+def test_check_environment_suggests_the_nearest_name_for_a_misspelt_id() -> None:
     with pytest.raises(InputError, match=r"'Hoper-v5' is not registered here.*did you mean Hopper-v5\?"):
         check_environment("Hoper-v5")
 
 
-def test_an_environment_that_breaks_when_it_is_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_environment_names_an_environment_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**arguments: Any) -> gymnasium.Env[Any, Any]:
         raise ImportError("no\nengine")
 
@@ -168,12 +168,12 @@ def test_an_environment_that_breaks_when_it_is_made_is_named(monkeypatch: pytest
         check_environment("Broken-v0", ["engine"])
 
 
-def test_an_environment_of_other_spaces_is_not_evaluated_in() -> None:
+def test_check_environment_with_discrete_actions_raises() -> None:
     with pytest.raises(InputError, match="CartPole-v1 has actions that are not flat vectors"):
         check_environment("CartPole-v1")
 
 
-def test_own_data_are_written_without_their_environment(
+def test_write_store_works_without_the_environment(
     episodes: list[Episode], monkeypatch: pytest.MonkeyPatch, folders: Path
 ) -> None:
     monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
@@ -187,7 +187,7 @@ def test_own_data_are_written_without_their_environment(
     assert "'factory/Plant-v0' is not registered here" in text
 
 
-def test_a_checkpoint_keeps_what_is_needed_to_judge_the_environment(absent: Path) -> None:
+def test_dataset_spec_keeps_environment_settings_through_json(absent: Path) -> None:
     spec = open_dataset("minari/reach/medium-v0").spec
     again = DatasetSpec(**json.loads(json.dumps(asdict(spec))))
     assert again == spec
@@ -199,7 +199,7 @@ def test_a_checkpoint_keeps_what_is_needed_to_judge_the_environment(absent: Path
 
 
 @pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])
-def test_an_export_to_minari_keeps_the_environment_that_is_not_here(absent: Path, changes: dict[str, str]) -> None:
+def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path, changes: dict[str, str]) -> None:
     edit(absent, env_spec=json.dumps(REACH | changes))
     dataset = open_dataset("minari/reach/medium-v0")
     store, spec = dataset.open(progress=False), dataset.spec
@@ -218,7 +218,7 @@ def test_an_export_to_minari_keeps_the_environment_that_is_not_here(absent: Path
     assert again.spec.environment_settings == spec.environment_settings
 
 
-def test_an_agent_is_trained_without_the_environment_of_its_data(absent: Path, tmp_path: Path) -> None:
+def test_train_works_without_the_environment_and_evaluate_raises(absent: Path, tmp_path: Path) -> None:
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
     spec = load_agent(last_checkpoint(tmp_path / "run")).provenance.spec
@@ -228,7 +228,7 @@ def test_an_agent_is_trained_without_the_environment_of_its_data(absent: Path, t
         evaluate(trained, EvaluationConfig(episodes=1))
 
 
-def test_an_agent_is_not_evaluated_in_another_environment_than_its_data_name(absent: Path, tmp_path: Path) -> None:
+def test_evaluate_raises_if_the_environment_differs_from_that_of_the_data(absent: Path, tmp_path: Path) -> None:
     edit(absent, env_spec=json.dumps(REACH | {"id": "Pendulum-v1"}))
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
@@ -236,10 +236,10 @@ def test_an_agent_is_not_evaluated_in_another_environment_than_its_data_name(abs
         evaluate(trained, EvaluationConfig(episodes=1))
 
 
-def test_an_environment_that_is_registered_with_a_class_is_exported_and_known_again(
+def test_environment_registered_with_a_class_is_recognised_after_minari_export(
     episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of a user's own module are: JSON cannot name a class."""
+    """As environments in a user's own module are: JSON cannot name a class."""
     registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
     minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", metadata={}, source={})

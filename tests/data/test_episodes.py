@@ -15,7 +15,7 @@ def store(episodes: list[Episode], tmp_path: Path) -> EpisodeStore:
     return EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={"from": "noise"})
 
 
-def test_every_row_is_the_step_it_should_be(store: EpisodeStore, episodes: list[Episode]) -> None:
+def test_store_table_rows_hold_the_columns_of_each_step(store: EpisodeStore, episodes: list[Episode]) -> None:
     row = 0
     for episode in episodes:
         for t in range(len(episode.rewards)):
@@ -34,7 +34,7 @@ def test_every_row_is_the_step_it_should_be(store: EpisodeStore, episodes: list[
     assert store.table.dtype == np.float32
 
 
-def test_long_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
+def test_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
     length = 1000
     rewards = np.random.default_rng(1).uniform(2, 4, length)
     episode = Episode(np.zeros((length + 1, 1)), np.zeros((length, 1)), rewards, False, True)
@@ -44,7 +44,7 @@ def test_long_returns_to_go_are_summed_in_float64(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9, 1.0])
-def test_quantiles_of_returns_to_go_are_of_the_episodes_that_last_so_long(
+def test_returns_to_go_quantile_uses_only_episodes_that_reach_the_timestep(
     store: EpisodeStore, episodes: list[Episode], quantile: float
 ) -> None:
     expected = []
@@ -55,14 +55,14 @@ def test_quantiles_of_returns_to_go_are_of_the_episodes_that_last_so_long(
 
 
 def linear_quantile(values: list[float], quantile: float) -> float:
-    """Linear between the two nearest of the sorted values."""
+    """Linear interpolation between the two nearest sorted values."""
     ordered, place = sorted(values), quantile * (len(values) - 1)
     low = int(place)
     high = min(low + 1, len(values) - 1)
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def test_columns_name_the_whole_table_in_order(store: EpisodeStore) -> None:
+def test_store_columns_cover_the_whole_table_in_order(store: EpisodeStore) -> None:
     widths = {name: column.stop - column.start for name, column in store.columns.items()}
     assert list(widths.items()) == [
         ("return_to_go", 1),
@@ -76,7 +76,7 @@ def test_columns_name_the_whole_table_in_order(store: EpisodeStore) -> None:
     assert store.table.shape == (85, 12)
 
 
-def test_views_offsets_ends_and_last_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
+def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
     assert store.episodes == len(episodes)
     assert store.offsets.tolist() == [0, 1, 8, 48, 60, 85]
     assert store.episode_lengths.tolist() == [1, 7, 40, 12, 25]
@@ -93,7 +93,7 @@ def test_views_offsets_ends_and_last_observations(store: EpisodeStore, episodes:
     assert store.episode_returns.dtype == np.float64
 
 
-def test_statistics_are_those_of_the_steps(store: EpisodeStore, episodes: list[Episode]) -> None:
+def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: list[Episode]) -> None:
     observations = np.concatenate([e.observations[:-1] for e in episodes])
     np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
     np.testing.assert_allclose(store.observation_std, observations.std(0), rtol=1e-6)
@@ -106,7 +106,7 @@ def test_statistics_are_those_of_the_steps(store: EpisodeStore, episodes: list[E
     assert (statistics["steps"], statistics["length_mean"]) == (85, 17)
 
 
-def test_statistics_do_not_depend_on_the_chunks(
+def test_store_statistics_do_not_depend_on_the_chunk_size(
     episodes: list[Episode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("decision_rnn.data.store.writing.CHUNK", 9)
@@ -116,7 +116,7 @@ def test_statistics_do_not_depend_on_the_chunks(
     np.testing.assert_allclose(store.observation_std, observations.std(0), rtol=1e-6)
 
 
-def test_the_fingerprint_is_of_the_contents_alone(episodes: list[Episode], tmp_path: Path) -> None:
+def test_store_fingerprint_depends_only_on_the_contents(episodes: list[Episode], tmp_path: Path) -> None:
     def fingerprint(name: str, content: list[Episode]) -> str:
         return EpisodeStore.write(tmp_path / name, content, environment_id="Toy-v0", source={"name": name}).fingerprint
 
@@ -126,7 +126,7 @@ def test_the_fingerprint_is_of_the_contents_alone(episodes: list[Episode], tmp_p
     assert fingerprint("d", ended) != fingerprint("b", episodes)
 
 
-def test_writing_to_the_table_leaves_the_file_alone(store: EpisodeStore) -> None:
+def test_writing_to_the_store_table_does_not_change_the_file(store: EpisodeStore) -> None:
     store.table[:] = 0
     assert EpisodeStore.open(store.path).table.any()
 
@@ -143,7 +143,7 @@ def test_writing_to_the_table_leaves_the_file_alone(store: EpisodeStore) -> None
         ({"actions": np.zeros((7, 3))}, "from one environment"),
     ],
 )
-def test_a_bad_episode_is_refused_by_its_number(
+def test_store_write_with_invalid_episode_raises_naming_its_index(
     episodes: list[Episode], tmp_path: Path, change: dict[str, np.ndarray], complaint: str
 ) -> None:
     episodes[1] = replace(episodes[1], **change)
@@ -152,12 +152,12 @@ def test_a_bad_episode_is_refused_by_its_number(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_episodes_is_an_error(tmp_path: Path) -> None:
+def test_store_write_without_episodes_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no episodes"):
         EpisodeStore.write(tmp_path / "store", [], environment_id="Toy-v0", source={})
 
 
-def test_a_store_written_from_its_own_episodes_has_the_same_bits(
+def test_store_written_from_its_own_episodes_has_the_same_fingerprint(
     store: EpisodeStore, episodes: list[Episode], tmp_path: Path
 ) -> None:
     for ours, given in zip(store.read_episodes(), episodes, strict=True):
@@ -174,7 +174,7 @@ FILES = ["steps.npy", *(f"{name}.npy" for name in COLUMNS)]
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_one_changed_bit_is_noticed_anywhere(store: EpisodeStore, name: str) -> None:
+def test_store_open_detects_one_flipped_bit_in_any_file(store: EpisodeStore, name: str) -> None:
     file = store.path / name
     whole = file.read_bytes()
     for position in {0, len(whole) // 3, len(whole) // 2, len(whole) - 2}:
@@ -186,7 +186,7 @@ def test_one_changed_bit_is_noticed_anywhere(store: EpisodeStore, name: str) -> 
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_truncated_or_absent_file_is_named(store: EpisodeStore, name: str) -> None:
+def test_store_open_names_a_truncated_or_missing_file(store: EpisodeStore, name: str) -> None:
     file = store.path / name
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(InputError, match=name):
@@ -197,13 +197,13 @@ def test_a_truncated_or_absent_file_is_named(store: EpisodeStore, name: str) -> 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "null", "{}", "garbage", "\x00\xff"])
-def test_a_garbled_manifest_is_an_error(store: EpisodeStore, text: str) -> None:
+def test_store_open_with_garbled_manifest_raises(store: EpisodeStore, text: str) -> None:
     (store.path / "manifest.json").write_text(text)
     with pytest.raises(InputError, match=r"manifest\.json is not the manifest"):
         EpisodeStore.open(store.path)
 
 
-def test_a_manifest_of_another_format_is_refused(
+def test_store_open_with_manifest_of_another_format_raises(
     store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("decision_rnn.data.store.episode_store.FORMAT", 99)
@@ -211,12 +211,12 @@ def test_a_manifest_of_another_format_is_refused(
         EpisodeStore.open(store.path)
 
 
-def test_the_manifest_is_plain_json(store: EpisodeStore) -> None:
+def test_store_manifest_is_plain_json(store: EpisodeStore) -> None:
     manifest = json.loads((store.path / "manifest.json").read_text())
     assert manifest["files"]["steps.npy"]["bytes"] == (store.path / "steps.npy").stat().st_size
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_root_follows_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DECISION_RNN_CACHE", "/somewhere/else")
     assert cache_root() == Path("/somewhere/else")
     monkeypatch.delenv("DECISION_RNN_CACHE")

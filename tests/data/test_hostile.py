@@ -1,4 +1,4 @@
-"""Names, paths and stores from somebody who means harm: each is an InputError, none a traceback or executed code."""
+"""Malicious names, paths and stores: each raises an InputError, and none executes code."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NAMES = st.tuples(st.sampled_from(PREFIXES), TEXT).map("".join)
 
 @pytest.fixture
 def folder(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which all folders lie; there is no network."""
+    """The parent of all data folders; there is no network."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(folders / "data"))
     monkeypatch.setenv("HOME", str(folders))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -46,14 +46,14 @@ def refuse_name(name: str, folder: Path) -> None:
 
 @given(name=NAMES)
 @settings(max_examples=50, derandomize=True, **QUIET)
-def test_hostile_names_are_refused(name: str, folder: Path) -> None:
+def test_hostile_dataset_names_raise(name: str, folder: Path) -> None:
     refuse_name(name, folder)
 
 
 @pytest.mark.slow
 @given(name=NAMES)
 @settings(max_examples=1000, **QUIET)
-def test_many_hostile_names_are_refused(name: str, folder: Path) -> None:
+def test_many_hostile_dataset_names_raise(name: str, folder: Path) -> None:
     refuse_name(name, folder)
 
 
@@ -65,19 +65,19 @@ def refuse_path(path: str, folder: Path) -> None:
 
 @given(path=TEXT)
 @settings(max_examples=50, derandomize=True, **QUIET)
-def test_hostile_paths_are_refused(path: str, folder: Path) -> None:
+def test_hostile_dataset_paths_raise(path: str, folder: Path) -> None:
     refuse_path(path, folder)
 
 
 @pytest.mark.slow
 @given(path=TEXT)
 @settings(max_examples=500, **QUIET)
-def test_many_hostile_paths_are_refused(path: str, folder: Path) -> None:
+def test_many_hostile_dataset_paths_raise(path: str, folder: Path) -> None:
     refuse_path(path, folder)
 
 
 def forge(store: Path, **changes: Any) -> None:
-    """Write a manifest whose hashes and checksum are right for the files as they are now."""
+    """Write a manifest whose hashes and checksum match the current files."""
     manifest = json.loads((store / "manifest.json").read_text())
     del manifest["checksum"]
     for name, file in manifest["files"].items():
@@ -138,7 +138,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refuse_store(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
-    """A store that somebody else made, with hashes that are right for what it holds."""
+    """A forged store, whose hashes match its contents, raises an error that names it."""
     store = folder / "data" / "own" / os.urandom(8).hex()
     shutil.copytree(good, store)
     fault(data.draw, store, folder / "mark")
@@ -151,7 +151,7 @@ def refuse_store(fault: Callable[..., None], data: st.DataObject, good: Path, fo
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=5, derandomize=True, **QUIET)
-def test_a_forged_store_is_refused(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
+def test_forged_store_raises(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
     refuse_store(fault, data, good, folder)
 
 
@@ -159,12 +159,10 @@ def test_a_forged_store_is_refused(fault: Callable[..., None], data: st.DataObje
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=40, **QUIET)
-def test_many_forged_stores_are_refused(
-    fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path
-) -> None:
+def test_many_forged_stores_raise(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
     refuse_store(fault, data, good, folder)
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_forged_was_good() -> None:
+def test_store_is_valid_before_it_is_forged() -> None:
     assert write_store("own/good", hopper_episodes([(7, True, False)]), "Hopper-v5").steps == 7

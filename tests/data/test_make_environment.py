@@ -1,4 +1,4 @@
-"""Environments are made in one place, which keeps their libraries quiet."""
+"""`make_environment`, which silences the libraries of environments."""
 
 import subprocess
 import sys
@@ -20,8 +20,8 @@ environment.step(environment.action_space.sample())
 """
 
 
-def test_mujoco_says_what_happened_and_writes_no_log_file(tmp_path: Path) -> None:
-    """Model files' and versions' deprecations are not said: nobody who plays in an environment can mend them."""
+def test_mujoco_warnings_go_to_stderr_and_not_to_a_log_file(tmp_path: Path) -> None:
+    """Deprecations of model files and versions are not shown: users of an environment cannot fix them."""
     done = subprocess.run([sys.executable, "-c", UNSTABLE], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (line,) = done.stderr.splitlines()
@@ -29,12 +29,12 @@ def test_mujoco_says_what_happened_and_writes_no_log_file(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_handler_of_mujocos_warnings_that_a_program_has_set_stays_its_own(tmp_path: Path) -> None:
+def test_make_environment_keeps_a_mujoco_warning_handler_set_by_the_program(tmp_path: Path) -> None:
     code = "import mujoco, sys\nmujoco.set_mju_user_warning(lambda text: print('own', file=sys.stderr))\n" + UNSTABLE
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert set(done.stderr.splitlines()) == {"own"}
 
 
-def test_an_environment_that_is_not_registered_is_named() -> None:
+def test_make_environment_of_unregistered_id_raises() -> None:
     with pytest.raises(InputError, match="no environment 'os:Nothing-v0' here: install"):
         make_environment("os:Nothing-v0")

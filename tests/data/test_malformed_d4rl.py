@@ -1,4 +1,4 @@
-"""Files that are not what they say: each is an InputError, and leaves nothing behind. No pickle is ever read."""
+"""Malformed D4RL files: each raises an InputError and leaves nothing behind. No pickle is ever loaded."""
 
 import os
 import pickle
@@ -117,7 +117,7 @@ def claims_too_much(draw: Draw, file: Path) -> None:
 
 
 def disagreeing_flags(draw: Draw, file: Path) -> None:
-    """Ends that cannot be: an episode longer than the environment's 1000 steps."""
+    """Impossible ends: an episode longer than the environment's 1000 steps."""
     length = draw(st.integers(1001, 3000))
     arrays = arrays_of(hopper_episodes([(draw(st.integers(1, 5)), True, False), (length, False, True)]))
     if draw(st.booleans()):
@@ -205,7 +205,7 @@ FAULTS = [
 
 
 def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, root: Path) -> None:
-    """Offer a faulty file in a folder of its own: it must be refused by name, and nothing may come of it."""
+    """Open a faulty file in its own folder: the error must name it, and nothing may be left behind."""
     with pytest.MonkeyPatch.context() as patch:
         folder = root / os.urandom(8).hex()
         folder.mkdir()
@@ -221,7 +221,7 @@ def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, root: Path)
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=5, derandomize=True, **QUIET)
-def test_a_faulty_file_is_refused(fault: Callable[[Draw, Path], None], data: st.DataObject, tmp_path: Path) -> None:
+def test_malformed_d4rl_file_raises(fault: Callable[[Draw, Path], None], data: st.DataObject, tmp_path: Path) -> None:
     refuse(fault, data, tmp_path)
 
 
@@ -229,14 +229,14 @@ def test_a_faulty_file_is_refused(fault: Callable[[Draw, Path], None], data: st.
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=40, **QUIET)
-def test_many_faulty_files_are_refused(
+def test_many_malformed_d4rl_files_raise(
     fault: Callable[[Draw, Path], None], data: st.DataObject, tmp_path: Path
 ) -> None:
     refuse(fault, data, tmp_path)
 
 
 def survive(data: st.DataObject, root: Path) -> None:
-    """Flip bytes of a good file: it is refused, or what is read of it is a whole and finite dataset."""
+    """Flip bytes of a good file: it is refused, or the dataset that is read from it is finite."""
     with pytest.MonkeyPatch.context() as patch:
         folder = root / os.urandom(8).hex()
         folder.mkdir()
@@ -255,14 +255,14 @@ def survive(data: st.DataObject, root: Path) -> None:
 
 @given(data=st.data())
 @settings(max_examples=20, derandomize=True, **QUIET)
-def test_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> None:
+def test_d4rl_file_with_flipped_bytes_raises_or_gives_finite_data(data: st.DataObject, tmp_path: Path) -> None:
     survive(data, tmp_path)
 
 
 @pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=200, **QUIET)
-def test_many_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> None:
+def test_many_d4rl_files_with_flipped_bytes_raise_or_give_finite_data(data: st.DataObject, tmp_path: Path) -> None:
     survive(data, tmp_path)
 
 
@@ -270,7 +270,7 @@ def test_many_flipped_bytes_do_no_harm(data: st.DataObject, tmp_path: Path) -> N
     "path", ["\0", "~\0", "a" * 5000, "~nobody-at-all/f.hdf5", "", ".", "/dev/null", "/dev/zero", "x\ny"]
 )
 @pytest.mark.usefixtures("folders")
-def test_hostile_paths_are_refused(path: str) -> None:
+def test_hostile_d4rl_paths_raise(path: str) -> None:
     with pytest.raises(InputError):
         open_dataset(NAME, path=Path(path)).open()
 
@@ -290,7 +290,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_are_refused(name: str, folders: Path) -> None:
+def test_hostile_d4rl_names_raise_unknown_dataset(name: str, folders: Path) -> None:
     with pytest.raises(InputError, match="unknown dataset"):
         open_dataset(name).open()
     assert list(folders.iterdir()) == []

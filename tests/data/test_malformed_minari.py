@@ -1,4 +1,4 @@
-"""Minari datasets that are not what they say: each is an InputError, and leaves nothing behind."""
+"""Malformed Minari datasets: each raises an InputError and leaves nothing behind."""
 
 import json
 import os
@@ -29,7 +29,7 @@ ARRAYS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of a dataset of three episodes that is as it should be."""
+    """The data folder of a valid dataset of three episodes."""
     root = tmp_path_factory.mktemp("good")
     generator = np.random.default_rng(0)
     normal = generator.normal
@@ -41,7 +41,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replace_array(draw: Draw, folder: Path, values: Any, keys: tuple[str, ...] = ARRAYS) -> None:
-    """Put `values`, or nothing, in the place of one array of one episode."""
+    """Replace one array of one episode by `values`, or delete it."""
     episode, key = draw(st.integers(0, len(LENGTHS) - 1)), draw(st.sampled_from(keys))
     with h5py.File(folder / "main_data.hdf5", "a") as file:
         old = file[f"episode_{episode}"][key][()]
@@ -77,7 +77,7 @@ def not_finite(draw: Draw, folder: Path) -> None:
         new.reshape(-1)[draw(st.integers(0, new.size - 1))] = value
         return new
 
-    replace_array(draw, folder, spoil)  # flags too: they are neither 0 nor 1 then
+    replace_array(draw, folder, spoil)  # flags too, which are then neither 0 nor 1
 
 
 def disagreeing_flags(draw: Draw, folder: Path) -> None:
@@ -108,7 +108,7 @@ def a_pickle(draw: Draw, folder: Path) -> None:
 def empty(draw: Draw, folder: Path) -> None:
     """An episode without steps."""
     episode = f"episode_{draw(st.integers(0, len(LENGTHS) - 1))}"
-    kept = draw(st.sampled_from((0, 1)))  # the first observation, or not even that
+    kept = draw(st.sampled_from((0, 1)))  # only the first observation, or nothing
     with h5py.File(folder / "main_data.hdf5", "a") as file:
         for key in ARRAYS:
             values = file[episode][key][: kept * (key == "observations")]
@@ -200,7 +200,7 @@ FAULTS = [
 
 
 def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, root: Path) -> None:
-    """Offer a faulty dataset in a folder of its own: it must be refused by name, and nothing may come of it."""
+    """Open a faulty dataset in its own folder: the error must name it, and nothing may be left behind."""
     with pytest.MonkeyPatch.context() as patch:
         folder = root / os.urandom(8).hex()
         patch.setenv("DECISION_RNN_CACHE", str(folder / "cache"))
@@ -217,7 +217,7 @@ def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path,
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=4, derandomize=True, **QUIET)
-def test_a_faulty_dataset_is_refused(
+def test_malformed_minari_dataset_raises(
     fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, tmp_path: Path
 ) -> None:
     refuse(fault, data, good, tmp_path)
@@ -227,13 +227,13 @@ def test_a_faulty_dataset_is_refused(
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=25, **QUIET)
-def test_many_faulty_datasets_are_refused(
+def test_many_malformed_minari_datasets_raise(
     fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, tmp_path: Path
 ) -> None:
     refuse(fault, data, good, tmp_path)
 
 
 @pytest.mark.usefixtures("folders")
-def test_what_the_faults_are_made_from_is_good(good: Path, folders: Path) -> None:
+def test_minari_dataset_without_faults_opens(good: Path, folders: Path) -> None:
     shutil.copytree(good, folders / "minari" / ID / "data")
     assert isinstance(open_dataset(f"minari/{ID}").open(), EpisodeStore)

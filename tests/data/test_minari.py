@@ -18,7 +18,7 @@ ID = "standin/toy-v0"
 
 
 def hopper_episodes(count: int = 3) -> list[Episode]:
-    """Short random episodes of Hopper, the last one cut."""
+    """Short random episodes of Hopper, truncated after 15 steps."""
     environment = gymnasium.make("Hopper-v5")
     environment.action_space.seed(0)
     episodes = []
@@ -47,7 +47,7 @@ def write(episodes: list[Episode]) -> None:
 
 
 @pytest.mark.usefixtures("folders")
-def test_minari_loads_what_we_write() -> None:
+def test_minari_loads_a_dataset_written_by_write_dataset() -> None:
     episodes = hopper_episodes()
     write(episodes)
     dataset = minari.load_dataset(ID)
@@ -68,8 +68,8 @@ def test_minari_loads_what_we_write() -> None:
 
 
 @pytest.mark.usefixtures("folders")
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of what Minari would like to be told
-def test_we_read_what_minari_writes() -> None:
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about metadata that Minari misses
+def test_read_episodes_reads_a_dataset_written_by_minari() -> None:
     episodes = hopper_episodes()
     publish("theirs/random-v3", episodes)
     for ours, read in zip(episodes, read_episodes("theirs/random-v3"), strict=True):
@@ -79,7 +79,7 @@ def test_we_read_what_minari_writes() -> None:
         assert (read.terminated, read.truncated) == (ours.terminated, ours.truncated)
 
 
-def test_a_store_made_through_minari_is_the_store_made_directly(folders: Path) -> None:
+def test_store_made_through_minari_equals_store_made_directly(folders: Path) -> None:
     episodes = hopper_episodes()
     write(episodes)
     through = EpisodeStore.write(
@@ -90,7 +90,7 @@ def test_a_store_made_through_minari_is_the_store_made_directly(folders: Path) -
 
 
 @pytest.mark.usefixtures("folders")
-def test_a_failure_while_writing_leaves_no_dataset() -> None:
+def test_failed_write_dataset_leaves_no_minari_dataset() -> None:
     def failing() -> Any:
         yield hopper_episodes(1)[0]
         raise OSError("disk full")
@@ -102,7 +102,7 @@ def test_a_failure_while_writing_leaves_no_dataset() -> None:
 
 
 @pytest.mark.usefixtures("folders")
-def test_the_source_comes_back_until_the_data_change() -> None:
+def test_read_source_returns_the_recipe_and_raises_if_data_are_corrupt() -> None:
     write(hopper_episodes())
     assert read_source(ID)["recipe"] == "random"
     data = dataset_folder(ID) / "data" / "main_data.hdf5"
@@ -118,7 +118,7 @@ def test_the_source_comes_back_until_the_data_change() -> None:
 
 @pytest.mark.usefixtures("folders")
 @pytest.mark.parametrize("metadata", ["garbage", json.dumps({"total_steps": 3})])
-def test_a_dataset_that_is_not_ours_has_no_source(metadata: str) -> None:
+def test_read_source_of_foreign_minari_dataset_raises(metadata: str) -> None:
     write(hopper_episodes())
     (dataset_folder(ID) / "data" / "metadata.json").write_text(metadata)
     with pytest.raises(InputError, match="not made by decision_rnn"):
@@ -126,13 +126,13 @@ def test_a_dataset_that_is_not_ours_has_no_source(metadata: str) -> None:
 
 
 @pytest.mark.usefixtures("folders")
-def test_an_absent_dataset_is_an_error_that_says_where_it_was_sought() -> None:
+def test_read_episodes_of_missing_minari_dataset_raises_naming_the_folder() -> None:
     with pytest.raises(InputError, match=r"no Minari dataset nobody/has-v0 in .*minari"):
         list(read_episodes("nobody/has-v0"))
 
 
 @pytest.mark.usefixtures("folders")
-def test_a_truncated_dataset_is_an_error() -> None:
+def test_read_episodes_of_truncated_minari_dataset_raises() -> None:
     write(hopper_episodes())
     data = dataset_folder(ID) / "data" / "main_data.hdf5"
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
@@ -141,8 +141,8 @@ def test_a_truncated_dataset_is_an_error() -> None:
 
 
 @pytest.mark.usefixtures("folders")
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of what Minari would like to be told
-def test_structured_observations_are_refused() -> None:
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about metadata that Minari misses
+def test_read_episodes_with_dict_observations_raises() -> None:
     space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Box(-1, 1, (1,))})
     buffer = EpisodeBuffer(
         observations={"x": [np.zeros(1, np.float32)] * 2},

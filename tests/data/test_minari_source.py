@@ -1,4 +1,4 @@
-"""Minari's datasets, local and published: environments recovered, references, concatenation, the converted store."""
+"""Minari's datasets, local and published: environments, reference scores, concatenation, and the converted store."""
 
 import json
 from dataclasses import replace
@@ -22,12 +22,12 @@ MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"
 
 pytestmark = [
     pytest.mark.usefixtures("folders"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),  # of what Minari would like to be told
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # about metadata that Minari misses
 ]
 
 
 def play(environment_id: str, count: int = 3, seed: int = 0) -> list[Episode]:
-    """Short random episodes, cut after 15 steps."""
+    """Short random episodes, truncated after 15 steps."""
     environment = gymnasium.make(environment_id)
     environment.action_space.seed(seed)
     episodes = []
@@ -58,7 +58,7 @@ def store_of(episodes: list[Episode], folder: Path) -> EpisodeStore:
     return EpisodeStore.write(folder, episodes, environment_id="Hopper-v5", source={})
 
 
-def test_a_local_dataset_is_opened_with_its_environment_and_d4rls_references(folders: Path) -> None:
+def test_local_minari_dataset_has_its_environment_and_d4rl_references(folders: Path) -> None:
     episodes = play("Hopper-v5")
     publish("theirs/random-v3", episodes)
     store = open_dataset("minari/theirs/random-v3").open()
@@ -70,14 +70,14 @@ def test_a_local_dataset_is_opened_with_its_environment_and_d4rls_references(fol
     assert "minari/theirs/random-v3" in names()
 
 
-def test_references_of_the_dataset_come_first() -> None:
+def test_minari_reference_scores_of_the_dataset_take_precedence() -> None:
     publish("theirs/random-v3", play("Hopper-v5"), ref_min_score=5.0, ref_max_score=50.0)
     spec = open_dataset("minari/theirs/random-v3").spec
     assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
     assert "the dataset's own" in spec.comparable
 
 
-def test_an_unknown_body_is_scored_between_its_own_returns() -> None:
+def test_minari_dataset_of_unknown_body_is_scored_between_its_own_returns() -> None:
     episodes = play("Pendulum-v1", 5)
     publish("pendulum/random-v0", episodes, "Pendulum-v1")
     spec = open_dataset("minari/pendulum/random-v0").spec
@@ -88,13 +88,13 @@ def test_an_unknown_body_is_scored_between_its_own_returns() -> None:
     assert "ours" in spec.comparable
 
 
-def test_published_sets_are_known_before_they_are_here() -> None:
+def test_published_minari_datasets_have_a_spec_before_download() -> None:
     spec = open_dataset("minari/mujoco/walker2d/medium-v0").spec
     assert (spec.environment_id, spec.reference_max) == ("Walker2d-v5", 4592.3)
     assert "our choice" in spec.comparable
 
 
-def test_store_to_minari_to_store_gives_the_same_bits(folders: Path) -> None:
+def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:
     generator = np.random.default_rng(0)
     kinds = [(1, True, False), (7, False, False), (9, True, True), (4, False, True), (2, False, False)]
     episodes = [
@@ -108,7 +108,7 @@ def test_store_to_minari_to_store_gives_the_same_bits(folders: Path) -> None:
     np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
 
 
-def test_medium_expert_is_both_end_to_end(folders: Path) -> None:
+def test_minari_medium_expert_concatenates_medium_and_expert(folders: Path) -> None:
     medium, expert = play("Hopper-v5", seed=1), play("Hopper-v5", seed=2)
     publish(MEDIUM, medium)
     publish(EXPERT, expert)
@@ -117,14 +117,14 @@ def test_medium_expert_is_both_end_to_end(folders: Path) -> None:
     assert store.manifest["source"]["minari"] == [MEDIUM, EXPERT]
 
 
-def test_medium_and_expert_of_two_environments_are_not_joined() -> None:
+def test_minari_medium_expert_of_two_environments_raises() -> None:
     publish(MEDIUM, play("Hopper-v5"))
     publish(EXPERT, play("Hopper-v4"), "Hopper-v4")
     with pytest.raises(InputError, match=r"collected in Hopper-v5 and Hopper-v4: it is not what its name says"):
         open_dataset("minari/mujoco/hopper/medium-expert-v0").open()
 
 
-def test_a_changed_dataset_is_converted_anew(capfd: pytest.CaptureFixture[str]) -> None:
+def test_changed_minari_dataset_is_converted_again(capfd: pytest.CaptureFixture[str]) -> None:
     publish(MEDIUM, play("Hopper-v5", seed=1))
     first = open_dataset(f"minari/{MEDIUM}").open()
     made = (first.path / "manifest.json").stat().st_mtime_ns
@@ -137,13 +137,13 @@ def test_a_changed_dataset_is_converted_anew(capfd: pytest.CaptureFixture[str]) 
     assert "made from other contents" in capfd.readouterr().err
 
 
-def test_a_dataset_that_is_not_what_its_name_says_is_refused() -> None:
+def test_minari_dataset_of_another_environment_than_its_name_says_raises() -> None:
     publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
     with pytest.raises(InputError, match=r"collected in HalfCheetah-v5.*not what its name says"):
         open_dataset(f"minari/{MEDIUM}").open()
 
 
-def test_an_entry_point_in_a_dataset_is_never_run(folders: Path) -> None:
+def test_entry_point_in_minari_metadata_is_never_run(folders: Path) -> None:
     """gymnasium.make would call os.mkdir here."""
     mark = folders / "mark"
     hostile = specification(entry_point="os:mkdir", kwargs={"path": str(mark)})
@@ -172,14 +172,14 @@ def test_an_entry_point_in_a_dataset_is_never_run(folders: Path) -> None:
         "[" * 9999,
     ],
 )
-def test_no_usable_environment_is_an_error(specified: Any) -> None:
+def test_minari_dataset_without_usable_environment_raises(specified: Any) -> None:
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
     with pytest.raises(InputError, match="names no environment"):
         open_dataset("minari/theirs/random-v0").open()
 
 
 @pytest.mark.parametrize("changes", [{"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}])
-def test_an_altered_environment_is_not_taken_for_the_usual_one(changes: dict[str, Any]) -> None:
+def test_altered_minari_environment_is_not_taken_for_the_registered_one(changes: dict[str, Any]) -> None:
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(**changes))
     spec = open_dataset("minari/theirs/random-v0").spec
     with pytest.raises(InputError, match=f"in Hopper-v5 with {next(iter(changes))}"):
@@ -189,12 +189,12 @@ def test_an_altered_environment_is_not_taken_for_the_usual_one(changes: dict[str
         open_dataset(f"minari/{MEDIUM}").open()
 
 
-def test_render_mode_alters_nothing() -> None:
+def test_render_mode_does_not_count_as_an_altered_environment() -> None:
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(kwargs={"render_mode": "rgb_array"}))
     assert open_dataset("minari/theirs/random-v0").open().environment_id == "Hopper-v5"
 
 
-def test_observations_of_another_size_than_the_environments_are_refused() -> None:
+def test_minari_observations_of_another_size_than_the_environments_raise() -> None:
     episodes = [replace(e, observations=e.observations[:, :5]) for e in play("Hopper-v5")]
     publish("theirs/random-v0", episodes)
     with pytest.raises(InputError, match=r"minari/theirs/random-v0: episode 0 has observations of shape \(\d+, 5\)"):
@@ -202,7 +202,7 @@ def test_observations_of_another_size_than_the_environments_are_refused() -> Non
 
 
 @pytest.mark.parametrize("error", [ImportError("no hub"), ConnectionError(), ValueError("no\nversion"), KeyError("x")])
-def test_a_download_that_fails_is_one_sentence_and_leaves_nothing(
+def test_failed_minari_download_raises_one_line_error_and_leaves_nothing(
     folders: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(dataset_id: str) -> None:
@@ -221,7 +221,7 @@ def test_a_download_that_fails_is_one_sentence_and_leaves_nothing(
     assert not (folders / "minari" / "mujoco" / "hopper" / "medium-v0").exists()
 
 
-def test_a_dataset_that_is_not_here_is_downloaded(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_minari_dataset_is_downloaded_once(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     episodes = play("Hopper-v5")
     calls = []
 
@@ -253,12 +253,12 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_ids_are_refused(name: str, folders: Path) -> None:
+def test_hostile_minari_ids_raise(name: str, folders: Path) -> None:
     with pytest.raises(InputError, match="no Minari id"):
         open_dataset(f"minari/{name}").open()
     assert list(folders.rglob("*")) == []
 
 
-def test_a_path_is_refused(folders: Path) -> None:
+def test_path_option_with_minari_dataset_raises(folders: Path) -> None:
     with pytest.raises(InputError, match="leave out --path"):
         open_dataset(f"minari/{MEDIUM}", path=folders / "f.hdf5").open()

@@ -1,4 +1,4 @@
-"""Your own data: from arrays, or from an environment and a policy, to a dataset that trains."""
+"""Own datasets: from arrays, or from an environment and a policy, to a dataset that trains."""
 
 import os
 import pickle
@@ -24,7 +24,7 @@ from decision_rnn.training.loop import train
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
 
 
-def test_arrays_become_a_dataset_that_trains(own: Path, tmp_path: Path) -> None:
+def test_write_store_makes_an_own_dataset_that_trains(own: Path, tmp_path: Path) -> None:
     episodes = hopper_episodes(KINDS)
     written = write_store("own/mine", episodes, environment_id="Hopper-v5")
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
@@ -41,7 +41,7 @@ def test_arrays_become_a_dataset_that_trains(own: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_lists_are_as_good_as_arrays() -> None:
+def test_write_store_accepts_lists() -> None:
     generator = np.random.default_rng(0)
     lists = [generator.normal(size=shape).tolist() for shape in ((4, 3), (3, 1), (3,))]
     store = write_store("own/mine", [Episode(*lists, True, False)], environment_id="Pendulum-v1")
@@ -49,8 +49,8 @@ def test_lists_are_as_good_as_arrays() -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_policy_plays_what_the_environment_gives() -> None:
-    """Beside the same environment stepped by hand."""
+def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
+    """Also checks the reference scores of the dataset."""
 
     def policy(observation: np.ndarray) -> np.ndarray:
         return -2 * observation[2:]
@@ -71,21 +71,21 @@ def test_a_policy_plays_what_the_environment_gives() -> None:
     assert (spec.reference_min, spec.reference_max) == (store.episode_returns.min(), store.episode_returns.max())
 
 
-def test_a_policy_of_the_wrong_size_is_told(own: Path) -> None:
+def test_play_episodes_with_action_of_wrong_shape_raises(own: Path) -> None:
     with pytest.raises(InputError, match=r"action of shape \(2,\) where Pendulum-v1 needs \(1,\)"):
         write_store("own/mine", play_episodes("Pendulum-v1", lambda observation: np.zeros(2), 1), "Pendulum-v1")
     assert not own.exists() or not list(own.iterdir())
 
 
 @pytest.mark.usefixtures("own")
-def test_a_dataset_is_not_written_over() -> None:
+def test_write_store_does_not_overwrite_a_dataset() -> None:
     store = write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     with pytest.raises(InputError, match="own/mine exists"):
         write_store("own/mine", hopper_episodes(KINDS, seed=1), "Hopper-v5")
     assert open_dataset("own/mine").open().fingerprint == store.fingerprint
 
 
-def test_a_damaged_dataset_is_not_made_again_but_named(own: Path) -> None:
+def test_damaged_own_dataset_raises_and_is_not_rebuilt(own: Path) -> None:
     write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     table = own / "mine" / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
@@ -95,7 +95,7 @@ def test_a_damaged_dataset_is_not_made_again_but_named(own: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_an_absent_dataset_lists_those_there_are() -> None:
+def test_missing_own_dataset_error_lists_existing_ones() -> None:
     write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     with pytest.raises(InputError, match="known there: own/mine"):
         open_dataset("own/yours").open()
@@ -116,7 +116,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_are_refused(name: str, own: Path, folders: Path) -> None:
+def test_hostile_own_dataset_names_raise(name: str, own: Path, folders: Path) -> None:
     for use in (lambda n: open_dataset(n).open(), lambda n: write_store(n, hopper_episodes(KINDS), "Hopper-v5")):
         with pytest.raises(InputError, match="unknown dataset"):
             use(name)
@@ -124,7 +124,7 @@ def test_hostile_names_are_refused(name: str, own: Path, folders: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", ["os:Hopper-v5", "CartPole-v1", "Walker2d-v5", "", None])
-def test_an_environment_that_cannot_be_evaluated_in_is_refused(environment: Any, own: Path) -> None:
+def test_write_store_with_unusable_environment_raises(environment: Any, own: Path) -> None:
     with pytest.raises(InputError, match=environment or "no Gymnasium id"):
         write_store("own/mine", hopper_episodes(KINDS), environment)
     assert not own.exists() or not list(own.iterdir())
@@ -183,7 +183,7 @@ def refuse(fault: Callable[[Draw, Episode, Path], Any], data: st.DataObject, roo
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=5, derandomize=True, **QUIET)
-def test_faulty_episodes_are_refused(
+def test_write_store_with_faulty_episode_raises(
     fault: Callable[[Draw, Episode, Path], Any], data: st.DataObject, tmp_path: Path
 ) -> None:
     refuse(fault, data, tmp_path)
@@ -193,14 +193,14 @@ def test_faulty_episodes_are_refused(
 @pytest.mark.parametrize("fault", FAULTS)
 @given(data=st.data())
 @settings(max_examples=40, **QUIET)
-def test_many_faulty_episodes_are_refused(
+def test_write_store_with_many_faulty_episodes_raises(
     fault: Callable[[Draw, Episode, Path], Any], data: st.DataObject, tmp_path: Path
 ) -> None:
     refuse(fault, data, tmp_path)
 
 
 @pytest.mark.parametrize("episodes", [[], iter(())])
-def test_no_episodes_are_no_dataset(episodes: Any, own: Path) -> None:
+def test_write_store_without_episodes_raises(episodes: Any, own: Path) -> None:
     with pytest.raises(InputError, match="no episodes"):
         write_store("own/mine", episodes, "Hopper-v5")
     assert list(own.iterdir()) == []

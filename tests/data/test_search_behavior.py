@@ -1,4 +1,4 @@
-"""The random search that hopper's expert came from: where a place in its space takes the policy."""
+"""The random search that produced hopper's expert: how a point of its search space changes the policy."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def means(search: Search, observations: np.ndarray) -> np.ndarray:
     return np.array([search.policy.distribution(observation)[0] for observation in observations])
 
 
-def test_a_component_moves_one_action_by_its_spread_and_the_place_in_the_middle_nothing(search: Search) -> None:
+def test_search_component_shifts_one_action_and_the_zero_point_changes_nothing(search: Search) -> None:
     search.put(search.place)
     observations = np.concatenate([search.play(FIRST + i).observations[:-1] for i in range(5)])
     before = means(search, observations)
@@ -32,7 +32,7 @@ def test_a_component_moves_one_action_by_its_spread_and_the_place_in_the_middle_
     np.testing.assert_allclose(means(search, observations), before, atol=1e-6)
 
 
-def test_the_bias_moves_all_actions_alike_and_being_alive_is_not_searched_for(search: Search) -> None:
+def test_search_bias_shifts_an_action_and_score_excludes_the_alive_reward(search: Search) -> None:
     place = np.zeros_like(search.place)
     place[:, -1] = [0.5, 0, 0]
     observation = np.zeros(11)

@@ -1,4 +1,4 @@
-"""Sources of datasets: the registry, and one in a file of the user's own."""
+"""Sources of datasets: the registry, and a source from a user's plugin."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ MYSOURCE = example("mysource.py")
 
 @pytest.fixture
 def mysource(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder one works in, with mysource.py; what it registers is forgotten afterwards."""
+    """The working folder with mysource.py, whose registration is undone afterwards."""
     (folders / "mysource.py").write_text(MYSOURCE)
     monkeypatch.chdir(folders)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -26,7 +26,7 @@ def mysource(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("mysource", None)
 
 
-def test_a_source_of_the_users_own_is_a_plugin(mysource: Path) -> None:
+def test_custom_source_is_registered_by_a_plugin(mysource: Path) -> None:
     with pytest.raises(InputError, match=r"unknown dataset 'toy/three': .*--plugins MODULE"):
         open_dataset("toy/three")
     import_plugins(["mysource"])
@@ -45,7 +45,7 @@ def test_a_source_of_the_users_own_is_a_plugin(mysource: Path) -> None:
         dataset.download()
 
 
-def test_a_store_of_the_users_own_source_is_made_again_from_something_else(
+def test_store_of_custom_source_is_rebuilt_if_its_data_change(
     mysource: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import_plugins(["mysource"])
@@ -57,20 +57,20 @@ def test_a_store_of_the_users_own_source_is_made_again_from_something_else(
     assert "making it again" in capfd.readouterr().err
 
 
-def test_a_prefix_is_registered_once() -> None:
-    for prefix in ("own", "complete", "best-episodes"):  # under the latter two lie stores of some of the episodes
+def test_register_source_with_taken_prefix_raises() -> None:
+    for prefix in ("own", "complete", "best-episodes"):  # the latter two hold stores of some of the episodes
         with pytest.raises(ValueError, match=rf"prefix '{prefix}', which is taken: registered are standin, d4rl"):
             register_source(type("Mine", (type(SOURCES["own"]),), {"prefix": prefix}))
     assert list(SOURCES) == ["standin", "d4rl", "minari", "own"]
 
 
 @pytest.mark.parametrize("prefix", ["", "a/b", "A", "..", "a b"])
-def test_a_prefix_is_a_word(prefix: str) -> None:
+def test_register_source_with_invalid_prefix_raises(prefix: str) -> None:
     with pytest.raises(ValueError, match="must be a lower-case word"):
         register_source(type("Mine", (type(SOURCES["own"]),), {"prefix": prefix}))
 
 
-def test_what_a_source_lacks_is_named() -> None:
+def test_register_source_without_required_members_raises_naming_them() -> None:
     class Half(Source):
         prefix = "half"
 

@@ -1,4 +1,4 @@
-"""What is known of datasets by name: plain records, and which numbers of an observation a mask leaves."""
+"""`DatasetSpec` as a plain record, and the observation entries that a mask keeps."""
 
 import json
 from dataclasses import asdict, fields
@@ -12,7 +12,7 @@ from decision_rnn.errors import InputError
 
 
 @pytest.mark.usefixtures("folders")
-def test_every_spec_comes_back_from_json_as_it_was() -> None:
+def test_every_dataset_spec_round_trips_through_json() -> None:
     keys = {field.name for field in fields(DatasetSpec)}
     for name in names():
         spec = open_dataset(name).spec
@@ -21,8 +21,8 @@ def test_every_spec_comes_back_from_json_as_it_was() -> None:
         assert DatasetSpec(**json.loads(json.dumps(described))) == spec
 
 
-def test_the_observation_index_of_a_velocity_mask_are_the_positions() -> None:
-    """Hopper's state is 6 positions, the first of which it does not show, and 6 velocities."""
+def test_observation_index_of_velocity_mask_is_the_positions() -> None:
+    """Hopper's state has 6 positions, the first of which is not observed, and 6 velocities."""
     index = observation_index("velocity", "Hopper-v5")
     assert index is not None
     assert index.dtype == np.int64

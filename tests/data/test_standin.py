@@ -26,7 +26,7 @@ def assert_same(one: Episode, other: Episode) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in SMALL.policies])
-def test_the_numpy_actor_is_the_torch_actor(name: str) -> None:
+def test_numpy_policy_equals_the_torch_actor(name: str) -> None:
     weights = load_file(weights_path(name))
     linear = torch.nn.functional.linear
     observations = np.random.default_rng(0).normal(0, 2, (200, 11))
@@ -49,7 +49,7 @@ def test_the_numpy_actor_is_the_torch_actor(name: str) -> None:
         assert actions.dtype == np.float32
 
 
-def test_a_random_stand_in_draws_uniform_actions_on_an_environment_of_its_own() -> None:
+def test_random_standin_draws_uniform_actions_in_its_environment() -> None:
     recipe = RECIPES["standin/halfcheetah-random"]
     episode = Collector(recipe).play(0)
     assert episode.observations.shape == (1001, 17)
@@ -61,7 +61,7 @@ def test_a_random_stand_in_draws_uniform_actions_on_an_environment_of_its_own() 
     assert not episode.terminated
 
 
-def test_the_environment_gives_the_same_rewards_for_an_episodes_seed_and_actions() -> None:
+def test_replaying_an_episodes_seed_and_actions_reproduces_it() -> None:
     episode = Collector(SMALL).play(3)
     environment = gymnasium.make("Hopper-v5")
     observation, _ = environment.reset(seed=episode.seed)
@@ -74,13 +74,13 @@ def test_the_environment_gives_the_same_rewards_for_an_episodes_seed_and_actions
         assert (terminated, truncated) == ((episode.terminated, episode.truncated) if last else (False, False))
 
 
-def test_an_episode_depends_on_its_index_alone() -> None:
+def test_collector_episode_depends_only_on_its_index() -> None:
     collector = Collector(SMALL)
     collector.play(7)
     assert_same(collector.play(2), Collector(SMALL).play(2))
 
 
-def test_the_number_of_processes_changes_nothing(
+def test_collect_gives_the_same_episodes_for_any_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,10 +97,10 @@ def test_the_number_of_processes_changes_nothing(
     assert one[-1].terminated or one[-1].truncated
     assert list(tmp_path.iterdir()) == []  # no MUJOCO_LOG.TXT
     assert dict(os.environ) == environment
-    assert capfd.readouterr().err == ""  # no bar where stderr is not a terminal
+    assert capfd.readouterr().err == ""  # no progress bar if stderr is not a terminal
 
 
-def test_the_policies_have_their_shares_of_the_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[int] = []
     collector = Collector(SMALL)
     for number, policy in enumerate(collector.policies):
@@ -127,7 +127,7 @@ class OneStep:
         return np.zeros(11), 0.0, True, False, {}
 
 
-def test_every_part_of_a_recipe_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_recipe_fingerprint_depends_on_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     changed = [
         replace(SMALL, seed=1),
         replace(SMALL, steps=3001),
@@ -148,7 +148,7 @@ def test_every_part_of_a_recipe_is_in_its_fingerprint(monkeypatch: pytest.Monkey
     assert SMALL.fingerprint not in fingerprints
 
 
-def test_a_process_that_dies_is_an_error() -> None:
+def test_collect_raises_if_a_worker_process_dies() -> None:
     unplayable = replace(SMALL, policies=(("no-such-weights", 1.0),))  # its workers cannot start
     with pytest.raises(InputError, match="a process that collects episodes has died"):
         list(collect(unplayable, processes=1))

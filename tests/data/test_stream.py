@@ -18,11 +18,11 @@ def store(episodes: list[Episode], tmp_path: Path) -> EpisodeStore:
 
 
 def starts_of(batch: Batch, store: EpisodeStore) -> list[int]:
-    """The first step of each slice, found again by its observation, which no two steps share."""
+    """The first step of each slice, identified by its observation, which is unique."""
     return [int(np.flatnonzero((store.observations == first.numpy()).all(1))[0]) for first in batch.observation[:, 0]]
 
 
-def test_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes: list[Episode]) -> None:
+def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes: list[Episode]) -> None:
     observations = np.concatenate([e.observations[:-1] for e in episodes]).astype(np.float32)
     actions = np.concatenate([e.actions for e in episodes])
     previous = np.concatenate([np.vstack([np.zeros((1, 2)), e.actions[:-1]]) for e in episodes])
@@ -41,7 +41,7 @@ def test_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes: list[
             np.testing.assert_array_equal(batch.reset[row], timesteps[window] == 0)
 
 
-def test_shapes_and_types(store: EpisodeStore) -> None:
+def test_stream_batch_shapes_and_dtypes(store: EpisodeStore) -> None:
     batch = StepStream(store, context=10, batch_size=3, seed=0).sample()
     assert {name: (tuple(t.shape), t.dtype) for name, t in batch._asdict().items()} == {
         "return_to_go": ((3, 10, 1), torch.float32),
@@ -53,7 +53,7 @@ def test_shapes_and_types(store: EpisodeStore) -> None:
     }
 
 
-def test_slices_are_uniform_over_their_first_steps(store: EpisodeStore) -> None:
+def test_stream_slices_are_uniform_over_their_first_steps(store: EpisodeStore) -> None:
     stream = StepStream(store, context=10, batch_size=100, seed=0)
     counts = np.zeros(85 - 10 + 1)
     for _ in range(100):
@@ -66,7 +66,7 @@ def test_slices_are_uniform_over_their_first_steps(store: EpisodeStore) -> None:
 
 
 @pytest.mark.parametrize("weighting", [1.5, 6.0])
-def test_return_weighting_draws_first_steps_by_the_exponential_of_their_episodes_return(
+def test_return_weighting_draws_first_steps_by_the_exponential_of_the_episode_return(
     store: EpisodeStore, episodes: list[Episode], weighting: float
 ) -> None:
     """Hong et al. (2023): exp(G / temperature) of returns between 0 and 1, here for every step of an episode."""
@@ -90,17 +90,17 @@ def test_return_weighting_of_equal_returns_is_uniform(tmp_path: Path) -> None:
     same = [Episode(generator.normal(0, 1, (21, 4)), np.zeros((20, 2), np.float32), np.ones(20), True, False)] * 2
     store = EpisodeStore.write(tmp_path / "equal", same, environment_id="Toy-v0", source={})
     batch = StepStream(store, context=20, batch_size=300, seed=0, return_weighting=5.0).sample()
-    first = batch.reset[:, 0].float().mean().item()  # of 21 first steps 2 begin an episode
+    first = batch.reset[:, 0].float().mean().item()  # 2 of 21 first steps start an episode
     assert first == pytest.approx(2 / 21, abs=4 * (2 / 21 / 300) ** 0.5)
 
 
-def test_the_seed_decides_the_batches(store: EpisodeStore) -> None:
+def test_stream_seed_determines_the_batches(store: EpisodeStore) -> None:
     first, again, other = (StepStream(store, 10, 64, seed).sample() for seed in (0, 0, 1))
     assert torch.equal(first.observation, again.observation)
     assert not torch.equal(first.observation, other.observation)
 
 
-def test_rows_go_on_where_they_ended_and_say_when_they_do_not(store: EpisodeStore) -> None:
+def test_stream_carry_continues_rows_and_marks_new_slices_by_reset(store: EpisodeStore) -> None:
     context, carry, last = 10, 4, 85 - 10
     stream = StepStream(store, context, batch_size=64, seed=0, carry=carry)
     before, new, could = np.full(64, last), 0, 0
@@ -118,7 +118,7 @@ def test_rows_go_on_where_they_ended_and_say_when_they_do_not(store: EpisodeStor
 
 
 @pytest.mark.parametrize(("carry", "weighting"), [(1, 0.0), (4, 0.0), (1, 3.0), (4, 3.0)])
-def test_a_restored_stream_continues_with_the_same_batches(
+def test_restored_stream_continues_with_the_same_batches(
     store: EpisodeStore, tmp_path: Path, carry: int, weighting: float
 ) -> None:
     stream = StepStream(store, context=10, batch_size=8, seed=0, carry=carry, return_weighting=weighting)
@@ -132,20 +132,20 @@ def test_a_restored_stream_continues_with_the_same_batches(
             assert torch.equal(one, other)
 
 
-def test_a_batch_can_be_changed_without_changing_the_next(store: EpisodeStore) -> None:
+def test_changing_a_batch_does_not_change_the_next(store: EpisodeStore) -> None:
     stream = StepStream(store, context=85, batch_size=1, seed=0)  # every batch is the whole store
     before = stream.sample().observation.clone()
     stream.sample().observation.zero_()
     assert torch.equal(stream.sample().observation, before)
 
 
-def test_a_store_shorter_than_the_context_is_an_error(store: EpisodeStore) -> None:
+def test_stream_of_store_shorter_than_the_context_raises(store: EpisodeStore) -> None:
     assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.shape == (2, 85)
     with pytest.raises(InputError, match="85 steps"):
         StepStream(store, context=86, batch_size=2, seed=0)
 
 
-def test_a_batch_is_one_cheap_gather(tmp_path: Path) -> None:
+def test_stream_sample_takes_less_than_100_microseconds(tmp_path: Path) -> None:
     length = 1000
     episode = Episode(np.ones((length + 1, 11)), np.ones((length, 3)), np.ones(length), False, True)
     store = EpisodeStore.write(tmp_path / "store", [episode] * 100, environment_id="Toy-v0", source={})
@@ -155,13 +155,11 @@ def test_a_batch_is_one_cheap_gather(tmp_path: Path) -> None:
         start = time.perf_counter()
         stream.sample()
         seconds.append(time.perf_counter() - start)
-    # The best of many, as other tests run beside this one; 32 µs alone on one core, 100 µs is the promise.
+    # The best of many, because other tests run in parallel; 32 µs alone on one core, 100 µs is the bound.
     assert min(seconds) < 100e-6
 
 
-def test_a_table_larger_than_memory_may_hold_gives_the_same_batches(
-    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stream_of_large_store_gives_the_same_batches(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     mapped = StepStream(store, context=10, batch_size=64, seed=0)
     monkeypatch.setattr("decision_rnn.data.stream.LARGE", 100)
     read = StepStream(store, context=10, batch_size=64, seed=0)
@@ -171,7 +169,9 @@ def test_a_table_larger_than_memory_may_hold_gives_the_same_batches(
     assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.shape == (2, 85)
 
 
-def test_a_file_cut_short_while_it_is_read_is_told(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_raises_if_the_store_file_is_truncated_while_reading(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("decision_rnn.data.stream.LARGE", 100)
     stream = StepStream(store, context=85, batch_size=2, seed=0)
     os.truncate(store.path / "steps.npy", 1000)

@@ -1,4 +1,4 @@
-"""Stamps: what was hashed is not hashed again while nothing has touched it, and everything that has is noticed."""
+"""Verification stamps: hashed files are not hashed again until they change, and every change is noticed."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def flip(file: Path) -> None:
-    """Change one bit in place: size and inode stay."""
+    """Change one bit in place: size and inode stay the same."""
     with file.open("r+b") as handle:
         handle.seek(-1, os.SEEK_END)
         last = handle.read(1)[0]
@@ -50,14 +50,14 @@ def flip(file: Path) -> None:
         handle.write(bytes([last ^ 1]))
 
 
-def test_what_was_verified_is_opened_without_hashing(store: EpisodeStore, hashed: list[str]) -> None:
+def test_verified_store_opens_without_hashing(store: EpisodeStore, hashed: list[str]) -> None:
     assert EpisodeStore.open(store.path).fingerprint == store.fingerprint
     assert hashed == []
     store.verify()
     assert sorted(hashed) == sorted(store.manifest["files"])
 
 
-def test_a_new_file_is_hashed_until_its_time_is_past(
+def test_recently_written_store_is_hashed_and_gets_no_stamps(
     episodes: list[Episode], tmp_path: Path, hashed: list[str]
 ) -> None:
     store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
@@ -67,7 +67,7 @@ def test_a_new_file_is_hashed_until_its_time_is_past(
     assert json.loads((store.path / STAMPS).read_text() if (store.path / STAMPS).exists() else "{}") == {}
 
 
-def test_a_changed_file_is_hashed_and_refused(store: EpisodeStore, hashed: list[str]) -> None:
+def test_changed_store_file_is_hashed_and_raises(store: EpisodeStore, hashed: list[str]) -> None:
     flip(store.path / "steps.npy")
     for _ in range(2):  # and at every later use
         with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
@@ -76,7 +76,7 @@ def test_a_changed_file_is_hashed_and_refused(store: EpisodeStore, hashed: list[
     assert hashed.count("steps.npy") == 2
 
 
-def test_a_time_that_is_put_back_hides_nothing(store: EpisodeStore) -> None:
+def test_changed_store_file_with_restored_mtime_raises(store: EpisodeStore) -> None:
     file = store.path / "steps.npy"
     before = file.stat()
     flip(file)
@@ -86,7 +86,7 @@ def test_a_time_that_is_put_back_hides_nothing(store: EpisodeStore) -> None:
         EpisodeStore.open(store.path)
 
 
-def test_a_file_put_in_its_place_is_hashed(store: EpisodeStore, hashed: list[str]) -> None:
+def test_replaced_store_file_is_hashed_again(store: EpisodeStore, hashed: list[str]) -> None:
     file = store.path / "offsets.npy"
     shutil.copy2(file, store.path / "copy")  # the same bytes and time of modification
     (store.path / "copy").replace(file)
@@ -95,7 +95,7 @@ def test_a_file_put_in_its_place_is_hashed(store: EpisodeStore, hashed: list[str
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "null", '{"steps.npy": 7}', "[" * 100_000, "\x00\xff"])
-def test_stamps_that_cannot_be_read_are_none(store: EpisodeStore, hashed: list[str], text: str) -> None:
+def test_unreadable_stamps_are_ignored_and_rewritten(store: EpisodeStore, hashed: list[str], text: str) -> None:
     (store.path / STAMPS).write_text(text)
     EpisodeStore.open(store.path)
     assert sorted(hashed) == sorted(store.manifest["files"])
@@ -103,8 +103,8 @@ def test_stamps_that_cannot_be_read_are_none(store: EpisodeStore, hashed: list[s
     assert len(hashed) == len(store.manifest["files"])
 
 
-def test_bits_that_changed_beneath_the_file_system_are_found_when_asked_for(store: EpisodeStore) -> None:
-    """Played by a stamp that fits the changed file, as it does when a disk alone has changed the bits."""
+def test_verify_detects_corruption_that_the_stamps_miss(store: EpisodeStore) -> None:
+    """Simulated by a stamp that fits the changed file, as if a disk error had changed the bits."""
     file = store.path / "steps.npy"
     flip(file)
     status = file.stat()
@@ -119,7 +119,7 @@ def test_bits_that_changed_beneath_the_file_system_are_found_when_asked_for(stor
         EpisodeStore.open(store.path)  # the stamp is gone
 
 
-def test_a_folder_that_cannot_be_written_is_read_all_the_same(
+def test_store_in_read_only_folder_opens_without_stamps(
     store: EpisodeStore, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (store.path / STAMPS).unlink()
@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(
     assert not (store.path / STAMPS).exists()
 
 
-def test_many_processes_verify_at_once(store: EpisodeStore) -> None:
+def test_concurrent_processes_verify_one_store(store: EpisodeStore) -> None:
     (store.path / STAMPS).unlink()
     script = (
         "import sys, time; from pathlib import Path; from decision_rnn.data.store import verification\n"

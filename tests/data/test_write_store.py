@@ -1,4 +1,4 @@
-"""`write_store`: what is taken for an episode, and one name for one writer."""
+"""`write_store`: what it accepts as an episode, and one writer per name."""
 
 import os
 import subprocess
@@ -54,15 +54,15 @@ def writing(folder: Path, seed: int, go: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_store_into_unwritable_folder_raises_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "file"))
     with pytest.raises(InputError, match=r"own/mine into .*file/own: Not a directory; .*DECISION_RNN_DATA"):
         write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
 
 
-def test_of_two_processes_that_write_one_name_the_second_is_refused(own: Path, tmp_path: Path) -> None:
-    """At once, before it has written for an hour; its data must not be taken for the first one's."""
+def test_second_process_that_writes_the_same_own_dataset_is_refused(own: Path, tmp_path: Path) -> None:
+    """At once, not after an hour of writing, and its data must not be taken for those of the first one."""
     first = writing(tmp_path, 1, go="go")
     deadline = time.monotonic() + 120
     while not (tmp_path / "begun-1").exists():
@@ -85,7 +85,7 @@ def test_of_two_processes_that_write_one_name_the_second_is_refused(own: Path, t
 
 
 @pytest.mark.usefixtures("own")
-def test_an_episode_of_minaris_is_taken(tmp_path: Path) -> None:
+def test_write_store_accepts_minari_episode_data(tmp_path: Path) -> None:
     episodes = hopper_episodes(KINDS)
     theirs = []
     for index, episode in enumerate(episodes):
@@ -120,14 +120,14 @@ AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
         ([replace(EPISODE, truncated="no")], "truncated array.*must be true or false"),
     ],
 )
-def test_what_is_no_episode_is_told_in_one_sentence(episodes: Any, told: str, own: Path) -> None:
+def test_write_store_with_invalid_episodes_raises_one_line_error(episodes: Any, told: str, own: Path) -> None:
     with pytest.raises(InputError, match=f"own/mine: .*{told}") as raised:
         write_store("own/mine", episodes, "Hopper-v5")
     assert len(str(raised.value).splitlines()) == 1
     assert not own.exists() or not list(own.iterdir())
 
 
-def test_what_goes_wrong_in_the_users_own_generator_is_theirs(own: Path) -> None:
+def test_write_store_passes_on_exceptions_of_the_users_generator(own: Path) -> None:
     def episodes() -> Iterator[Episode]:
         yield EPISODE
         raise TimeoutError("the robot does not answer")

@@ -1,4 +1,4 @@
-"""`check_mixer` and `decision-rnn check`: layers broken on purpose are caught by the very clause they break."""
+"""`check_mixer` and `decision-rnn check`: layers broken on purpose are caught by the clause that they break."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ WIDTH = 4
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    """A copy that is thrown away after each test."""
+    """A copy of the registry for each test."""
     monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
 
 
@@ -90,7 +90,7 @@ class Average(SequenceMixer):
 
 
 def report_of(make, *clauses, **options):
-    """The report on these clauses alone; on all without any."""
+    """The report on these clauses only; on all clauses if none are given."""
     skip = {law.__name__: "not asked for" for law in LAWS if clauses and law.__name__ not in clauses}
     return check_mixer(make, width=WIDTH, skip=skip, raise_error=False, **options)
 
@@ -122,7 +122,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "clause", "smallest"), FAULTS)
-def test_a_broken_mixer_is_caught_by_its_clause(fault, clause, smallest):
+def test_check_mixer_reports_the_broken_clause_and_smallest_case(fault, clause, smallest):
     report = report_of(lambda: Average(fault), clause)
     assert not report.obeys
     failure = report[clause].failure
@@ -132,12 +132,12 @@ def test_a_broken_mixer_is_caught_by_its_clause(fault, clause, smallest):
 
 
 @pytest.mark.parametrize("clause", sorted({clause for _, clause, _ in FAULTS}))
-def test_the_same_mixer_without_a_fault_obeys(clause):
+def test_check_mixer_passes_mixer_without_fault(clause):
     report = report_of(lambda: Average(), clause)
     assert report[clause].outcome == "passed", str(report)
 
 
-def test_the_error_names_the_clause_the_smallest_case_and_the_values():
+def test_law_broken_error_names_the_clause_smallest_case_and_values():
     skip = {law.__name__: "not asked for" for law in LAWS if law.__name__ not in ("state_keeps_its_form", "causal")}
     with pytest.raises(LawBrokenError) as caught:
         check_mixer(lambda: Average("sees the future"), width=WIDTH, skip=skip)
@@ -151,12 +151,12 @@ def test_the_error_names_the_clause_the_smallest_case_and_the_values():
     assert caught.value.finding.name == "causal"
 
 
-def test_values_expected_and_found_are_those_of_the_case():
+def test_check_mixer_failure_holds_expected_and_found_values():
     failure = report_of(lambda: Average("step doubles"), "one_step_is_step")["one_step_is_step"].failure
     assert 2 * failure.found == pytest.approx(failure.expected)
 
 
-def test_a_layer_that_raises_is_broken_where_it_raises():
+def test_check_mixer_reports_exception_of_the_layer_as_broken_clause():
     class Raises(Average):
         def step(self, x, state):
             raise RuntimeError("no steps\nhere")
@@ -165,13 +165,13 @@ def test_a_layer_that_raises_is_broken_where_it_raises():
     assert report["state_keeps_its_form"].failure.what == "raises RuntimeError: no steps here"
 
 
-def test_nothing_else_is_tried_where_the_form_is_broken():
+def test_check_mixer_skips_other_clauses_if_state_form_is_broken():
     report = report_of(lambda: Average("a list"))
     assert [finding.outcome for finding in report.findings] == ["broken"] + ["not tried"] * (len(LAWS) - 1)
     assert report["causal"].reason == "state_keeps_its_form is broken"
 
 
-def test_an_instance_is_checked_as_it_is_and_stays():
+def test_check_mixer_accepts_an_instance_and_leaves_it_unchanged():
     module = Average()
     before = {name: part.clone() for name, part in module.state_dict().items()}
     report = report_of(module, "one_step_is_step", "weights_are_all")
@@ -194,7 +194,7 @@ class Configured(Average):
         super().__init__(getattr(config, "fault", ""))
 
 
-def test_a_class_is_made_from_its_configuration_registered_or_not():
+def test_check_mixer_builds_class_from_config_registered_or_not():
     clause = "one_step_is_step"
     assert report_of(Configured, clause).obeys
     register(ConfiguredConfig)(Configured)
@@ -215,7 +215,7 @@ def test_a_class_is_made_from_its_configuration_registered_or_not():
         (MinGRU, {"skip": {"causl": "?"}}, "unknown clause 'causl'; did you mean causal?"),
     ],
 )
-def test_what_is_no_mixer_is_one_sentence(mixer, options, message):
+def test_check_mixer_with_invalid_arguments_raises_input_error(mixer, options, message):
     with pytest.raises(InputError, match=message):
         check_mixer(mixer, **options)
 
@@ -223,14 +223,14 @@ def test_what_is_no_mixer_is_one_sentence(mixer, options, message):
 # The command line
 
 
-def test_check_of_a_registered_name(inline_cli):
+def test_cli_check_of_registered_name_passes(inline_cli):
     done = inline_cli("check", "mingru", "--width", "4")
     assert done.returncode == 0, done.stderr
     assert "MinGRU obeys the law: 16 passed" in done.stdout
 
 
 @pytest.mark.slow
-def test_check_of_the_guides_mixer_from_the_working_folder(inline_cli, tmp_path):
+def test_cli_check_of_tutorial_mixer_in_working_folder_passes(inline_cli, tmp_path):
     (tmp_path / "layers_of_the_guide.py").write_text(example("layers.py"))
     done = inline_cli("check", "layers_of_the_guide.Average")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -249,7 +249,7 @@ number = 3
 """
 
 
-def test_check_of_a_broken_class_is_one_and_bad_input_two(inline_cli, tmp_path):
+def test_cli_check_exits_1_for_broken_class_and_2_for_bad_input(inline_cli, tmp_path):
     (tmp_path / "layers_that_break.py").write_text(BROKEN)
     done = inline_cli("check", "layers_that_break.Broken")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""Filtered behaviour cloning: which episodes are trained on, and that all else stays the whole dataset's."""
+"""Filtered behaviour cloning: which episodes are trained on; everything else is that of the whole dataset."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def configure(*arguments: str) -> RunConfig:
 
 
 def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
-    """Episode after episode, the highest sum of rewards that is left, the earliest of equals."""
+    """One episode after another: the highest return that is left, the earliest of equals."""
     returns = [store.rewards[a:b].astype(np.float64).sum() for a, b in pairwise(store.offsets)]
     left, taken = list(range(len(returns))), []
     for _ in range(count):
@@ -61,7 +61,7 @@ def made_of(rewards: list[list[float]], path: Path) -> EpisodeStore:
 
 
 @pytest.mark.parametrize(("fraction", "count"), [(0.1, 3), (0.5, 15), (0.99, 29), (0.001, 1), (0.3, 9), (0.7, 21)])
-def test_the_best_episodes_by_return_are_kept_whole_and_in_order(
+def test_best_episodes_keeps_highest_returns_whole_and_in_order(
     store: EpisodeStore, fraction: float, count: int
 ) -> None:
     best, expected = best_episodes("standin/x", store, fraction), best_by_hand(store, count)
@@ -75,24 +75,24 @@ def test_the_best_episodes_by_return_are_kept_whole_and_in_order(
     np.testing.assert_allclose(best.observation_mean, rows[:, best.columns["observation"]].mean(0, np.float64))
 
 
-def test_a_fraction_of_one_is_the_dataset_itself(store: EpisodeStore, cache: Path) -> None:
+def test_best_fraction_of_one_returns_the_dataset_itself(store: EpisodeStore, cache: Path) -> None:
     assert best_episodes("standin/x", store, 1.0) is store
     assert not cache.exists()
 
 
-def test_of_equal_returns_the_earlier_episodes_are_kept_and_long_ones_count_once(tmp_path: Path) -> None:
+def test_best_fraction_counts_episodes_not_steps_and_keeps_the_earlier_of_equal_returns(tmp_path: Path) -> None:
     whole = made_of([[1, 1], [2], [0.5] * 4, [3], [2], [0]], tmp_path / "store")
     best = best_episodes("own/x", whole, 0.5)
     assert best.observations[best.offsets[:-1], 0].tolist() == [0, 1, 3]
 
 
-def test_a_decimal_fraction_keeps_as_many_as_it_says(tmp_path: Path) -> None:
+def test_best_fraction_is_not_off_by_one_from_floating_point_rounding(tmp_path: Path) -> None:
     """0.29 * 100 is 28.999999999999996 in floating point."""
     whole = made_of([[float(i)] for i in range(100)], tmp_path / "store")
     assert best_episodes("own/x", whole, 0.29).episodes == 29
 
 
-def test_other_data_and_other_fractions_have_stores_of_their_own(store: EpisodeStore, tmp_path: Path) -> None:
+def test_best_episodes_caches_one_store_per_dataset_and_fraction(store: EpisodeStore, tmp_path: Path) -> None:
     other = made_of([[1.0], [2.0]], tmp_path / "other")
     wanted = [(store, 0.1), (store, 0.2), (other, 0.5)]
     first = [best_episodes("own/x", *each).path for each in wanted]
@@ -102,7 +102,7 @@ def test_other_data_and_other_fractions_have_stores_of_their_own(store: EpisodeS
     assert [(path / "manifest.json").stat().st_mtime_ns for path in first] == times, "made again"
 
 
-def test_a_damaged_store_of_the_best_is_made_again(store: EpisodeStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_best_episodes_store_is_rebuilt(store: EpisodeStore, capsys: pytest.CaptureFixture[str]) -> None:
     best = best_episodes("own/x", store, 0.2)
     (best.path / "manifest.json").write_text("{}")
     again = best_episodes("own/x", store, 0.2)
@@ -119,7 +119,7 @@ print(best_episodes("own/x", EpisodeStore.open(Path(sys.argv[1])), 0.3).fingerpr
 """
 
 
-def test_processes_that_want_the_best_at_once_all_have_them(store: EpisodeStore) -> None:
+def test_best_episodes_in_concurrent_processes_all_return_the_store(store: EpisodeStore) -> None:
     command = [sys.executable, "-c", BEST, str(store.path)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     found = [process.communicate(timeout=120)[0].strip() for process in processes]
@@ -127,7 +127,7 @@ def test_processes_that_want_the_best_at_once_all_have_them(store: EpisodeStore)
 
 
 @pytest.mark.parametrize("options", [[], ["--training.carry", "3", "--observation.mask", "velocity"]])
-def test_batches_hold_steps_of_the_best_alone_and_provenance_is_the_wholes(
+def test_training_on_best_fraction_uses_best_episodes_but_provenance_of_all(
     small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     best = best_by_hand(small_store, 6)
@@ -157,7 +157,7 @@ def test_batches_hold_steps_of_the_best_alone_and_provenance_is_the_wholes(
     )
 
 
-def test_before_the_first_step_the_whole_datas_range_and_the_best_episodes_are_told(
+def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
     small_store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = []
@@ -171,10 +171,10 @@ def test_before_the_first_step_the_whole_datas_range_and_the_best_episodes_are_t
     ((low, high, returns),) = told
     assert (low, high) == (small_store.episode_returns.min(), small_store.episode_returns.max())
     assert returns.tolist() == small_store.episode_returns[best_by_hand(small_store, 6)].tolist()
-    assert high in returns  # to the last bit: an episode reaches the data's best
+    assert high in returns  # bit for bit: one episode has the best return of the data
 
 
-def test_a_resumed_run_on_the_best_ends_at_the_same_bits_and_keeps_its_fraction(
+def test_resumed_best_fraction_run_is_bit_identical_and_rejects_another_fraction(
     small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, run = configure("--best_fraction", "0.2", "--training.carry", "3"), tmp_path / "run"
@@ -196,7 +196,9 @@ def test_a_resumed_run_on_the_best_ends_at_the_same_bits_and_keeps_its_fraction(
     assert resumed.read_bytes() == whole.read_bytes()
 
 
-def test_too_few_steps_are_refused_before_a_run_is_begun(small_store: EpisodeStore, tmp_path: Path) -> None:
+def test_best_fraction_with_fewer_steps_than_context_raises_without_run_folder(
+    small_store: EpisodeStore, tmp_path: Path
+) -> None:
     config = configure("--best_fraction", "0.01", "--training.context", "100")
     said = (
         r"best_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
@@ -207,18 +209,18 @@ def test_too_few_steps_are_refused_before_a_run_is_begun(small_store: EpisodeSto
 
 
 @pytest.mark.parametrize("value", ["0", "-0.1", "1.01", "nan", "inf", "some"])
-def test_a_fraction_that_is_no_share_is_refused(value: str) -> None:
+def test_best_fraction_outside_0_to_1_or_not_a_number_raises(value: str) -> None:
     with pytest.raises(InputError, match="best_fraction"):
         configure(f"--best_fraction={value}")
 
 
-def test_a_configuration_without_the_key_is_one_of_all_episodes() -> None:
+def test_config_without_best_fraction_defaults_to_one() -> None:
     data = to_dict(configure())
     assert data.pop("best_fraction") == 1.0
     assert from_dict(data, "an older version's config.yaml") == configure()
 
 
-def test_filtered_cloning_by_the_command_line(
+def test_cli_train_with_best_fraction_and_without_return_conditioning(
     inline_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
 ) -> None:
     small = ["--training.steps", "2", "--backbone.width", "16", "--evaluation.episodes", "1"]

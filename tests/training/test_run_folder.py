@@ -1,4 +1,4 @@
-"""A run's folder: one process at a time, killed at its worst instants, on a disk that fills up."""
+"""A run's folder: one process at a time, kills at the worst moments, and full disks."""
 
 import json
 import os
@@ -104,7 +104,9 @@ def disk_of(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_run_killed_while_it_writes_its_first_checkpoint_is_resumed(store: EpisodeStore, tmp_path: Path) -> None:
+def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weights(
+    store: EpisodeStore, tmp_path: Path
+) -> None:
     train(configure(), tmp_path / "whole")
     train_and_be_killed(store, tmp_path / "killed", KILLED_AT_RENAME.format(target="checkpoints/4"))
     assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir() if path.name[0] != "."] == []
@@ -112,12 +114,12 @@ def test_a_run_killed_while_it_writes_its_first_checkpoint_is_resumed(store: Epi
     train(configure(), tmp_path / "killed", resume=True)
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
     assert sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()) == ["12", "8", "last"]
-    # TensorBoard shows the steps that were trained twice once.
+    # TensorBoard shows steps that were trained twice only once.
     events = EventAccumulator(str(tmp_path / "killed")).Reload().Scalars("training/loss")
     assert [event.step for event in events] == [2, 4, 6, 8, 10, 12]
 
 
-def test_a_disk_that_is_full_at_the_first_checkpoint_is_resumed_from(tmp_path: Path) -> None:
+def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_path: Path) -> None:
     with disk_of(10_000), pytest.raises(InputError, match=r"cannot write the checkpoint.*File too large.*--resume"):
         train(configure(), tmp_path / "run")
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
@@ -125,7 +127,7 @@ def test_a_disk_that_is_full_at_the_first_checkpoint_is_resumed_from(tmp_path: P
     assert last_checkpoint(tmp_path / "run").name == "12"
 
 
-def test_a_run_killed_before_last_was_linked_has_it_linked_by_resume(store: EpisodeStore, tmp_path: Path) -> None:
+def test_resume_links_last_after_a_kill_before_linking(store: EpisodeStore, tmp_path: Path) -> None:
     train_and_be_killed(store, tmp_path / "run", KILLED_AT_LINK)
     last = tmp_path / "run" / "checkpoints" / "last"
     assert os.readlink(last) == "8"
@@ -133,7 +135,7 @@ def test_a_run_killed_before_last_was_linked_has_it_linked_by_resume(store: Epis
     assert os.readlink(last) == "12"
 
 
-def test_last_dangles_no_longer_once_the_run_is_resumed(tmp_path: Path) -> None:
+def test_resume_repairs_dangling_last_link(tmp_path: Path) -> None:
     train(configure(), tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     for file in (folder / "12").iterdir():
@@ -147,7 +149,7 @@ def test_last_dangles_no_longer_once_the_run_is_resumed(tmp_path: Path) -> None:
     assert (folder / "last" / "config.json").is_file()
 
 
-def test_a_run_killed_while_an_old_checkpoint_is_removed_shows_no_half_of_it(
+def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
     store: EpisodeStore, tmp_path: Path
 ) -> None:
     train_and_be_killed(store, tmp_path / "run", KILLED_AT_REMOVAL)
@@ -168,7 +170,7 @@ with alone_in(Path(sys.argv[1])):
 """
 
 
-def test_the_lock_of_a_run_folder_keeps_a_second_process_out_until_the_first_is_dead(tmp_path: Path) -> None:
+def test_run_folder_lock_excludes_second_process_until_the_first_is_killed(tmp_path: Path) -> None:
     run = tmp_path / "deep" / "run"
     command = [sys.executable, "-c", HOLDER, str(run)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -188,7 +190,7 @@ def test_the_lock_of_a_run_folder_keeps_a_second_process_out_until_the_first_is_
     train(configure(), run, resume=True)
 
 
-def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+def test_refused_run_leaves_no_new_folder_and_keeps_an_existing_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run folder"):
         train(configure(), tmp_path / "deep" / "run", resume=True)
     assert list(tmp_path.iterdir()) == []
@@ -199,7 +201,7 @@ def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
     assert list((tmp_path / "mine").iterdir()) == []
 
 
-def test_a_live_run_is_refused_to_a_second_command_in_one_sentence(
+def test_cli_train_in_folder_of_live_run_exits_2_with_one_line_error(
     small_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
@@ -213,7 +215,7 @@ def test_a_live_run_is_refused_to_a_second_command_in_one_sentence(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_metrics_line_without_its_newline_is_mended(tmp_path: Path) -> None:
+def test_metrics_log_drops_malformed_lines_and_completes_a_missing_newline(tmp_path: Path) -> None:
     lines = ['{"step": 2, "loss": 1.0}', "{}", "2", '{"st', '{"step": 4, "loss": 0.5}']
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     with MetricsLog(tmp_path, 4, 0.0) as log:
@@ -221,7 +223,7 @@ def test_a_metrics_line_without_its_newline_is_mended(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
 
 
-def test_metrics_whose_last_line_was_cut_short_are_those_before_it(tmp_path: Path) -> None:
+def test_read_metrics_ignores_truncated_lines_and_raises_without_a_file(tmp_path: Path) -> None:
     with MetricsLog(tmp_path, 0, 0.0) as log:
         written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
     path = tmp_path / "metrics.jsonl"
@@ -236,10 +238,10 @@ def test_metrics_whose_last_line_was_cut_short_are_those_before_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("size", [2_000, 20_000])
-def test_a_disk_that_fills_up_while_metrics_are_written_ends_the_run_with_one_error(
+def test_full_disk_while_writing_metrics_raises_one_error(
     tmp_path: Path, size: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of TensorBoard's file and ours, the larger one is refused first."""
+    """Of TensorBoard's file and metrics.jsonl, the larger one reaches the limit first."""
     log = MetricsLog(tmp_path, 0, 0.0)
     many = {f"metric_{i}": 0.1 for i in range(10)}
     with disk_of(size), pytest.raises(InputError, match=r"cannot write the metrics.*File too large.*--resume"), log:

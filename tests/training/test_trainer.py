@@ -1,4 +1,4 @@
-"""One training step, of any module that returns its loss and a state."""
+"""`Trainer`: training steps of any module that returns its loss and a state."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from decision_rnn.training.trainer import Trainer
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Detected call of .lr_scheduler.step"
-)  # of an optimiser put in its place
+)  # because tests replace the optimizer
 
 
 class Line(nn.Module):
-    """Least squares of y = w x, w from 0; what is carried is a count."""
+    """Least squares of y = w x, starting at w = 0; its carried state is a count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def data() -> tuple[Tensor, Tensor]:
     return x, 3 * x
 
 
-def test_any_module_that_returns_its_loss_is_trained() -> None:
+def test_trainer_trains_any_module_that_returns_its_loss() -> None:
     model = Line()
     trainer = Trainer(model, settings(learning_rate=0.1, weight_decay=0.0, schedule="constant", gradient_clip=1e6))
     losses = [trainer.step(data())[0].item() for _ in range(100)]
@@ -52,7 +52,7 @@ def test_any_module_that_returns_its_loss_is_trained() -> None:
     assert model.states == [None] * 100
 
 
-def test_a_state_is_carried_without_its_gradient() -> None:
+def test_trainer_carries_the_state_without_gradient() -> None:
     model = Line()
     trainer = Trainer(model, settings(carry=2))
     for _ in range(3):
@@ -63,8 +63,8 @@ def test_a_state_is_carried_without_its_gradient() -> None:
 
 
 @pytest.mark.parametrize("clip", [0.0, 1e9])
-def test_gradient_clip_of_zero_is_no_bound_and_the_norm_is_still_measured(clip: float) -> None:
-    """Adam's first step is as long whatever the gradient is scaled by, so plain descent takes the step."""
+def test_gradient_clip_of_zero_does_not_clip_but_the_norm_is_returned(clip: float) -> None:
+    """With SGD, because the length of Adam's first step does not depend on the gradient's scale."""
     model = Line()
     trainer = Trainer(model, settings(gradient_clip=clip))
     trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -76,8 +76,8 @@ def test_gradient_clip_of_zero_is_no_bound_and_the_norm_is_still_measured(clip: 
 
 
 @pytest.mark.parametrize("decay", [0.5, 0.99])
-def test_averaged_weights_are_an_exponential_moving_average_whose_decay_grows(decay: float) -> None:
-    """Against the recursion in Python's floats: decay min(d, (1 + t) / (10 + t)), from the first weights."""
+def test_averaging_is_an_exponential_moving_average_with_growing_decay(decay: float) -> None:
+    """Against the recursion in Python floats: decay min(d, (1 + t) / (10 + t)), starting at the initial weights."""
     model = Line()
     trainer = Trainer(model, settings(averaging=decay, learning_rate=0.1))
     average = 0.0
@@ -91,7 +91,7 @@ def test_averaged_weights_are_an_exponential_moving_average_whose_decay_grows(de
 
 
 class Counting(Line):
-    """Also counts its batches in a buffer, and keeps the last one's inputs in another, which is empty at first."""
+    """Also counts its batches in a buffer, and keeps the last inputs in another one, which is empty at first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Counting(Line):
         return super().forward(batch, state)
 
 
-def test_buffers_are_not_averaged_but_those_of_the_trained_module() -> None:
+def test_averaging_copies_the_buffers_of_the_trained_module() -> None:
     trainer = Trainer(Counting(), settings(averaging=0.9))
     for _ in range(3):
         trainer.step(data())
@@ -118,12 +118,12 @@ def test_buffers_are_not_averaged_but_those_of_the_trained_module() -> None:
     assert trainer.result.w.item() != trainer.model.w.item()
 
 
-def test_without_averaging_the_result_is_the_model_itself() -> None:
+def test_trainer_result_without_averaging_is_the_model_itself() -> None:
     model = Line()
     assert Trainer(model, settings(averaging=0)).result is model
 
 
-def test_a_gradient_above_the_bound_is_clipped() -> None:
+def test_gradient_clip_limits_the_gradient_norm() -> None:
     model = Line()
     trainer = Trainer(model, settings(gradient_clip=0.25))
     trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -136,8 +136,8 @@ def configure(*arguments: str) -> RunConfig:
     return parse_run("test", ["hopper-medium", *small, *arguments])[0]
 
 
-def test_distributed_data_parallel_wraps_the_forward(store: EpisodeStore, tmp_path: Path) -> None:
-    """With one process it takes the very steps of the bare agent."""
+def test_trainer_with_distributed_data_parallel_takes_the_same_steps(store: EpisodeStore, tmp_path: Path) -> None:
+    """With one process, its steps are those of the bare agent."""
     agent, trainer, stream = prepare(configure(), store, 100.0)
     twin, _, _ = prepare(configure(), store, 100.0)
     distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'group'}", rank=0, world_size=1)

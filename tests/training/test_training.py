@@ -1,4 +1,4 @@
-"""Training: the schedule, the logs, and runs that go on as if they had never stopped."""
+"""Training: the learning rate schedule, the logs and resumed runs."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def weights(run: Path) -> bytes:
     return (last_checkpoint(run) / "weights.safetensors").read_bytes()
 
 
-def test_the_learning_rate_rises_then_falls_along_a_cosine() -> None:
+def test_learning_rate_warms_up_then_falls_along_a_cosine() -> None:
     factor = learning_rate_factor(TrainingConfig(steps=100, warmup_steps=10))
     assert [factor(0), factor(4), factor(9)] == pytest.approx([0.1, 0.5, 1.0])
     assert factor(55) == pytest.approx(0.5)
@@ -50,27 +50,27 @@ def test_the_learning_rate_rises_then_falls_along_a_cosine() -> None:
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(10_000, 500), (1_000, 500), (300, 150), (1, 0)])
-def test_a_short_run_has_a_short_warmup(steps: int, warmup: int) -> None:
+def test_warmup_steps_default_to_500_or_half_of_a_short_run(steps: int, warmup: int) -> None:
     settings = TrainingConfig(steps=steps)
     assert settings.warmup_steps == warmup
     assert max(map(learning_rate_factor(settings), range(steps))) == pytest.approx(1)
 
 
-def test_the_warmup_is_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_prints_and_saves_the_warmup_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(configure(), tmp_path / "run")
     assert "10 training steps; the learning rate warms up over the first 5\n" in capsys.readouterr().out
     assert "warmup_steps: 5\n" in (tmp_path / "run" / "config.yaml").read_text()
 
 
-def test_a_warmup_longer_than_the_run_is_refused(tmp_path: Path) -> None:
+def test_warmup_steps_longer_than_the_run_raise(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"warmup_steps 11 is more than training\.steps 10: .*leave it out for 5"):
         train(configure("--training.warmup_steps", "11"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     train(configure("--training.warmup_steps", "10"), tmp_path / "run")
 
 
-def test_a_run_begun_with_the_warmup_of_version_0_1_goes_on_with_it(tmp_path: Path) -> None:
-    """There it was 500 steps however short the run: the command that began it resumes it, to the same bits."""
+def test_resume_of_version_0_1_run_keeps_its_warmup_steps(tmp_path: Path) -> None:
+    """Version 0.1 always used 500 steps: the command that started the run resumes it, bit for bit."""
     longer = replace(configure(), training=replace(configure().training, warmup_steps=500))
     begin_run_folder(longer, tmp_path / "whole")
     whole = train(longer, tmp_path / "whole", resume=True)
@@ -86,8 +86,8 @@ def test_a_run_begun_with_the_warmup_of_version_0_1_goes_on_with_it(tmp_path: Pa
 @pytest.mark.parametrize(
     "extra", [[], ["--training.precision", "bf16"], ["--backbone", "lru", "--agent.tokens", "interleaved"]]
 )
-def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
-    """The store's actions follow from observation and previous action: most of their variance can be learnt."""
+def test_training_reduces_the_loss_below_a_fifth_of_the_action_variance(store: EpisodeStore, extra: list[str]) -> None:
+    """The store's actions follow from observation and previous action: most of their variance can be learned."""
     short = ["--training.steps", "200", "--training.warmup_steps", "20", "--training.learning_rate", "1e-2"]
     small = ["--training.batch_size", "16", "--training.context", "10", "--backbone.layers", "2"]
     _, trainer, stream = prepare(configure(*short, *small, *extra), store, 1.0)
@@ -98,8 +98,8 @@ def test_the_agent_learns(store: EpisodeStore, extra: list[str]) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["mingru", "transformer", "mlp", "conv"])
-def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backbone: str) -> None:
-    """Three slices trained on one after the other are seen as one that is three times as long."""
+def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: EpisodeStore, backbone: str) -> None:
+    """Three consecutive slices give the same losses as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
     agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
     batches = [stream.sample() for _ in range(3)]
@@ -121,9 +121,7 @@ def test_a_carried_state_is_that_of_the_slices_before(store: EpisodeStore, backb
         ["--agent.return_noise", "0.1"],
     ],
 )
-def test_a_resumed_run_ends_at_the_same_bits(
-    tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     config = configure(*options, "--backbone.dropout", "0.2")
     train(config, tmp_path / "whole")
 
@@ -152,8 +150,8 @@ def test_a_resumed_run_ends_at_the_same_bits(
     assert [line["loss"] for line in lines] == [line["loss"] for line in whole]
 
 
-def test_a_resumed_run_logs_the_same_losses_where_its_checkpoint_fell_between_two_lines(tmp_path: Path) -> None:
-    """The last line, of step 10, is the mean of the losses of steps 9 and 10, and the run goes on from step 9."""
+def test_resumed_run_logs_the_same_losses_if_its_checkpoint_fell_between_metrics_lines(tmp_path: Path) -> None:
+    """The last line, of step 10, is the mean of the losses of steps 9 and 10, and the run resumes from step 9."""
     config, run = configure("--training.checkpoint_every", "3", "--training.log_every", "4"), tmp_path / "run"
     train(config, run)
     before, whole = weights(run), Run(run).metrics
@@ -162,7 +160,7 @@ def test_a_resumed_run_logs_the_same_losses_where_its_checkpoint_fell_between_tw
     train(config, run, resume=True)
     assert weights(run) == before
     assert Run(run).metrics["loss"].tolist() == whole["loss"].tolist()
-    # Checkpoints that hold no losses are resumed from all the same.
+    # Checkpoints without losses can still be resumed.
     shutil.rmtree(run / "checkpoints" / "10")
     state = load_training_state(run / "checkpoints" / "9")
     del state["losses"]
@@ -171,13 +169,13 @@ def test_a_resumed_run_logs_the_same_losses_where_its_checkpoint_fell_between_tw
     assert weights(run) == before
 
 
-def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
     for name, seed in [("a", "0"), ("b", "0"), ("c", "1")]:
         train(configure("--seed", seed), tmp_path / name)
     assert weights(tmp_path / "a") == weights(tmp_path / "b") != weights(tmp_path / "c")
 
 
-def test_a_run_is_never_overwritten_and_is_resumed_as_it_was(tmp_path: Path) -> None:
+def test_train_never_overwrites_a_run_and_resume_rejects_changed_training_options(tmp_path: Path) -> None:
     train(configure(), tmp_path / "run")
     before = weights(tmp_path / "run")
     with pytest.raises(InputError, match=r"already holds a run.*--resume"):
@@ -187,12 +185,12 @@ def test_a_run_is_never_overwritten_and_is_resumed_as_it_was(tmp_path: Path) -> 
     with pytest.raises(InputError, match="is not a run folder"):
         train(configure(), tmp_path / "nowhere", resume=True)
     assert weights(tmp_path / "run") == before
-    train(configure("--evaluation.episodes", "3"), tmp_path / "run", resume=True)  # how it is evaluated may change
+    train(configure("--evaluation.episodes", "3"), tmp_path / "run", resume=True)  # evaluation options may change
     assert weights(tmp_path / "run") == before
 
 
-def test_a_run_from_before_a_default_changed_is_resumed_by_its_own_configuration(tmp_path: Path) -> None:
-    """The command that began it now asks for another recurrent_rate; the sentence says what to type instead."""
+def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Path) -> None:
+    """The command that started it now means another recurrent_rate; the error says what to type instead."""
     train(configure("--training.recurrent_rate", "0.5"), tmp_path / "run")
     before = weights(tmp_path / "run")
     config = tmp_path / "run" / "config.yaml"
@@ -203,8 +201,8 @@ def test_a_run_from_before_a_default_changed_is_resumed_by_its_own_configuration
     assert weights(tmp_path / "run") == before
 
 
-def test_a_run_from_before_the_return_limit_and_averaging_goes_on_without_them(tmp_path: Path) -> None:
-    """Its configuration names neither option, which are on now: the command that began it resumes it."""
+def test_resume_of_run_without_return_limit_and_averaging_keeps_them_off(tmp_path: Path) -> None:
+    """Its configuration has neither option, and both are now on by default: the command that started it resumes it."""
     train(configure("--agent.return_limit", "0", "--training.averaging", "0"), tmp_path / "run")
     before, config = weights(tmp_path / "run"), tmp_path / "run" / "config.yaml"
     config.write_text(config.read_text().replace("  return_limit: 0.0\n", "").replace("  averaging: 0.0\n", ""))
@@ -226,7 +224,7 @@ def test_a_run_from_before_the_return_limit_and_averaging_goes_on_without_them(t
     ("key", "before", "asked"),
     [("agent.return_limit", "0.0", "0.5"), ("training.averaging", "0.0", "0.5"), ("training.carry", "1", "7")],
 )
-def test_an_option_that_is_asked_for_is_not_lost_on_a_run_from_before_there_was_one(
+def test_resume_of_old_run_rejects_explicit_options_that_its_config_lacks(
     tmp_path: Path, backbone: str, key: str, before: str, asked: str
 ) -> None:
     run, chosen = tmp_path / "run", ["--backbone", backbone]
@@ -240,7 +238,7 @@ def test_an_option_that_is_asked_for_is_not_lost_on_a_run_from_before_there_was_
     assert check_resumed_run(configure(*chosen), run) == configure(*chosen, f"--{key}", before)
 
 
-def test_other_data_under_the_same_name_is_refused(tmp_path: Path, store: EpisodeStore) -> None:
+def test_resume_with_changed_dataset_contents_raises(tmp_path: Path, store: EpisodeStore) -> None:
     train(configure(), tmp_path / "run")
     path = last_checkpoint(tmp_path / "run") / "config.json"
     path.write_text(path.read_text().replace(store.fingerprint, "0" * 64))
@@ -248,16 +246,16 @@ def test_other_data_under_the_same_name_is_refused(tmp_path: Path, store: Episod
         train(configure(), tmp_path / "run", resume=True)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+def test_nonfinite_loss_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss is .* at step"):
         train(configure("--training.learning_rate", "1e30", "--training.warmup_steps", "0"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
-def test_a_run_that_diverges_between_two_lines_of_metrics_keeps_its_finite_checkpoints(
+def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """The loss of step 7 is no number, or only the gradient of step 8, and with it the weights."""
+    """The loss of step 7 is NaN, or only the gradient of step 8 and with it the weights."""
     step = Trainer.step
 
     def diverge(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -279,13 +277,13 @@ def test_a_run_that_diverges_between_two_lines_of_metrics_keeps_its_finite_check
             assert parameter.isfinite().all()
 
 
-def test_no_cuda_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pick_device_cuda_without_cuda_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=r"training\.device is cuda"):
         pick_device("cuda")
 
 
-def test_actions_that_the_agent_cannot_take_are_refused(
+def test_train_with_actions_outside_minus_one_to_one_raises_unless_clipped(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
@@ -306,7 +304,7 @@ def test_actions_that_the_agent_cannot_take_are_refused(
         (["--objective", "greedy"], "the columns advantage, which batches lack"),
     ],
 )
-def test_a_run_refused_once_the_data_are_open_leaves_no_folder_to_block_the_corrected_command(
+def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_corrected(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], sentence: str
 ) -> None:
     greedy = type("Greedy", (objectives.SquaredError,), {"columns": ("action", "advantage")})
@@ -322,7 +320,7 @@ def test_a_run_refused_once_the_data_are_open_leaves_no_folder_to_block_the_corr
     train(configure(), tmp_path / "run")
 
 
-def test_what_is_done_at_checkpoints_changes_no_digit_of_the_training(tmp_path: Path) -> None:
+def test_on_checkpoint_callback_affects_neither_training_nor_its_time(tmp_path: Path) -> None:
     config, seen = configure("--backbone.dropout", "0.2"), []
 
     def meddle(trained: TrainedAgent) -> None:
@@ -342,11 +340,11 @@ def test_what_is_done_at_checkpoints_changes_no_digit_of_the_training(tmp_path: 
     assert weights(tmp_path / "watched") == weights(tmp_path / "alone")
     lines = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("alone", "watched")]
     assert [json.loads(line)["loss"] for line in lines[1]] == [json.loads(line)["loss"] for line in lines[0]]
-    assert trained.seconds < elapsed - 3 * 0.2  # the time of the others is none of the training's
+    assert trained.seconds < elapsed - 3 * 0.2  # the callback's time does not count as training time
 
 
-def test_a_resumed_run_tells_of_the_checkpoint_and_the_steps_it_starts_from(tmp_path: Path) -> None:
-    """It may have been killed between the checkpoint and what was to be done there."""
+def test_resume_calls_on_checkpoint_and_on_steps_for_its_starting_checkpoint(tmp_path: Path) -> None:
+    """It may have been killed between writing the checkpoint and calling `on_checkpoint`."""
     config, run = configure(), tmp_path / "run"
     train(config, run)
     shutil.rmtree(last_checkpoint(run))

@@ -1,4 +1,4 @@
-"""The scan against the equation in plain complex numbers, its twin in the package, and finite differences."""
+"""`linear_recurrence` against a loop over complex numbers, `linear_recurrence_reference` and finite differences."""
 
 import itertools
 
@@ -59,7 +59,7 @@ RESETS = {
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 class TestLinearRecurrence:
-    def test_values(self, dtype, constant, reset):
+    def test_values_equal_a_loop_over_numbers(self, dtype, constant, reset):
         a, b, initial = problem(dtype, constant)
         h = linear_recurrence(a, b, initial, reset)
         right = loop(a, b, initial, reset)
@@ -68,7 +68,7 @@ class TestLinearRecurrence:
         twin = linear_recurrence_reference(a, b, initial, reset)
         assert_near(planes(twin), planes(right), tolerance(dtype), "the twin")
 
-    def test_gradients_of_the_twin(self, dtype, constant, reset):
+    def test_gradients_equal_those_of_the_reference(self, dtype, constant, reset):
         leaves = [part.requires_grad_() for part in problem(dtype, constant)]
         pull = numbers(dtype, BATCH, TIME, WIDTH, seed=4)
         fast = torch.autograd.grad(linear_recurrence(*leaves, reset), leaves, pull)
@@ -80,13 +80,13 @@ class TestLinearRecurrence:
 @pytest.mark.parametrize("reset", [None, *RESETS.values()], ids=["absent", *RESETS.keys()])
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_gradcheck(dtype, constant, reset):
+def test_linear_recurrence_passes_gradcheck(dtype, constant, reset):
     leaves = [part.requires_grad_() for part in problem(dtype, constant, width=2)]
     assert torch.autograd.gradcheck(lambda *parts: linear_recurrence(*parts, reset), leaves)
 
 
 @pytest.mark.parametrize("needed", range(3), ids=["a", "b", "initial"])
-def test_gradient_of_one_argument_alone(needed):
+def test_linear_recurrence_gradient_of_one_argument_passes_gradcheck(needed):
     leaves = problem(torch.float64, False)
     leaves[needed].requires_grad_()
     assert torch.autograd.gradcheck(lambda *parts: linear_recurrence(*parts, RESETS["some"]), leaves)
@@ -94,7 +94,7 @@ def test_gradient_of_one_argument_alone(needed):
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.data())
-def test_any_split_carries_on(data):
+def test_linear_recurrence_in_pieces_equals_the_whole(data):
     time = data.draw(st.integers(1, 9))
     flags = data.draw(st.lists(st.booleans(), min_size=BATCH * time, max_size=BATCH * time))
     cuts = sorted(data.draw(st.sets(st.integers(1, time))) | {0, time})
@@ -108,7 +108,7 @@ def test_any_split_carries_on(data):
     assert_near(planes(torch.cat(pieces, dim=1)), planes(loop(a, b, initial, reset)), 1e-12, f"cut at {cuts}")
 
 
-def test_absent_reset_is_none():
+def test_linear_recurrence_without_reset_equals_reset_of_zeros():
     parts = problem(torch.float64, False)
     assert torch.equal(linear_recurrence(*parts), linear_recurrence(*parts, RESETS["none"]))
 
@@ -121,7 +121,7 @@ def test_half_precision_gates_are_computed_in_float32(half):
     assert torch.equal(h, linear_recurrence(a.float(), b.float(), initial.float()))
 
 
-def test_arguments_are_not_written_to():
+def test_linear_recurrence_does_not_modify_its_arguments():
     parts = problem(torch.float64, False)
     kept = [part.clone() for part in parts]
     leaves = [part.requires_grad_() for part in parts]
@@ -133,8 +133,8 @@ def test_arguments_are_not_written_to():
 @pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_infinities_stay_in_their_episode(dtype, constant, bad):
-    """The middle one of three episodes; or the first, with the state before it. As `linear_recurrence_reference`."""
+def test_linear_recurrence_keeps_infinities_in_their_episode(dtype, constant, bad):
+    """The second of three episodes is not finite, or the first one and the initial state."""
     a, b, initial = problem(dtype, constant)
     reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
     reset[:, [2, 4]] = True

@@ -1,4 +1,4 @@
-"""The Triton kernels of the recurrence: triton_cases.py interpreted and, where there is a GPU, on it; and compiled."""
+"""The Triton kernels of the recurrence: triton_cases.py in the interpreter and on a GPU, if any; and compilation."""
 
 import inspect
 import itertools
@@ -27,8 +27,8 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("where", "cases"), PLACES)
-def test_cases(where, cases):
-    """In a process of their own, since Triton reads once, when it is imported, whether to interpret."""
+def test_triton_cases_pass_in_interpreter_and_on_cuda(where, cases):
+    """In a separate process, since Triton reads whether to interpret only when it is imported."""
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-k", GROUPS[cases], "triton_cases.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1" if where == "interpreter" else "0"}
     found = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
@@ -44,8 +44,8 @@ FORMS = [*LINEAR, *GATED, *(form | more for form in (LINEAR[1], GATED[1]) for mo
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("kernel", ["states_kernel", "adjoint_kernel"])
-def test_compiles_for_hopper(kernel, form, tmp_path, monkeypatch):
-    """All the way to machine code, which needs no GPU; the interpreter does not see what the compiler refuses."""
+def test_triton_kernels_compile_for_hopper_gpus(kernel, form, tmp_path, monkeypatch):
+    """To machine code, which needs no GPU; the interpreter does not detect what the compiler rejects."""
     from triton import language as tl
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

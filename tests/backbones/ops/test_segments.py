@@ -1,4 +1,4 @@
-"""What the mixers share about pieces of time."""
+"""`fill_steps`, which mixers share."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from decision_rnn.backbones.ops.segments import fill_steps
 
 @pytest.mark.parametrize("marked", [[], [(0, 0)], [(1, 2), (1, 3), (0, 4)]])
 @pytest.mark.parametrize("channels", [(), (3,), (2, 3)])
-def test_fills_the_marked_steps_and_leaves_the_argument_alone(marked, channels):
+def test_fill_steps_fills_marked_steps_without_modifying_its_argument(marked, channels):
     x = torch.arange(10 * 2.0 * 3).view(2, 5, 2, 3)[(..., *[0] * (2 - len(channels)))].clone()
     before, where = x.clone(), torch.zeros(2, 5, dtype=torch.bool)
     for row, t in marked:
@@ -21,7 +21,7 @@ def test_fills_the_marked_steps_and_leaves_the_argument_alone(marked, channels):
     assert torch.equal(x, before)
 
 
-def test_filled_steps_have_no_gradient():
+def test_fill_steps_gives_filled_steps_no_gradient():
     x = torch.ones(1, 3, 2, requires_grad=True)
     fill_steps(x, torch.tensor([[False, True, False]]), 0).sum().backward()
     assert x.grad is not None

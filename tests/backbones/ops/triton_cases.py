@@ -1,5 +1,6 @@
-"""The recurrence's kernels, run by test_recurrence_triton.py in a process of their own: in Triton's interpreter, on the
-CPU, where TRITON_INTERPRET=1 was set before Triton was imported; else on CUDA."""
+"""Tests of the recurrence's Triton kernels, which test_recurrence_triton.py runs in a separate process: in Triton's
+interpreter on the CPU if TRITON_INTERPRET=1 was set before Triton was imported, else on CUDA. It selects them by the
+words `gates` and `law` in their names."""
 
 import os
 
@@ -27,7 +28,7 @@ if INTERPRETED:
     from triton.runtime import interpreter
 
     def scan_rows(self, parts):
-        """The interpreter's scan, which goes number by number and takes minutes, a row at a time."""
+        """Scans a row at a time; the interpreter's own scan goes number by number and takes minutes."""
         rows = [[part.handle.data[i] for i in range(part.shape[0])] for part in parts]
         done = [tuple(self.to_tensor(column[0], part.dtype) for column, part in zip(rows, parts, strict=True))]
         for i in range(1, len(rows[0])):
@@ -41,13 +42,13 @@ if INTERPRETED:
 
 @pytest.fixture(autouse=True, params=[0] if INTERPRETED else [0, recurrence_triton.TILE_BYTES])
 def tile_bytes(request, monkeypatch):
-    """0 gives the smallest tiles, of 16 steps, so that short stretches of time take several of them."""
+    """0 gives the smallest tiles, of 16 steps, so that short sequences need several of them."""
     monkeypatch.setattr(recurrence_triton, "TILE_BYTES", request.param)
 
 
 @pytest.fixture
 def chunked(tile_bytes, monkeypatch):
-    """As on a device with many idle processors: time in chunks of 16 steps, side by side."""
+    """As on a device with many idle processors: chunks of 16 steps in parallel."""
     monkeypatch.setattr(recurrence_triton, "TILE_BYTES", 0)
     monkeypatch.setattr(recurrence_triton, "LEAST_CHUNK", 12)
     monkeypatch.setattr(recurrence_triton, "_processors", lambda device: 1000)
@@ -88,14 +89,14 @@ def check(leaves, reset, tolerance):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.float32, torch.complex64], ids=str)
-def test_values_and_gradients(dtype, constant, shape):
+def test_kernel_values_and_gradients_equal_the_reference(dtype, constant, shape):
     for reset in resets(*shape[:2]).values():
         check(problem(dtype, constant, *shape), reset, TIGHT[dtype.to_real()])
 
 
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_chunks_side_by_side(dtype, constant, chunked):
+def test_kernel_values_and_gradients_in_parallel_chunks(dtype, constant, chunked):
     shape = (2, 53, 3)
     assert recurrence_triton._Plan.of(noise(*shape), recurrence_triton._Form()).chunks == 4
     for key in ("absent", "some"):
@@ -105,8 +106,8 @@ def test_chunks_side_by_side(dtype, constant, chunked):
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("time", [19, 53])
-def test_infinities_stay_in_their_episode(time, dtype, bad, chunked):
-    """Over a tile and over chunks: the middle one of three episodes, or the first with the state before it."""
+def test_kernel_keeps_infinities_in_their_episode(time, dtype, bad, chunked):
+    """Over a tile and over chunks: the second of three episodes is not finite, or the first and the initial state."""
     a, b, initial = problem(dtype, False, 1, time, 2)
     reset = torch.zeros(1, time, dtype=torch.bool)
     reset[0, [3, 9]] = True
@@ -131,14 +132,14 @@ def test_infinities_stay_in_their_episode(time, dtype, bad, chunked):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_finite_differences(dtype):
+def test_kernel_passes_gradcheck(dtype):
     leaves = [part.requires_grad_() for part in problem(dtype, False, 1, 2, 1)]
     reset = torch.tensor([[False, True]])
     assert torch.autograd.gradcheck(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_any_layout(dtype):
+def test_kernel_accepts_any_memory_layout(dtype):
     a, b, initial = problem(dtype, False, 2, 5, 3)
     reset = resets(2, 5)["some"]
     layouts = [
@@ -164,7 +165,7 @@ def test_any_layout(dtype):
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_is_computed_in_float32(half):
+def test_kernel_computes_half_precision_in_float32(half):
     a, b, initial = (part.to(half) for part in problem(torch.float64, False, 2, 6, 3))
     narrow = values_and_gradients(lambda a, b: recurrence_triton.linear_recurrence(a, b, initial, None), [a, b])
     wide = values_and_gradients(
@@ -177,7 +178,7 @@ def test_half_precision_is_computed_in_float32(half):
         assert_near(part, right, 2**-7, "gradient")
 
 
-def test_nothing_to_do():
+def test_kernel_accepts_an_empty_batch():
     a, b, initial = problem(torch.float64, False, 0, 4, 3)
     assert [
         len(part)
@@ -190,7 +191,7 @@ def test_nothing_to_do():
     assert torch.equal(grad_a, torch.zeros(3, dtype=torch.float64))
 
 
-def test_arguments_stay():
+def test_kernel_does_not_modify_its_arguments():
     parts, reset = problem(torch.complex128, False, 2, 6, 3), resets(2, 6)["some"]
     kept = [part.clone() for part in (*parts, reset)]
     leaves = [part.requires_grad_() for part in parts]
@@ -199,7 +200,7 @@ def test_arguments_stay():
         assert torch.equal(part, right)
 
 
-# The gates' kernels, against the loops of minGRU and minLSTM, which are under the law themselves
+# The gates' kernels, against the loops of minGRU and minLSTM, which are tested by the law themselves
 
 
 LOOPS = {"mingru": mingru._GatedRecurrence, "minlstm": minlstm._GatedRecurrence}
@@ -213,8 +214,8 @@ def gated(name, dtype, batch, time, width, scale):
 @pytest.mark.parametrize("scale", [1, 60])
 @pytest.mark.parametrize("candidate", ["positive", "signed"])
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_gates(name, candidate, scale):
-    """Where the scale is 60, gates underflow in float32."""
+def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, scale):
+    """With scale 60, gates underflow in float32."""
     signed = candidate == "signed"
     for dtype, tolerance in TIGHT.items():
         leaves = gated(name, dtype, 2, 19, 3, scale)
@@ -229,7 +230,7 @@ def test_gates(name, candidate, scale):
 
 
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_gates_in_chunks(name, chunked):
+def test_gates_kernel_in_parallel_chunks(name, chunked):
     leaves, reset = gated(name, torch.float64, 1, 53, 3, 1), resets(1, 53)["some"]
     found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, False), leaves)
     right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, False), leaves)
@@ -237,7 +238,7 @@ def test_gates_in_chunks(name, chunked):
         assert_near(part, twin, 1e-12, what)
 
 
-def test_half_precision_gates():
+def test_gates_kernel_computes_bfloat16_in_float32():
     """Read and written as bfloat16, computed in float32."""
     preactivations, initial = gated("mingru", torch.bfloat16, 2, 6, 3, 1)
     initial = initial.float()
@@ -252,7 +253,7 @@ def test_half_precision_gates():
     assert_near(narrow[1], wide[1], 2**-7, "gradient")
 
 
-# The law, the mixers none the wiser
+# The law, with the kernels substituted in the mixers
 
 QUICK = [
     law.gradients_agree,
@@ -271,7 +272,7 @@ QUICK = [
     [Subject("mingru"), Subject("minlstm", {"candidate": "signed"}), Subject("lru", {"state_size": 6})],
     ids=str,
 )
-def test_law(subject, check, monkeypatch):
+def test_mixers_with_kernels_obey_the_law(subject, check, monkeypatch):
     asked = []
 
     def kernels(x):
