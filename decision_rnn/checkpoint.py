@@ -196,7 +196,7 @@ def last_checkpoint(run: Path) -> Path:
         raise InputError(f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made")
     saved = _saved(run)
     if not saved:
-        raise InputError(f"{run} has no checkpoint yet: train it on with --resume")
+        raise InputError(f"{run} has no checkpoint yet: continue its training with --resume")
     return saved[-1]
 
 
@@ -283,7 +283,7 @@ def _damaged(path: Path, error: Exception) -> InputError:
     folder = path.parent
     run = run_of(folder)
     others = [other.name for other in _saved(run) if other != folder.absolute()] if run is not None else []
-    remedy = "train the run again" if run is not None else "get the agent again from where it came"
+    remedy = "train the run again" if run is not None else "get the agent again from its source"
     if others:
         remedy = f"delete {folder} to go on from step {others[-1]}"
     return InputError(f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): {remedy}")

@@ -83,7 +83,7 @@ def _check_registered(name: str, find: Callable[[str], object], known: Sequence[
     try:
         find(name)
     except KeyError as error:
-        hint = did_you_mean(name, known) or "one of your own needs --plugins with the module it is in"
+        hint = did_you_mean(name, known) or "a backbone of your own needs --plugins with its module"
         raise InputError(f"{error.args[0]}; {hint}") from None
 
 
@@ -108,7 +108,7 @@ def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
         f"--{MATCH}",
         type=int | str | None,
         metavar="NUMBER",
-        help="in place of a width: find that which gives the backbone about so many parameters, such as 600k",
+        help="instead of a width: find the one that gives the backbone about this many parameters, such as 600k",
     )
     parser.add_class_arguments(registered_objective(objective).config, "objective")
     for name, section in SECTIONS.items():

@@ -158,8 +158,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
     with _held(_lock_file(path), wait, os.O_CREAT) as supported:
         if not supported:
             warn(
-                f"{path.parent} lies on a file system without locks, as some network file systems are: see to it that "
-                "no other process writes there meanwhile"
+                f"{path.parent} is on a file system without locks, such as some network file systems: make sure that "
+                "no other process writes there"
             )
         yield
 

@@ -31,7 +31,7 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
         except (Exception, SystemExit) as error:  # the module may raise anything
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
-                f"{where}: the module {name!r:.100} cannot be imported ({reason}): mend or install it"
+                f"{where}: the module {name!r:.100} cannot be imported ({reason}): fix or install it"
             ) from error
 
 
@@ -40,8 +40,8 @@ def check_plugins(names: Iterable[str], where: str) -> None:
     missing = [name for name in names if name not in sys.modules]
     if missing:
         raise InputError(
-            f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, code that is not run "
-            f"unasked: if you trust it, add --plugins {','.join(missing)}"
+            f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, whose code is not "
+            f"run by default: if you trust it, add --plugins {','.join(missing)}"
         )
 
 

@@ -57,7 +57,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 Row = dict[str, Any]
 
 
-def two_humps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def bimodal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     low = generator.random(shape) < 0.3
     return np.where(low, generator.normal(55, 12, shape), generator.normal(90, 3, shape))
 
@@ -65,13 +65,13 @@ def two_humps(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndar
 SHAPES: dict[str, tuple[Draw, float]] = {  # samplers and their means
     "normal": (lambda generator, shape: generator.normal(70, 10, shape), 70.0),
     "skewed": (lambda generator, shape: 100 - generator.lognormal(2.5, 0.8, shape), 100 - np.exp(2.5 + 0.8**2 / 2)),
-    "two-humped": (two_humps, 0.7 * 90 + 0.3 * 55),
+    "bimodal": (bimodal, 0.7 * 90 + 0.3 * 55),
     "our seeds": (lambda generator, shape: generator.choice(OURS, shape), float(OURS.mean())),
 }
 NAMED = {
     "normal": "normal (mean 70, sd 10)",
     "skewed": "skewed (100 less a lognormal of 2.5, 0.8)",
-    "two-humped": "two-humped (in 7 of 10 cases around 90, sd 3, otherwise around 55, sd 12)",
+    "bimodal": "bimodal (in 7 of 10 cases around 90, sd 3, otherwise around 55, sd 12)",
     "our seeds": "drawn from the 24 scores in results/hopper-mixed and results/hopper-mixed-carry, asked for 3600",
 }
 
@@ -167,14 +167,14 @@ def suite(shape: str, datasets: int, seeds: int, trials: int, generator: np.rand
     """Scores (trials, datasets, seeds) on datasets of different levels; a single dataset has the middle of LEVELS."""
     levels, sd = (np.linspace(*ends, datasets) if datasets > 1 else np.mean([ends], axis=1) for ends in LEVELS)
     draw, mean = SHAPES[shape]
-    scale = {"normal": 10.0, "skewed": 15.9, "two-humped": 17.9}[shape]
+    scale = {"normal": 10.0, "skewed": 15.9, "bimodal": 17.9}[shape]
     z = (draw(generator, (trials, datasets, seeds)) - mean) / scale
     return levels[:, None] + sd[:, None] * z
 
 
 def aggregates(trials: int, generator: np.random.Generator) -> Iterator[Row]:
     """Intervals of the interquartile mean over datasets and seeds: the bootstrap's percentiles and ours."""
-    cases = list(itertools.product(("normal", "skewed", "two-humped"), (1, 3, 9), (5, 10, 20)))
+    cases = list(itertools.product(("normal", "skewed", "bimodal"), (1, 3, 9), (5, 10, 20)))
     for shape, datasets, n in [*cases, *(("normal", *few) for few in ((2, 15), (4, 8), (6, 5), (10, 3)))]:
         true = interquartile_mean(suite(shape, datasets, 500_000 // datasets, 1, generator))
         percentiles, ours = [], []

@@ -167,7 +167,7 @@ def test_file_system_without_locks_warns_once_and_is_still_written_to(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with locked(tmp_path / "x", wait=False):
         write_atomically(tmp_path / "file", b"x")
-    assert f"{tmp_path} lies on a file system without locks" in capsys.readouterr().err
+    assert f"{tmp_path} is on a file system without locks" in capsys.readouterr().err
     before = {path.name for path in tmp_path.iterdir()}
     with new_directory(tmp_path / "made") as folder:
         (folder / "file").write_text("x")

@@ -242,7 +242,7 @@ def _environments(index: Any, count: int) -> np.ndarray:
             "or a mask"
         )
     if len(np.unique(rows)) < len(rows):
-        raise InputError(f"index is {index!r:.100}: it names an environment twice, where each begins once")
+        raise InputError(f"index is {index!r:.100}: it names an environment twice")
     return rows.astype(np.int64)
 
 

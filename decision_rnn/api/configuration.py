@@ -85,7 +85,7 @@ def evaluation_settings(
             raise InputError(f"the target returns are {targets!r:.100}: they must be numbers, such as [3600]") from None
     settings = replace(configured, **given)
     if "window" in given and settings.state != "window":
-        raise InputError(f"window is {settings.window} where the state is carried: ask for state window beside it")
+        raise InputError(f"window is {settings.window} but the state is carried: also pass state='window'")
     return settings
 
 

@@ -43,7 +43,7 @@ def find_dataset(
     of_minari = minari is not None and isinstance(data, minari.MinariDataset)
     whole = of_minari and data.total_episodes == data.storage.total_episodes
     if environment_id is not None and (whole or isinstance(data, Dataset | str | EpisodeStore)):
-        raise InputError(f"environment_id is {environment_id!r:.100}, which this dataset says itself: leave it out")
+        raise InputError(f"environment_id is {environment_id!r:.100}, which this dataset defines itself: leave it out")
     if path is not None and not isinstance(path, str | Path):
         raise InputError(f"path is {path!r:.100}: it must be the path of a file")
     if path is not None and not isinstance(data, str):

@@ -104,7 +104,7 @@ def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
     if isinstance(agent, EnvironmentActor) or not callable(agent):
         raise InputError(f"{type(agent).__name__} is no policy: give a function of an observation, a run or an agent")
     if target_return is not None:
-        raise InputError("target_return is given beside a function, which cannot be asked for it: leave it out")
+        raise InputError("target_return is given but the policy is a function, which takes none: leave it out")
     return lambda observation, reward, done: np.asarray(agent(observation))
 
 

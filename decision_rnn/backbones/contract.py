@@ -49,7 +49,7 @@ class BackboneConfig:
         if self.mlp_ratio and round(self.width * self.mlp_ratio) < 1:
             raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} leaves no channel of backbone.width {self.width}")
         if not 0 <= self.dropout <= 1:
-            raise ValueError(f"backbone.dropout {self.dropout} must lie within 0 to 1")
+            raise ValueError(f"backbone.dropout {self.dropout} must be between 0 and 1")
         if self.norm not in ("layer", "rms"):
             raise ValueError(f"backbone.norm {self.norm!r} must be layer or rms")
         if self.convolution < 0 or self.convolution == 1:
@@ -142,7 +142,7 @@ def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]
     if not isinstance(name, str):
         raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the backbone")
     if "." in name:
-        raise ValueError(f"the name {name!r} has a dot, which stands between a module and a class: choose one without")
+        raise ValueError(f"the name {name!r} contains a dot, which separates a module from a class: choose one without")
 
     def decorate(mixer: MixerClass) -> MixerClass:
         if name in _REGISTRY:
@@ -177,7 +177,7 @@ def registered(name: str) -> Registration:
     if module in sys.modules:
         raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
     raise KeyError(
-        f"backbone {name!r} comes from the module {module}, which is not imported: name it by --plugins {module}"
+        f"backbone {name!r} comes from the module {module}, which is not imported: name it with --plugins {module}"
     )
 
 

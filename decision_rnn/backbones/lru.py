@@ -60,7 +60,9 @@ class LRUConfig(BackboneConfig):
         if self.state_size is not None and self.state_size < 1:
             raise ValueError(f"backbone.state_size {self.state_size} must be at least 1")
         if not 0 <= self.r_min <= self.r_max <= 1:
-            raise ValueError(f"backbone.r_min {self.r_min} and backbone.r_max {self.r_max} must rise within 0 to 1")
+            raise ValueError(
+                f"backbone.r_min {self.r_min} and backbone.r_max {self.r_max} must be increasing and between 0 and 1"
+            )
         if self.max_phase <= 0:
             raise ValueError(f"backbone.max_phase {self.max_phase} must be above 0")
         if self.parametrization not in PLANES:

@@ -60,7 +60,9 @@ class S4DConfig(BackboneConfig):
         if self.start not in ("lin", "inv", "real"):
             raise ValueError(f"backbone.start {self.start!r} must be lin, inv or real")
         if not 0 < self.dt_min <= self.dt_max:
-            raise ValueError(f"backbone.dt_min {self.dt_min} and backbone.dt_max {self.dt_max} must rise from above 0")
+            raise ValueError(
+                f"backbone.dt_min {self.dt_min} and backbone.dt_max {self.dt_max} must be increasing and above 0"
+            )
 
 
 @register(S4DConfig)

@@ -27,7 +27,7 @@ class D3rlpy:
         if not isinstance(begun, dict) or "episodes" not in begun:
             reason = begun["error"] if isinstance(begun, dict) and "error" in begun else "it gave no answer"
             raise InputError(
-                f"{python} cannot run d3rlpy ({reason}): name, by --d3rlpy, the interpreter of an environment where "
+                f"{python} cannot run d3rlpy ({reason}): name, with --d3rlpy, the interpreter of an environment where "
                 "`pip install d3rlpy` was done"
             )
         if begun["episodes"] != store.episodes:

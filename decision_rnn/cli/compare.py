@@ -66,8 +66,13 @@ def _options(parser: ArgumentParser) -> None:
     add("--backbones", type=str, default=DEFAULT_BACKBONES, metavar="A,B", help=f"a variant for each: {known}")
     add("--controls", type=str, default=",".join(CONTROLS), metavar="A,B", help="controls to compare with, or none")
     add("--seeds", type=int, default=3, help="seeds of every variant on every dataset, from `seed` on")
-    add("--checkpoint_episodes", type=int, default=CHECKPOINT_EPISODES, help="by which every checkpoint is evaluated")
+    add(
+        "--checkpoint_episodes",
+        type=int,
+        default=CHECKPOINT_EPISODES,
+        help="episodes by which every checkpoint is evaluated",
+    )
     add("--jobs", type=int | None, help="runs at the same time (default: one for each core)")
     add("--executor", type=Literal["local", "ray"], default="local", help="where the runs are made")
-    add("--ray-address", type=str | None, help="of a running Ray cluster (default: one on this machine)")
+    add("--ray-address", type=str | None, help="address of a running Ray cluster (default: one on this machine)")
     add("--output", type=Path | None, help="folder of the runs (default: runs/compare-DATASET)")

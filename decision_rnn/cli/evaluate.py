@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> None:
     result = evaluate(subject, settings.pop("target_returns", None), output=output, **extra, **settings)
     print(result)
     if output is None:
-        print(f"not written: {command.run} is no run, so name a folder by --output")
+        print(f"not written: {command.run} is no run, so name a folder with --output")
     else:
         print(f"written to {result_file(output, result)}")
 
@@ -57,9 +57,9 @@ def parser() -> ArgumentParser:
     for action in parser._actions:
         if action.dest in OF_THE_RUN:  # their defaults are known only once the run is read
             action.help = f"{OF_THE_RUN[action.dest] or action.help} (default: the run's)"
-    help_limit = "another than the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
+    help_limit = "in place of the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
     parser.add_argument("--return_limit", type=float | None, help=help_limit)
     parser.add_argument("--output", type=Path | None, help="folder to write the result into (default: that of the run)")
-    help_processes = "that play at a time, to the same result (default: one for every core)"
+    help_processes = "number of processes that play; the result does not depend on it (default: one per core)"
     parser.add_argument("--processes", type=int | None, help=help_processes)
     return arrange(parser, NEEDED)

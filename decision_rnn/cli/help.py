@@ -27,7 +27,9 @@ def arrange(parser: ArgumentParser, needed: Sequence[str], rest: str = "further 
     """
     parser.formatter_class = HelpFormatter
     # main.py removes it from the command line of every command.
-    parser.add_argument("--quiet", action="store_true", help="print results and errors alone: no bar, no remark")
+    parser.add_argument(
+        "--quiet", action="store_true", help="print only results and errors, no progress bar and no remarks"
+    )
     shown = {action.dest: action for action in parser._actions if action.help != argparse.SUPPRESS}
     chosen = [shown[key] for key in needed if key in shown]
     group = parser.add_argument_group("what one needs")

@@ -19,7 +19,7 @@ USAGE = """usage: decision-rnn COMMAND ...
   evaluate RUN      evaluate the last checkpoint of a run
   compare DATASETS  train variants over datasets and seeds, and print their tables
   report FOLDER     write a comparison as one HTML page
-  play AGENT        watch an agent in its environment, in a window or as a film
+  play AGENT        watch an agent in its environment, in a window or as a video
   export RUN        write an agent as a file that acts without torch
   package RUN       write an agent as one folder to hand on, and to the Hugging Face Hub
   check MIXER       put a layer under the law of backbones: a name, or module.Class
@@ -93,6 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except KeyboardInterrupt as interrupt:
-        words = str(interrupt) or "interrupted; what was written is intact, and a run goes on by --resume"
+        words = str(interrupt) or "interrupted; what was written is intact, and --resume continues a run"
         print(f"decision-rnn: {words}", file=sys.stderr)
         return 130

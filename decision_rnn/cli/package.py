@@ -21,11 +21,11 @@ def run(arguments: Sequence[str]) -> None:
     if command.push is not None:
         check_repo_id(command.push)
     elif command.private:
-        raise InputError(f"{COMMAND_LINE}: --private is of a repository: name it by --push org/name")
+        raise InputError(f"{COMMAND_LINE}: --private is for a repository: name it with --push org/name")
     folder = Path(command.run)
     if is_packaged(folder):
         if command.push is None or command.output is not None:
-            raise InputError(f"{folder} is packaged already: push it by --push org/name, without --output")
+            raise InputError(f"{folder} is packaged already: push it with --push org/name, without --output")
     else:
         folder, left_out = package(command.run, command.output, command.push, split_names(command.plugins))
         for sentence in left_out:
@@ -43,5 +43,5 @@ def parser() -> ArgumentParser:
         "--output", type=Path | None, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)"
     )
     parser.add_argument("--push", type=str | None, metavar="ORG/NAME", help="repository on the Hugging Face Hub")
-    parser.add_argument("--private", action="store_true", help="a repository that is made is seen by its owners alone")
+    parser.add_argument("--private", action="store_true", help="make a new repository private")
     return arrange(parser, ["run", "output", "push", "private"])

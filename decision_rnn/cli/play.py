@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> None:
     if command.video is not None and command.video.suffix != ".mp4":
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
     if command.video is None and not has_screen():
-        raise InputError("there is no screen to open a window on: write a film instead, --video episode.mp4")
+        raise InputError("there is no screen to open a window on: write a video instead with --video episode.mp4")
     from decision_rnn.checkpoint import load_agent  # here: slow, and not needed for `--help`
     from decision_rnn.data.environments import check_environment
     from decision_rnn.deploy.hub import find_agent
@@ -67,8 +67,8 @@ def parser() -> ArgumentParser:
     parser.add_argument(
         "--target-return", type=float | None, help="target return (default: the first of the run's evaluation)"
     )
-    parser.add_argument("--episodes", type=int, default=1, help="how many")
-    parser.add_argument("--seed", type=int | None, help="of the first episode (default: that of the evaluation)")
+    parser.add_argument("--episodes", type=int, default=1, help="number of episodes")
+    parser.add_argument("--seed", type=int | None, help="seed of the first episode (default: the evaluation's)")
     return arrange(parser, ["agent", "video", "target_return", "episodes", "seed"])
 
 

@@ -33,4 +33,4 @@ def parser() -> ArgumentParser:
 
 def _options(parser: ArgumentParser) -> None:
     parser.add_argument("--output", type=Path | None, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
-    parser.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
+    parser.add_argument("--resume", action="store_true", help="resume from the run's last checkpoint")

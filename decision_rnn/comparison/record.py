@@ -258,7 +258,7 @@ def read_comparison(path: Path) -> Comparison:
         data = json.loads(file.read_bytes())
     except OSError as error:
         raise InputError(
-            f"cannot read {file}: {error.strerror}; name the folder of a comparison made by `decision-rnn compare`"
+            f"cannot read {file}: {error.strerror}; name the folder of a comparison made with `decision-rnn compare`"
         ) from None
     except ValueError as error:
         raise InputError(f"{file} is not a comparison, or damaged ({error}): run its command again") from None

@@ -185,9 +185,9 @@ def _notes_over_datasets(
         known = any(improvement.low is not None for improvement in improvements.values())
         yield f"Better than {first}: {HEADS[found[0].role]}, {IMPROVEMENT_NOTE if known else IMPROVEMENT}."
     if not all(given):
-        yield "Of few seeds or datasets no interval is given."
+        yield "No interval is given for few seeds or datasets."
     if found[0].role != "cloning":
-        yield "Cloning stands in all columns with its one score."
+        yield "Cloning has no target and appears with its one score in all columns."
     same = len({of.omissions for of in found}) == 1
     for of in found[:1] if same else found:
         if of.omissions:

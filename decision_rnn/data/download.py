@@ -42,11 +42,11 @@ def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> No
             reason = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else str(error)
             raise InputError(
                 f"cannot download {url} ({reason}): try again, what has arrived is kept, or fetch it by other means "
-                f"and name it by --path, or put it at {path}"
+                f"and name it with --path, or put it at {path}"
             ) from None
         if sha256 is not None and sha256_of(part) != sha256:
             part.unlink()
-            raise InputError(f"{url} gave a file whose SHA-256 is not {sha256}: it was thrown away, try again")
+            raise InputError(f"{url} gave a file whose SHA-256 is not {sha256}: it was deleted, try again")
         fsync_path(part)
         part.replace(path)
         fsync_path(path.parent)

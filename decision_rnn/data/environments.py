@@ -54,7 +54,7 @@ def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
         raise MissingEnvironmentError(
             f"there is no environment {environment_id!r} here: "
             f"{did_you_mean(environment_id, gymnasium.registry, likeness=0.8)}install the package that registers it, "
-            "and name a module that does so when it is imported by --plugins MODULE"
+            "and name a module that does so when it is imported with --plugins MODULE"
         )
     if mujoco.get_mju_user_warning() is None:  # the calling program may have set its own
         mujoco.set_mju_user_warning(_report_mujoco)
@@ -66,7 +66,7 @@ def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
     except Exception as error:  # the environment's code can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise MissingEnvironmentError(
-            f"the environment {environment_id} cannot be made here ({reason:.300}): mend its package"
+            f"the environment {environment_id} cannot be made here ({reason:.300}): fix its package"
         ) from error
 
 

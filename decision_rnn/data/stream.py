@@ -68,7 +68,7 @@ class FileWindows:
         for window, start in zip(block, starts.tolist(), strict=True):
             self.file.seek(self.first_byte + start * self.row_bytes)
             if self.file.readinto(window.data) != window.nbytes:
-                raise InputError(f"{self.file.name} was cut short while it was read: begin again")
+                raise InputError(f"{self.file.name} was truncated while it was read: start again")
         return torch.from_numpy(block).to(self.device)
 
 

@@ -71,7 +71,7 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
     belong to no agent are kept.
 
     Args:
-        folder: Folder of a packaged agent, as written by `decision-rnn package`.
+        folder: Folder of a packaged agent, as written with `decision-rnn package`.
         repo_id: `org/name`.
         private: Whether a newly created repository is visible to its owners only.
         message: The commit message.
@@ -184,15 +184,15 @@ def _explain(error: Exception, name: str, doing: str, hub: ModuleType) -> InputE
     status = getattr(getattr(error, "response", None), "status_code", None)
     said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     if isinstance(error, errors.GatedRepoError):
-        why = "its owner grants access on request: ask for it on its page, and log in by `hf auth login`"
+        why = "its owner grants access on request: ask for it on its page, and log in with `hf auth login`"
     elif isinstance(error, errors.RepositoryNotFoundError):
-        why = "there is no such repository, or it is private: check the name, or log in by `hf auth login`"
+        why = "there is no such repository, or it is private: check the name, or log in with `hf auth login`"
     elif isinstance(error, errors.RevisionNotFoundError):
         why = "the repository has no such revision: name a branch, tag or commit of it"
     elif isinstance(error, errors.HFValidationError):
         why = "that is no id of a repository: name one as org/name"
     elif isinstance(error, errors.LocalTokenNotFoundError) or status in (401, 403):
-        why = "you are not logged in, or not allowed to: log in by `hf auth login` with a token that may"
+        why = "you are not logged in, or not allowed to: log in with `hf auth login` with a token that may"
     elif status is not None:
         why = f"it answers {status} ({said:.200}): try again later"
     elif isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):

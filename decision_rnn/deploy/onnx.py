@@ -78,9 +78,9 @@ def export_onnx(
     difference = largest_difference(agent, Policy(read_policy(data, str(path))))
     if not difference <= LARGEST_DIFFERENCE:  # also rejects NaN
         raise InputError(
-            f"the agent acts otherwise in ONNX, by up to {difference:.2g}: it is not exported; its backbone "
-            f"{trained.config.backbone.name} or objective {trained.config.objective.name} may draw at random, or do "
-            "what depends on the values or the size of a batch"
+            f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; its backbone "
+            f"{trained.config.backbone.name} or objective {trained.config.objective.name} may use random "
+            "numbers, or compute what depends on the values or the size of a batch"
         )
     try:
         write_atomically(path, data)

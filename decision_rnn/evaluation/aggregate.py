@@ -27,7 +27,7 @@ AGGREGATE = "interquartile mean over datasets and seeds"
 
 AGGREGATE_NOTE = (
     f"{AGGREGATE} with a 95% interval from the stratified bootstrap (of nine datasets by 5, 10 and 20 seeds it covered "
-    "in 96%, 96% and 95% of cases for normal scores, in 93%, 93% and 93% for two-humped, in 90%, 91% and 93% for "
+    "in 96%, 96% and 95% of cases for normal scores, in 93%, 93% and 93% for bimodal, in 90%, 91% and 93% for "
     "skewed ones; of three datasets by 10 and 20 seeds in 94% and 95%, in 90% and 92%, in 82% and 88%: "
     "results/coverage)"
 )

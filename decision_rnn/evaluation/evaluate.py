@@ -115,8 +115,8 @@ def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, ep
     scores = spec.normalised(episodes.returns)
     if not np.isfinite(scores).all():
         raise InputError(
-            f"episodes of {spec.environment_id} have returns that are not finite: no score can be made of them, "
-            "look at the agent's weights and at the environment"
+            f"episodes of {spec.environment_id} have returns that are not finite and have no score: check the "
+            "agent's weights and the environment"
         )
     return TargetResult(
         target_return=target,

@@ -24,7 +24,7 @@ Scores = Sequence[float] | np.ndarray
 
 INTERVAL_NOTE = (
     "mean over seeds with Student's t 95% interval (which covered the mean of normal scores in 95%, 95% and 95% of "
-    "cases at 5, 10 and 20 seeds, of two-humped ones in 82%, 91% and 93%: results/coverage)"
+    "cases at 5, 10 and 20 seeds, of bimodal ones in 82%, 91% and 93%: results/coverage)"
 )
 """Describes the result of `summarise_seeds` for five seeds or more; printed beside it."""
 
@@ -142,7 +142,7 @@ def summarise_seeds(scores: Scores) -> SeedScores:
     Below five seeds: the mean and the range, which is no interval (of three scores it holds the mean in 3 of 4 cases).
     From five seeds: the mean with Student's t interval, exact for normal scores. Measured at 5, 10 and 20 seeds
     (results/coverage), it covers the mean in 95% of cases for normal scores; the percentile bootstrap covers it in
-    83%, 90% and 93%, and BCa is no better. For two-humped scores t covers in 82%, 91% and 93%: with all five seeds in
+    83%, 90% and 93%, and BCa is no better. For bimodal scores t covers in 82%, 91% and 93%: with all five seeds in
     one hump nothing shows the other, and the bootstrap-t interval, which covers in 2 points more, is more than twice
     as long. The ends are not clipped: scores can be below 0 and above 100.
 

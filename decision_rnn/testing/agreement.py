@@ -113,7 +113,7 @@ def absent_means_initial(subject: Subject, cases: Cases) -> None:
         assert_same(module(x), right, subject.exact, "no state, no reset")
         assert_same(module(x, carried, first), right, subject.exact, "reset at the first step")
         changed = distance(module(x, carried)[0], right[0])
-    require(changed > 1e-3 or not subject.remembers, "the given state is not heeded")
+    require(changed > 1e-3 or not subject.remembers, "the given state is ignored")
 
 
 def one_step_is_step(subject: Subject, cases: Cases) -> None:

@@ -108,7 +108,7 @@ def _subject(mixer: object, config: BackboneConfig | None, width: int | None) ->
     """The mixer as a subject, and its name; InputError if it is not a mixer."""
     if not isinstance(mixer, type):
         if width is None:
-            raise InputError("width is missing: an instance or a function does not tell the channels of its input")
+            raise InputError("width is missing: an instance or a function does not say how many channels its input has")
         if isinstance(mixer, nn.Module):
             name = type(mixer).__name__
             return _made(lambda: copy.deepcopy(mixer), name, width, shaken=False), name

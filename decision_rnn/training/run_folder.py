@@ -33,7 +33,7 @@ def check_new_run(run: Path) -> None:
     try:
         if (run / "config.yaml").exists():
             raise InputError(
-                f"{run} already holds a run: go on with it by --resume (resume=True in Python), or choose another "
+                f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another "
                 "--output"
             )
         check_folder(run)

@@ -204,7 +204,8 @@ def test_registered_with_dotted_name_does_not_import_the_module(tmp_path, monkey
     with pytest.raises(KeyError) as error:
         registered("stranger.Mine")
     assert error.value.args[0] == (
-        "backbone 'stranger.Mine' comes from the module stranger, which is not imported: name it by --plugins stranger"
+        "backbone 'stranger.Mine' comes from the module stranger, which is not imported: "
+        "name it with --plugins stranger"
     )
     assert not (tmp_path / "imported").exists()
     assert "stranger" not in sys.modules

@@ -179,7 +179,7 @@ def test_data_info_unwritable_cache_folder_prints_one_line(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"decision-rnn: cannot write into the cache {place}: ")
-    assert line.endswith("name another folder by DECISION_RNN_CACHE")
+    assert line.endswith("name another folder with DECISION_RNN_CACHE")
 
 
 def test_data_info_permission_error_on_reading_a_manifest_says_cannot_access(

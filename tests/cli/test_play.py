@@ -38,7 +38,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run"], "there is no screen to open a window on: write a film instead"),
+        (["run"], "there is no screen to open a window on: write a video instead"),
         (["run", "--video", "episode.gif"], "--video is episode.gif: name an .mp4"),
         (["run", "--episodes", "0"], "--episodes is 0: it must be at least 1"),
         (["run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
@@ -124,7 +124,7 @@ def test_play_screen_window_that_cannot_open_prints_an_error(inline_cli: CLI, mo
     monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: io.BytesIO())
     done = inline_cli("play", "run")
     assert done.returncode == 2
-    assert "no window can be opened here (GLFW: cannot open display): to write a film instead" in done.stderr
+    assert "no window can be opened here (GLFW: cannot open display): to write a video instead" in done.stderr
 
 
 @pytest.mark.slow

@@ -96,7 +96,10 @@ def test_finding_names_a_control_that_is_highest_and_variants_with_too_few_seeds
 
 def test_finding_tests_the_best_of_five_seeds_if_the_highest_has_fewer() -> None:
     text = said(a=[95, 95.3], b=[80, 81, 82, 83, 84], c=[50, 51, 52, 53, 54])
-    assert "a scores highest, 95.2 (range of seeds 95.0 to 95.3). Too few seeds tell it from the others. " in text
+    assert (
+        "a scores highest, 95.2 (range of seeds 95.0 to 95.3). It has too few seeds for a test against the others. "
+        in text
+    )
     assert (
         "Of those with at least 5 seeds b (82.0) scores highest. b (82.0) is better than the control c (52.0)." in text
     )

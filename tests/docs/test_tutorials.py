@@ -47,7 +47,7 @@ PROCESSES = ("compare", "report", "bench", "check", "package", "play")
 """Commands that start processes, need what those made, or take long: left to the slow tests."""
 
 RENDERS_NOT = "nothing renders here"
-"""What a command says where a film cannot be made."""
+"""What a command says where a video cannot be made."""
 
 
 @pytest.fixture

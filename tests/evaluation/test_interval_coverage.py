@@ -20,22 +20,22 @@ def percents(table: str, key: str = "coverage", **which: object) -> list[str]:
 
 
 def test_interval_notes_state_the_coverage_in_coverage_json() -> None:
-    normal, humps = (percents("one dataset", shape=s, interval="Student's t") for s in ("normal", "two-humped"))
+    normal, humps = (percents("one dataset", shape=s, interval="Student's t") for s in ("normal", "bimodal"))
     assert "in {}, {} and {} of cases at 5, 10 and 20 seeds".format(*normal) in INTERVAL_NOTE
-    assert "of two-humped ones in {}, {} and {}".format(*humps) in INTERVAL_NOTE
+    assert "of bimodal ones in {}, {} and {}".format(*humps) in INTERVAL_NOTE
     welch, found = (percents("differences", key, shape="normal") for key in ("coverage", "better"))
     assert "covered in {}, {} and {} of cases at 5, 10 and 20 seeds".format(*welch) in DIFFERENCE_NOTE
     assert "differ in {}, {} and {}:".format(*found) in DIFFERENCE_NOTE
     normal, humps = (
-        percents("interquartile mean", shape=shape, datasets=9, interval="t") for shape in ("normal", "two-humped")
+        percents("interquartile mean", shape=shape, datasets=9, interval="t") for shape in ("normal", "bimodal")
     )
     assert "covered in {}, {} and {} of cases for normal".format(*normal) in AGGREGATE_NOTE
-    assert "in {}, {} and {} for two-humped".format(*humps) in AGGREGATE_NOTE
+    assert "in {}, {} and {} for bimodal".format(*humps) in AGGREGATE_NOTE
     skewed = percents("interquartile mean", shape="skewed", datasets=9, interval="t")
     assert "in {}, {} and {} for skewed".format(*skewed) in AGGREGATE_NOTE
     fewest = [
         percents("interquartile mean", shape=shape, datasets=3, interval="t", given="yes")
-        for shape in ("normal", "two-humped", "skewed")
+        for shape in ("normal", "bimodal", "skewed")
     ]
     said = "of three datasets by 10 and 20 seeds in {} and {}, in {} and {}, in {} and {}:"
     assert said.format(*(share for shares in fewest for share in shares)) in AGGREGATE_NOTE

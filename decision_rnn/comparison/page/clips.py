@@ -49,7 +49,7 @@ def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Seq
         warn(reason)
     text = (
         "The beginning of the first episode of the first seed's agent, at its true speed, played once: an impression, "
-        "and no measurement. Reload the page to see it again.",
+        "not a measurement. Reload the page to see it again.",
     )
     group = Group(text=tuple(reasons), charts=tuple(charts))
     return Section("clips", "Clips", text if charts else (), (group,))

@@ -63,7 +63,7 @@ def _verdicts(compared: VariantDifferences, ranked: Sequence[str], names: Mappin
         reference = names[compared.reference]
         subject = f"T{reference[1:]}" if reference.startswith("the control ") else reference
         sentences += [
-            "Too few seeds tell it from the others.",
+            "It has too few seeds for a test against the others.",
             f"Of those with at least {FEWEST_FOR_INTERVAL} seeds {reference} scores highest.",
         ]
     verdicts = {label: compared.differences[label].verdict for label in ranked[1:] if label in compared.differences}

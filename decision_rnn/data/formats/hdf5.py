@@ -64,4 +64,6 @@ def check_finite(values: np.ndarray, key: str, where: str, first: int = 0) -> No
         finite = np.isfinite(values.astype(np.float32))
     if not finite.all():
         row = first + int(np.flatnonzero(~finite.reshape(len(values), -1).all(1))[0])
-        raise InputError(f"{where} has {key} that are not finite in float32, first in row {row}: mend or leave it out")
+        raise InputError(
+            f"{where} has {key} that are not finite in float32, first in row {row}: fix it or leave it out"
+        )

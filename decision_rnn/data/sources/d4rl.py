@@ -103,7 +103,7 @@ class D4RLSource(Source):
         if path is None and find_file(name) is None and not _is_published(name, source):
             warn(
                 f"{name} is what was converted from {source['files'][0]['path']}, which is not known to be the "
-                "published file: name another by --path"
+                "published file: name another with --path"
             )
         return store
 

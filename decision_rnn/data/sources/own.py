@@ -114,7 +114,7 @@ def write_store(
     except MissingEnvironmentError:
         sizes = None
         source["notes"].append(
-            f"{environment_id} could not be made where this was written: nobody has seen whether its sizes are these"
+            f"{environment_id} could not be made where this was written, so its sizes could not be checked"
         )
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
@@ -126,7 +126,7 @@ def write_store(
             raise InputError(f"another process is writing {name} to {path}: choose another name") from None
         except OSError as error:
             raise InputError(
-                f"cannot write {name} into {_root()}: {error.strerror}; name another folder by DECISION_RNN_DATA"
+                f"cannot write {name} into {_root()}: {error.strerror}; name another folder with DECISION_RNN_DATA"
             ) from None
         if path.exists():
             raise InputError(f"{name} exists in {path}: remove it, or choose another name")

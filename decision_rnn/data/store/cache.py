@@ -116,7 +116,7 @@ def check_room(path: Path, needed: int) -> None:
     if free < needed:
         raise InputError(
             f"{path} will not fit: {needed >> 20} MiB are needed and {free >> 20} MiB free; make room, or put the "
-            "caches elsewhere by DECISION_RNN_CACHE and MINARI_DATASETS_PATH"
+            "caches elsewhere with DECISION_RNN_CACHE and MINARI_DATASETS_PATH"
         )
 
 
