@@ -72,7 +72,7 @@ NAMED = {
     "normal": "normal (mean 70, sd 10)",
     "skewed": "skewed (100 less a lognormal of 2.5, 0.8)",
     "bimodal": "bimodal (in 7 of 10 cases around 90, sd 3, otherwise around 55, sd 12)",
-    "our seeds": "drawn from the 24 scores in results/hopper-mixed and results/hopper-mixed-carry, asked for 3600",
+    "our seeds": "drawn from the 24 scores in results/hopper-mixed and results/hopper-mixed-carry, target 3600",
 }
 
 
@@ -286,25 +286,25 @@ def report(tables: dict[str, list[Row]], trials: int) -> str:
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"""# How often the intervals cover
 
-Every interval is meant to cover in {LEVEL:.0%} of cases. A cell gives the share of draws of scores in which it does,
-and in brackets its median length. Of one dataset there are {trials:,} draws of each kind, so that shares are good to
-half a point; of everything else {trials // 10:,}, good to a point and a half, and of equal variants {trials // 20:,}.
-Bootstraps redraw {RESAMPLES:,} times.
+The nominal coverage of every interval is {LEVEL:.0%}. A cell gives the share of draws of scores in which the
+interval covers, and in brackets its median length. For one dataset there are {trials:,} draws of each kind, so the
+shares are accurate to half a point; for everything else there are {trials // 10:,}, accurate to a point and a half, and
+for equal variants {trials // 20:,}. Bootstraps resample {RESAMPLES:,} times.
 
-What follows from it:
+Findings:
 
-- Below 5 seeds nothing of a useful length covers the mean: so no interval is given, but the range and every seed.
-- From 5 seeds on Student's t covers the mean of normal scores as often as it says, and bootstraps do not.
-- With scores of a tail or two humps, such as ours, every interval falls short at 5 seeds: where all five lie in one
-  hump, nothing tells of the other. Ten and twenty seeds come to about 90%.
-- Five seeds tell variants apart that lie 10 points from each other, at a standard deviation of 10, in a quarter of
-  cases, twenty in most. Variants that do not differ are said to in at most 5% of comparisons.
-- Over datasets the percentile bootstrap is too narrow for few seeds, and has no length where scores do not overlap.
+- Below 5 seeds no interval of a useful length covers the mean, so none is given, only the range and every seed.
+- From 5 seeds on, Student's t covers the mean of normal scores at its nominal rate; bootstraps do not.
+- With skewed or bimodal scores, such as ours, every interval falls short at 5 seeds: if all five are in one mode,
+  nothing indicates the other. With ten and twenty seeds coverage is about 90%.
+- Five seeds distinguish variants 10 points apart, at a standard deviation of 10, in a quarter of cases, twenty in
+  most. Equal variants are said to differ in at most 5% of comparisons.
+- Over datasets, the percentile bootstrap is too narrow for few seeds, and has zero length if scores do not overlap.
 
 ## The mean over the seeds of one dataset
 
-`summarise_seeds` gives the range below 5 seeds, which it calls one, and Student's t interval from 5 on. The columns are
-intervals for the mean, but for the last, which is one for the interquartile mean of the distribution (of
+`summarise_seeds` gives the range below 5 seeds, labelled as such, and Student's t interval from 5 on. The columns are
+intervals for the mean; the last one is for the interquartile mean of the distribution (of
 {trials // 10:,} draws).
 
 {by_shape}
@@ -313,8 +313,8 @@ intervals for the mean, but for the last, which is one for the interquartile mea
 
 ## The difference of two variants on one dataset
 
-`compare_seeds`, of two variants whose means lie 10 apart, and `compare_variants`: in how many cases one of 2 or 6
-variants that do not differ is said to differ.
+`compare_seeds` of two variants whose means are 10 apart, and `compare_variants`: how often one of 2 or 6 equal variants
+is said to differ.
 
 {table}
 
