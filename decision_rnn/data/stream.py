@@ -119,7 +119,7 @@ class StepStream:
         return_weighting: float = 0.0,
     ) -> None:
         if store.steps < context:
-            raise InputError(f"{store.path} has {store.steps} steps, fewer than context {context}: lower it")
+            raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
         self.context, self.batch_size, self.carry = context, batch_size, carry
         self.clip_actions = clip_actions
         self.columns = store.columns

@@ -86,7 +86,7 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
     check_repo_id(repo_id)
     if not is_packaged(folder):
         raise InputError(
-            f"{folder} is no packaged agent (it has no {CARD} beside {DESCRIPTION} and {WEIGHTS}): make one by "
+            f"{folder} is no packaged agent (it has no {CARD} beside {DESCRIPTION} and {WEIGHTS}): make one with "
             "`decision-rnn package RUN`"
         )
     hub = _import_hub(f"to push to {repo_id}")

@@ -209,7 +209,7 @@ def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Itera
     except KeyboardInterrupt:
         kept = last_checkpoint(run).name if has_checkpoint(run) else "0"
         raise KeyboardInterrupt(
-            f"interrupted at step {trainer.steps}; the run in {run} is intact and goes on from step {kept} by "
+            f"interrupted at step {trainer.steps}; the run in {run} is intact and goes on from step {kept} with "
             "--resume, in Python by resume=True"
         ) from None
 

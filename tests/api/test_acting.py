@@ -167,7 +167,7 @@ def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> No
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
         (lambda run: run.actor(state="windows"), "evaluation.state is 'windows': it must be carry or window"),
         (lambda run: run.actor(state="window", window=0), "evaluation.window is 0: it must be at least 1"),
-        (lambda run: run.actor(window=7), "window is 7 where the state is carried"),
+        (lambda run: run.actor(window=7), "window is 7 but the state is carried"),
     ],
 )
 def test_actor_invalid_arguments_raise_input_error(run: Run, call: Any, told: str) -> None:

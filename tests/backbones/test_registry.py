@@ -167,7 +167,7 @@ def test_register_config_without_default_name_or_with_dotted_name_raises():
 
     with pytest.raises(ValueError, match="NamelessConfig must give its field `name` a default"):
         register(NamelessConfig)
-    with pytest.raises(ValueError, match=r"'my\.average' has a dot"):
+    with pytest.raises(ValueError, match=r"'my\.average' contains a dot"):
         register(DottedConfig)
 
 

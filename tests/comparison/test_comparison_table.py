@@ -200,7 +200,10 @@ def test_table_has_columns_for_the_last_and_the_best_checkpoint() -> None:
     head = next(line for line in text.splitlines() if line.startswith("| score by checkpoint"))
     assert "| last, target 3600 | best, target 3600 | last, target 3000 | best, target 3000 |" in head
     assert rows(text, "score by checkpoint")[0][1:3] == ["50.0 (40.0 to 60.0)", "55.0 (40.0 to 70.0)"]
-    assert "by 20 episodes each; the best one is chosen and measured by the same episodes, and so too high" in text
+    assert (
+        "20 episodes each; the best one is chosen and measured by the same episodes, so its score is biased upwards"
+        in text
+    )
     (summary,) = summarise(comparison(cells))
     assert summary.curves[0].steps == (5_000, 10_000)
     assert summary.curves[0].mean == (45.0, 50.0)

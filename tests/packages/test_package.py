@@ -271,7 +271,7 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
     assert f"written to {path.relative_to(tmp_path)}" in done.stdout
     for arguments, words in (
         (["package", str(folder)], "is packaged already: push it with --push"),
-        (["package", "run", "--private"], "--private is of a repository"),
+        (["package", "run", "--private"], "--private is for a repository"),
         (["package", "run", "--push", "name"], "'name' is no repository"),
         (["package", "nowhere"], "nowhere is not a run folder"),
     ):

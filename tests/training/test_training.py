@@ -300,7 +300,7 @@ def test_train_with_actions_outside_minus_one_to_one_raises_unless_clipped(
     [
         (["--observation.mask", "velocity"], r"observation\.mask is velocity"),
         (["--training.device", "cuda"], r"training\.device is cuda"),
-        (["--training.context", "5000"], "fewer than context 5000"),
+        (["--training.context", "5000"], "fewer than training.context 5000"),
         (["--objective", "greedy"], "the columns advantage, which batches lack"),
     ],
 )

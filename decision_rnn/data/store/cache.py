@@ -51,7 +51,7 @@ def open_or_make(
             stack.enter_context(locked(cache_root() / "locks" / name))
         except OSError as error:
             raise InputError(
-                f"cannot write into the cache {cache_root()}: {error.strerror}; name another folder by "
+                f"cannot write into the cache {cache_root()}: {error.strerror}; name another folder with "
                 "DECISION_RNN_CACHE"
             ) from None
         if path.exists():
