@@ -175,5 +175,5 @@ def test_stream_raises_if_the_store_file_is_truncated_while_reading(
     monkeypatch.setattr("decision_rnn.data.stream.LARGE", 100)
     stream = StepStream(store, context=85, batch_size=2, seed=0)
     os.truncate(store.path / "steps.npy", 1000)
-    with pytest.raises(InputError, match=r"steps\.npy was cut short"):
+    with pytest.raises(InputError, match=r"steps\.npy was truncated"):
         stream.sample()
