@@ -127,7 +127,7 @@ class Policy:
             Actions in [-1, 1], float32: (action_dim,) or (environments, action_dim).
 
         Raises:
-            InputError: For shapes that do not match, or invalid environment numbers.
+            InputError: For shapes that do not match, invalid environment numbers, or a file whose graph cannot be run.
         """
         observations = np.asarray(observation, np.float32)
         single = observations.ndim == 1
@@ -168,10 +168,16 @@ class Policy:
 
         Returns:
             Actions, (batch, action_dim), and the state to pass to the next call.
+
+        Raises:
+            InputError: If onnxruntime cannot run the file's graph on these inputs.
         """
         values = (observation, reward, reset, target_return, *state)
         inputs = dict(zip(self._lane.inputs, values, strict=True))
-        actions, *after = self._session.run(self._lane.outputs, inputs)
+        try:
+            actions, *after = self._session.run(self._lane.outputs, inputs)
+        except Exception as error:  # onnxruntime's exception classes are not public
+            raise _unusable(error) from None
         return actions, after
 
     def _act_all(self, rows: np.ndarray, rewards: np.ndarray) -> np.ndarray:
@@ -269,7 +275,10 @@ class _Lane:
         """Step all environments; returns a copy of the actions."""
         self.observation[...] = observation
         self.reward[...] = reward
-        session.run_with_iobinding(self._bindings[0])
+        try:
+            session.run_with_iobinding(self._bindings[0])
+        except Exception as error:  # onnxruntime's exception classes are not public
+            raise _unusable(error) from None
         self._sides.reverse()
         self._bindings.reverse()
         if self._begins:
@@ -290,9 +299,12 @@ def _session(file: PolicyFile) -> onnxruntime.InferenceSession:
             options,
             providers=["CPUExecutionProvider"],
             disabled_optimizers=["ConstantFolding"],  # loading executes nothing; the export folded constants
+            enable_fallback=0,  # else a failure is printed, and tried again with constant folding
         )
     except Exception as error:  # onnxruntime's exception classes are not public
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"onnxruntime {onnxruntime.__version__} cannot use the policy ({reason}): export it again"
-        ) from None
+        raise _unusable(error) from None
+
+
+def _unusable(error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:200]
+    return InputError(f"onnxruntime {onnxruntime.__version__} cannot use the policy ({reason}): export it again")
