@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 from decision_rnn.cli.help import arrange
 from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.errors import InputError
-from decision_rnn.files import existing_ancestor
+from decision_rnn.files import check_folder, existing_ancestor
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -25,7 +25,10 @@ def run(arguments: Sequence[str]) -> None:
     path = command.output or (run_folder or Path()) / "policy.onnx"
     if path.is_dir() or not existing_ancestor(path.parent).is_dir():
         raise InputError(f"cannot write {path}: name a file, such as --output policy.onnx")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        check_folder(path.parent)  # before the seconds that an export takes
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
     difference = export_onnx(trained, path, command.target_return, results_of(run_folder or folder, trained))
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")

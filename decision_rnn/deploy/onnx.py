@@ -50,7 +50,7 @@ def export_onnx(
 
     Args:
         trained: The agent.
-        path: The file.
+        path: The file; missing folders are created.
         target_return: The policy's default target return; if left out, the first of its evaluation.
         results: Its evaluations, to be recorded in the file.
 
@@ -83,6 +83,7 @@ def export_onnx(
             "numbers, or compute what depends on the values or the size of a batch"
         )
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None

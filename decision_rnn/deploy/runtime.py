@@ -9,7 +9,8 @@ while not over:
     over = terminated or truncated
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class Policy:
             Actions in [-1, 1], float32: (action_dim,) or (environments, action_dim).
 
         Raises:
-            InputError: For shapes that do not match, or invalid environment numbers.
+            InputError: For shapes that do not match, invalid environment numbers, or a file whose graph cannot be run.
         """
         observations = np.asarray(observation, np.float32)
         single = observations.ndim == 1
@@ -157,7 +158,7 @@ class Policy:
         target_return: np.ndarray,
         state: Sequence[np.ndarray],
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """One step without stored state: what the file's graph computes.
+        """One step without stored state: what the file's graph computes; raises InputError if it cannot be run.
 
         Args:
             observation: (batch, entries) float32.
@@ -169,9 +170,8 @@ class Policy:
         Returns:
             Actions, (batch, action_dim), and the state to pass to the next call.
         """
-        values = (observation, reward, reset, target_return, *state)
-        inputs = dict(zip(self._lane.inputs, values, strict=True))
-        actions, *after = self._session.run(self._lane.outputs, inputs)
+        inputs = dict(zip(self._lane.inputs, (observation, reward, reset, target_return, *state), strict=True))
+        actions, *after = _call(self._session.run, self._lane.outputs, inputs)
         return actions, after
 
     def _act_all(self, rows: np.ndarray, rewards: np.ndarray) -> np.ndarray:
@@ -269,7 +269,7 @@ class _Lane:
         """Step all environments; returns a copy of the actions."""
         self.observation[...] = observation
         self.reward[...] = reward
-        session.run_with_iobinding(self._bindings[0])
+        _call(session.run_with_iobinding, self._bindings[0])
         self._sides.reverse()
         self._bindings.reverse()
         if self._begins:
@@ -284,15 +284,18 @@ def _session(file: PolicyFile) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, not logged
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return _call(
+        partial(onnxruntime.InferenceSession, file.data, options),
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["ConstantFolding"],  # loading executes nothing; the export folded constants
+        enable_fallback=0,  # else a failure is printed, and tried again with constant folding
+    )
+
+
+def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call onnxruntime, with InputError for its exceptions, whose classes are not public."""
     try:
-        return onnxruntime.InferenceSession(
-            file.data,
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=["ConstantFolding"],  # loading executes nothing; the export folded constants
-        )
-    except Exception as error:  # onnxruntime's exception classes are not public
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"onnxruntime {onnxruntime.__version__} cannot use the policy ({reason}): export it again"
-        ) from None
+        return function(*arguments, **options)
+    except Exception as error:
+        version, why = onnxruntime.__version__, " ".join(str(error).split())[:200]
+        raise InputError(f"onnxruntime {version} cannot use the policy ({why}): export it again") from None

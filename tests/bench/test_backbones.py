@@ -154,9 +154,14 @@ def test_bench_backbones_invalid_options_raise_and_are_named(options, words):
         assert word in str(error.value)
 
 
-def test_bench_backbones_plot_path_that_cannot_be_written_raises(tmp_path):
-    with pytest.raises(InputError, match="absent"):
-        bench_backbones("mingru", plot=tmp_path / "absent" / "picture.png")
+@pytest.mark.parametrize("place", ["absent/picture.png", "folder"])
+def test_bench_backbones_plot_path_that_cannot_be_written_raises_before_any_measurement(tmp_path, monkeypatch, place):
+    (tmp_path / "folder").mkdir()
+    for step in ("make_layer", "timed", "interleaved", "peak_memory"):
+        monkeypatch.setattr(bench, step, lambda *_, step=step, **__: pytest.fail(f"{step} was called"))
+    with pytest.raises(InputError, match=f"cannot write {tmp_path / place}: "):
+        bench_backbones("mingru", lengths="5", steps=1, rounds=1, plot=tmp_path / place)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
 def test_make_layer_of_a_missing_peer_names_the_pip_install_command(monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.bench import Baseline, Row, check_destination, format_rows, write_rows
+from decision_rnn.bench import Baseline, Row, check_destination, format_rows, measure, write_rows
 from decision_rnn.bench.measure import compare, interleaved, timed
 from decision_rnn.errors import InputError
 
@@ -31,11 +31,25 @@ def test_interleaved_runs_candidates_in_turn_and_ignores_warmup():
     assert medians == {"a": 2.0, "b": 8.0}
 
 
-def test_timed_makes_the_given_number_of_calls():
-    calls = []
-    timing = timed(lambda: calls.append(sum(range(20_000))), calls=5)
-    assert 0 < timing() < 1
-    assert len(calls) == 5
+def test_timed_returns_the_mean_of_its_calls(monkeypatch):
+    """With a clock that only `work` moves, by 1, 2, 3 and so on up to 10 seconds."""
+    calls, now = [], [100.0]
+
+    def work():
+        calls.append(len(calls) + 1)
+        now[0] += calls[-1]
+
+    monkeypatch.setattr(measure.time, "process_time", lambda: now[0])
+    timing = timed(work, calls=5)
+    assert calls == []
+    assert timing() == 3
+    assert calls == [1, 2, 3, 4, 5]
+    assert timing() == 8
+    assert calls == list(range(1, 11))
+
+
+def test_timed_measures_real_time():
+    assert 0 < timed(lambda: sum(range(20_000)), calls=5)() < 1
 
 
 @pytest.mark.parametrize("rounds", [0, -1])

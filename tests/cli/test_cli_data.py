@@ -17,6 +17,7 @@ from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import histogram
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.verification import verify_files
 
 NAME = "d4rl/hopper-medium-v2"
 
@@ -75,19 +76,38 @@ def test_data_verify_prints_the_size_of_an_intact_store(file: Path, capsys: pyte
     assert f"{total:,} bytes in {store.path} are as they were written" in capsys.readouterr().out
 
 
-def test_data_verify_names_the_corrupt_file(
+def test_data_verify_finds_a_flipped_bit_in_any_file_and_names_it(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bit flip below the file system, simulated by changing the table after the store was opened."""
+    """A bit flip below the file system, simulated by changing a file after the store was opened, with a stamp that fits
+    the changed file."""
+    verify = ["data", "verify", NAME, "--path", str(file)]
     store = open_dataset(NAME, path=file).open()
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
-    table = bytearray((store.path / "steps.npy").read_bytes())
-    table[-1] ^= 1
-    (store.path / "steps.npy").write_bytes(table)
-    assert main(["data", "verify", NAME]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert "steps.npy is corrupt" in error
-    assert "the next use makes it again" in error
+    arrays = sorted(store.path.glob("*.npy"))
+    assert len(arrays) == 7
+    capsys.readouterr()
+    for array in arrays:
+        content = array.read_bytes()
+        for place in (0, len(content) // 2, len(content) - 1):
+            array.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            stamp_as_verified(store.path)
+            assert main(verify) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert f"{array} is corrupt" in line
+            assert "the next use makes it again" in line
+        array.write_bytes(content)
+    assert main(verify) == 0
+
+
+def stamp_as_verified(folder: Path) -> None:
+    """Write stamps with which every file in a store's folder counts as verified."""
+    stamps = {}
+    for name, expected in json.loads((folder / "manifest.json").read_text())["files"].items():
+        status = (folder / name).stat()
+        stamps[name] = [expected["sha256"], status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    (folder / "verified.json").write_text(json.dumps(stamps))
+    verify_files(folder, json.loads((folder / "manifest.json").read_text())["files"])  # does not notice the flipped bit
 
 
 def test_histogram_shows_a_bar_for_a_single_episode() -> None:
@@ -158,14 +178,20 @@ def test_partial_drop_is_recorded_in_config_and_result_and_prevents_resume(
         (["export", NAME, "--path", "{file}", "--format", "minari", "--output", "../x-v0"], ["no Minari id"]),
     ],
 )
-def test_data_invalid_arguments_print_an_error_and_exit_with_code_2(
+def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
     file: Path, arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["data", *(word.replace("{file}", str(file)) for word in arguments)]) == 2
-    errors = capsys.readouterr().err.splitlines()
-    assert errors[-1].startswith("decision-rnn: ")
+    """With --quiet, stderr is a single line; without it, remarks about the data may precede that line."""
+    command = ["data", *(word.replace("{file}", str(file)) for word in arguments)]
+    assert main([*command, "--quiet"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("decision-rnn: ")
     for word in words:
-        assert word in errors[-1]
+        assert word in line
+    assert main(command) == 2
+    *remarks, last = capsys.readouterr().err.splitlines()
+    assert last == line
+    assert all(remark.endswith((": downloading it", "compare scores with no paper's")) for remark in remarks)
 
 
 @pytest.mark.parametrize("folder", ["{file}", "{file}/cache", "/proc/nope"])
@@ -196,11 +222,25 @@ def test_data_info_permission_error_on_reading_a_manifest_says_cannot_access(
     assert "standin/hopper-random: Permission denied" in line
 
 
-def test_data_export_refuses_an_existing_minari_dataset(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_export_keeps_an_existing_minari_dataset(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     export = ["data", "export", NAME, "--path", str(file), "--format", "minari", "--output", "own/copy-v0"]
     assert main(export) == 0
-    assert main(export) == 2
-    assert "exists" in capsys.readouterr().err
+    before = contents(tmp_path / "minari")
+    assert any(path.suffix == ".hdf5" for path in before)
+    with h5py.File(file, "a") as handle:
+        handle["rewards"][0] += 1  # so that the refused export would have other contents
+    capsys.readouterr()
+    assert main([*export, "--quiet"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"decision-rnn: {tmp_path / 'minari' / 'own' / 'copy-v0'} exists: remove it, or name another id"
+    assert contents(tmp_path / "minari") == before
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """The bytes and modification time of every file in a folder."""
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
 def test_train_on_a_d4rl_file(

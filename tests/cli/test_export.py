@@ -7,12 +7,16 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+import torch
 import yaml
 from made_policy import made_agent
 
+from decision_rnn import files
+from decision_rnn.agent import AgentConfig
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import save_checkpoint
 from decision_rnn.config import to_dict
+from decision_rnn.evaluation import rollout
 
 Cli = Callable[..., CompletedProcess[str]]
 
@@ -58,23 +62,61 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_fol
         assert told in refused.stderr
 
 
-def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime(
-    inline_cli: Cli, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime_before_any_work(
+    inline_cli: Cli, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing is traced, played or written."""
+    monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))
+    monkeypatch.setattr(rollout, "play_group", lambda *_, **__: pytest.fail("an episode was played"))
+    before = contents(tmp_path)
+    in_new_folder = ["--output", "new/policy.onnx"]
     for arguments, word in [
         (["export", "nowhere"], "not a run folder"),
         (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
-        (["export", str(run_folder), "--target-return", "nan"], "target-return"),
-        (["export", str(run_folder), "--format", "pickle"], "format"),
+        (["export", str(run_folder), "--output", str(run_folder / "config.yaml" / "policy.onnx")], "name a file"),
+        (["export", str(run_folder), *in_new_folder, "--target-return", "nan"], "target-return"),
+        (["export", str(run_folder), *in_new_folder, "--format", "pickle"], "format"),
         (["evaluate", str(run_folder / "absent.onnx"), "--episodes", "1"], "cannot read"),
     ]:
-        done = inline_cli(*arguments)
-        assert done.returncode == 2, arguments
-        assert word in done.stderr
+        assert word in error_line(inline_cli(*arguments))
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for name in [name for name in sys.modules if name.startswith("decision_rnn.deploy.")]:
         monkeypatch.delitem(sys.modules, name)
-    for arguments in (["export", str(run_folder)], ["evaluate", str(run_folder / "policy.onnx")]):
-        done = inline_cli(*arguments)
-        assert done.returncode == 2
-        assert "decision-rnn[onnx]" in done.stderr
+    for arguments in (["export", str(run_folder), *in_new_folder], ["evaluate", str(run_folder / "policy.onnx")]):
+        assert "decision-rnn[onnx]" in error_line(inline_cli(*arguments))
+    assert contents(tmp_path) == before
+
+
+def test_export_into_a_folder_that_cannot_be_written_is_refused_before_any_work(
+    inline_cli: Cli, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))
+    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    done = inline_cli("export", str(run_folder), "--output", "new/policy.onnx")
+    assert error_line(done) == "decision-rnn: cannot write new/policy.onnx: Permission denied"
+
+
+def error_line(done: "CompletedProcess[str]") -> str:
+    """The only line on stderr of a refused command."""
+    assert done.returncode == 2, done.args
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("decision-rnn: ")
+    return line
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Every path in a folder, with the bytes of files."""
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+def test_export_of_cloning_refuses_a_target_return_before_any_work(
+    inline_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloning = made_agent(registered("mlp").config(width=8, layers=1), AgentConfig(return_conditioning=False))
+    save_checkpoint(tmp_path / "cloning", cloning, {})
+    (tmp_path / "cloning" / "config.yaml").write_text(yaml.safe_dump(to_dict(cloning.config)))
+    monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))
+    before = contents(tmp_path)
+    done = inline_cli("export", "cloning", "--target-return", "5", "--output", "new/policy.onnx")
+    assert "takes no target return" in error_line(done)
+    assert contents(tmp_path) == before

@@ -115,7 +115,7 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
 
 
 @pytest.mark.usefixtures("runs")
-def test_play_screen_window_that_cannot_open_prints_an_error(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise RuntimeError("GLFW:\ncannot open display")
 
@@ -124,7 +124,9 @@ def test_play_screen_window_that_cannot_open_prints_an_error(inline_cli: CLI, mo
     monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: io.BytesIO())
     done = inline_cli("play", "run")
     assert done.returncode == 2
-    assert "no window can be opened here (GLFW: cannot open display): to write a video instead" in done.stderr
+    (line,) = done.stderr.splitlines()
+    said = "no window can be opened here (GLFW: cannot open display): to write a video instead, use --video episode.mp4"
+    assert line == f"decision-rnn: {said}"
 
 
 @pytest.mark.slow

@@ -288,10 +288,18 @@ def test_report_of_an_invalid_comparison_or_option_prints_one_line(
     assert not (tmp_path / "report.html").exists()
 
 
-def test_report_output_that_cannot_be_written_prints_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_output_that_cannot_be_written_prints_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = (folder / "comparison.json").read_bytes()
     for output, says in ((folder, "is a folder"), (folder / "comparison.json" / "page.html", "cannot write")):
         assert main(["report", str(folder), "--output", str(output), "--clips", "0"]) == 2
-        assert says in capsys.readouterr().err
+        out, error = capsys.readouterr()
+        (line,) = error.splitlines()
+        assert line.startswith("decision-rnn: ")
+        assert says in line
+        assert str(output) in line
+        assert out == ""
+    assert [path.name for path in folder.iterdir()] == ["comparison.json"]
+    assert (folder / "comparison.json").read_bytes() == record
 
 
 def test_page_of_several_datasets_has_aggregates_and_names_what_they_leave_out() -> None:

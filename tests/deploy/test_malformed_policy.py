@@ -1,7 +1,12 @@
 """Malformed policies: each is refused in one line, before it reaches onnxruntime and without reading other files."""
 
+import builtins
+import contextlib
 import copy
+import io
 import json
+import mmap
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -308,39 +313,104 @@ def test_policy_graph_that_onnxruntime_cannot_load_is_refused_in_one_line(
     assert_refused(path)
 
 
-def test_policy_path_that_is_absent_a_folder_or_too_large_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "folder.onnx").mkdir()
-    with (tmp_path / "large.onnx").open("wb") as file:
-        file.truncate(1 << 40)  # a sparse file
-    for name in ("absent.onnx", "folder.onnx", "large.onnx"):
-        assert_refused(tmp_path / name)
+def test_policy_that_onnxruntime_cannot_load_is_refused_without_a_word(
+    model: onnx.ModelProto, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """onnxruntime would print an error that it cannot decode, and load the file again with constant folding."""
+    altered = copy.deepcopy(model)
+    altered.graph.node.append(helper.make_node("Nope", ["obs"], ["added"], name="some name"))
+    graph = altered.graph.SerializeToString(deterministic=True).replace(b"some name", b"some\xbename")
+    (tmp_path / "policy.onnx").write_bytes(with_graph(altered, graph))
+    assert_refused(tmp_path / "policy.onnx")
+    assert capfd.readouterr() == ("", "")
 
 
-def test_altered_policy_bytes_with_a_valid_checksum_raise_only_input_error(model: onnx.ModelProto) -> None:
-    """Changes up to three bytes of the graph, a thousand times; nothing but InputError may be raised."""
-    generator = np.random.default_rng(2)
-    graph, text = model.graph.SerializeToString(deterministic=True), properties(model)[POLICY_KEY]
+def test_policy_graph_that_fails_when_it_is_run_raises_input_error_in_act(
+    model: onnx.ModelProto, tmp_path: Path
+) -> None:
+    altered = copy.deepcopy(model)
+    node = next(node for node in altered.graph.node if node.op_type == "Split")
+    next(attribute for attribute in node.attribute if attribute.name == "num_outputs").i = 42
+    (tmp_path / "policy.onnx").write_bytes(signed(altered))
+    policy = Policy.load(tmp_path / "policy.onnx")
+    for index in (None, [0]):
+        with pytest.raises(InputError, match="cannot use the policy") as refused:
+            policy.act(np.zeros((1, 11)), index=index)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (None, "cannot read .*: No such file or directory"),
+        ("folder", "cannot read .*: Is a directory"),
+        ((1 << 30) + 1, "has 1,073,741,825 bytes, more than any policy"),
+        (1 << 40, "has 1,099,511,627,776 bytes, more than any policy"),
+    ],
+)
+def test_policy_path_that_is_absent_a_folder_or_too_large_is_refused_unread(
+    size: int | str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "policy.onnx"
+    if size == "folder":
+        path.mkdir()
+    elif size:
+        path.touch()
+        os.truncate(path, size)  # a sparse file
+        for module, name in ((io, "open"), (builtins, "open"), (os, "open"), (mmap, "mmap")):
+            monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("a file was opened"))
+    monkeypatch.setattr(runtime, "read_policy", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(InputError, match=words):
+        Policy.load(path)
+    assert_refused(path)
+
+
+def with_graph(model: onnx.ModelProto, graph: bytes) -> bytes:
+    """The model with these bytes as its graph, and a valid checksum."""
     outer = onnx.ModelProto()
     outer.CopyFrom(model)
     outer.ClearField("graph")
+    checksum = digest(graph, properties(model)[POLICY_KEY])
+    helper.set_model_props(outer, {**properties(model), DIGEST_KEY: checksum})
+    length, varint = len(graph), bytearray()
+    while length >= 0x80:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    varint.append(length)
+    return outer.SerializeToString() + b"\x3a" + bytes(varint) + graph
+
+
+def test_altered_policy_bytes_with_a_valid_checksum_act_or_raise_only_input_error(
+    model: onnx.ModelProto, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Changes up to three bytes of the graph, a thousand times. Every third policy that passes the checks acts: its
+    actions have the described shape and are finite and in [-1, 1], or InputError is raised."""
+    generator = np.random.default_rng(2)
+    graph = model.graph.SerializeToString(deterministic=True)
     small = [place for place in range(len(graph)) if place < 4000 or place > len(graph) - 4000]
-    refused = 0
+    observations = generator.normal(size=(4, 5, 11))
+    refused = read = acted = 0
     for _ in range(1000):
         altered = bytearray(graph)
         for place in generator.choice(small, int(generator.integers(1, 4))):
             altered[place] = int(generator.integers(256))
-        helper.set_model_props(outer, {**properties(model), DIGEST_KEY: digest(altered, text)})
-        length, varint = len(altered), bytearray()
-        while length >= 0x80:
-            varint.append(length & 0x7F | 0x80)
-            length >>= 7
-        varint.append(length)
-        data = outer.SerializeToString() + b"\x3a" + bytes(varint) + bytes(altered)
         try:
-            read_policy(data, "policy.onnx")
+            file = read_policy(with_graph(model, bytes(altered)), "policy.onnx")
         except InputError:
             refused += 1
+            continue
+        read += 1
+        if read % 3 == 0:
+            with contextlib.suppress(InputError):
+                policy = Policy(file)
+                actions = np.array([policy.act(observation, 1.0) for observation in observations])
+                assert actions.shape == (4, 5, 3)
+                assert np.isfinite(actions).all()
+                assert np.abs(actions).max() <= 1
+                acted += 1
     assert refused > 100
+    assert acted > 50
+    assert capfd.readouterr() == ("", "")
 
 
 def test_protobuf_fields_agree_with_the_onnx_package_and_malformed_bytes_raise(model: onnx.ModelProto) -> None:

@@ -181,10 +181,12 @@ def test_result_file_name_has_step_and_protocol(result: Result, tmp_path: Path) 
     assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
 
 
-def test_write_result_into_an_unwritable_folder_raises_input_error(result: Result, tmp_path: Path) -> None:
+def test_write_result_into_an_unwritable_folder_raises_one_line(result: Result, tmp_path: Path) -> None:
     (tmp_path / "results").write_text("in the way")
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError) as caught:
         write_result(tmp_path, result)
+    assert str(caught.value) == f"cannot write {tmp_path / 'results' / result.key.file_name}: File exists"
+    assert (tmp_path / "results").read_text() == "in the way"
 
 
 def test_find_result_finds_carried_and_windowed_results_of_version_0_1(tmp_path: Path) -> None:

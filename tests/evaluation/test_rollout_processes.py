@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -96,6 +97,22 @@ class BatchSize(Reflex):
         return torch.full((len(observation), 3), float(len(observation))), state
 
 
+class Waiting(Reflex):
+    """Its action is the number of its process; the first is taken once that many processes play.
+
+    Each process writes the number of its environments into a file of its own.
+    """
+
+    def __init__(self, folder: Path, processes: int) -> None:
+        self.folder, self.processes = folder, processes
+
+    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+        with (self.folder / str(os.getpid())).open("x") as file:  # fails if a process plays twice
+            file.write(str(len(observation)))
+        until(lambda: len(list(self.folder.iterdir())) == self.processes)
+        return torch.full((len(observation), 3), float(os.getpid()), dtype=torch.float64), state
+
+
 class Paid(gymnasium.Env):
     """An episode of one step whose reward is the action."""
 
@@ -170,10 +187,16 @@ def test_rollout_group_sizes_do_not_depend_on_the_number_of_processes(paid: str,
     assert result.returns.tolist() == [3.0, 3.0, 2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]
 
 
-def test_rollout_splits_100_episodes_into_groups_of_at_most_50(monkeypatch: pytest.MonkeyPatch, paid: str) -> None:
+def test_rollout_shares_100_episodes_equally_between_two_processes(
+    monkeypatch: pytest.MonkeyPatch, paid: str, tmp_path: Path
+) -> None:
+    """Each process waits, with its first action, until both play."""
     monkeypatch.undo()
-    (result,) = rollout(BatchSize(), paid, [1.0], 100, 0)
-    assert max(result.returns) <= 50
+    (result,) = rollout(Waiting(tmp_path, processes=2), paid, [1.0], 100, 0, processes=2)
+    played = {int(file.name): int(file.read_text()) for file in tmp_path.iterdir()}
+    assert list(played.values()) == [50, 50]
+    assert os.getpid() not in played
+    assert Counter(result.returns.astype(int).tolist()) == played
 
 
 def told() -> None:

@@ -51,4 +51,5 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
             "HF_HUB_DISABLE_IMPLICIT_TOKEN": True,
         }.items():
             monkeypatch.setattr(constants, name, value)
+        monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", server.address)  # of pushes, set on import
         yield server

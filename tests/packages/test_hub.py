@@ -212,5 +212,28 @@ def test_load_agent_of_a_damaged_hub_package_says_to_get_it_again(packaged: Path
         load_agent(find_agent("org/name"))
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file in a folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_push_to_hub_uploads_every_file_of_a_package_unchanged(packaged: Path, tmp_path: Path, hub: HubServer) -> None:
+    """To a local hub, where another agent and a file of its owner are; and back."""
+    for name in ("policy.onnx", "replay.mp4"):  # as in a package with all extras
+        (packaged / name).write_bytes(name.encode() + bytes(range(256)))
+    held = contents(packaged)
+    assert {name.split("/")[0] for name in held} == {
+        *("README.md", "config.json", "policy.onnx", "replay.mp4", "results", "weights.safetensors"),
+    }
+    there = hub.repositories["org/name"] = tmp_path / "there"
+    (there / "results").mkdir(parents=True)
+    for name in ("results/old.json", "weights.safetensors", "LICENSE"):
+        (there / name).write_text("of another agent")
+    push_to_hub(packaged, "org/name")
+    assert contents(there) == {**held, "LICENSE": b"of another agent"}
+    assert contents(find_agent("org/name")) == held
+
+
 def test_packaged_description_file_has_the_step(packaged: Path) -> None:
     assert json.loads((packaged / hub_module.DESCRIPTION).read_text())["step"] == 10
