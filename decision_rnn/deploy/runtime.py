@@ -10,7 +10,6 @@ while not over:
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -284,12 +283,9 @@ def _session(file: PolicyFile) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, not logged
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return _call(
-        partial(onnxruntime.InferenceSession, file.data, options),
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["ConstantFolding"],  # loading executes nothing; the export folded constants
-        enable_fallback=0,  # else a failure is printed, and tried again with constant folding
-    )
+    # Loading executes nothing: the export has folded constants, and a failed load is not retried with folding.
+    settings = {"providers": ["CPUExecutionProvider"], "disabled_optimizers": ["ConstantFolding"], "enable_fallback": 0}
+    return _call(onnxruntime.InferenceSession, file.data, options, **settings)
 
 
 def _call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
