@@ -17,6 +17,7 @@ from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.files import check_folder
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -69,8 +70,8 @@ def _list(command: Namespace) -> None:
 
 
 def _info(command: Namespace) -> None:
-    if command.plot and command.plot.suffix != ".png":
-        raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
+    if command.plot:
+        _check_plot(command.plot)
     dataset = open_dataset(command.dataset, command.path, command.partial)
     store = dataset.open()
     spec = dataset.spec
@@ -83,6 +84,14 @@ def _info(command: Namespace) -> None:
         except OSError as error:
             raise InputError(f"cannot write {command.plot}: {error.strerror}") from None
         print(f"\ndrawn in {command.plot}")
+
+
+def _check_plot(path: Path) -> None:
+    """Before the dataset is opened, which may convert or collect it for minutes."""
+    if path.suffix != ".png":
+        raise InputError(f"--plot {path} is no PNG file: give it a name that ends in .png")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def _make(command: Namespace) -> None:
@@ -112,26 +121,32 @@ def _export(command: Namespace) -> None:
     if command.format not in FORMATS:
         raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
     dataset = open_dataset(command.dataset, command.path, command.partial)
-    store = dataset.open()
     try:
-        where = FORMATS[command.format](command.output, store, dataset.spec)
+        path = _new_path(command.format, command.output)  # before the dataset is opened, as for a plot
+        store = dataset.open()
+        check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
+        FORMATS[command.format](command.output, store, dataset.spec)
     except OSError as error:
         raise InputError(f"cannot write {command.output}: {error.strerror or error}") from None
-    print(f"{store.episodes} episodes, {store.steps} steps written to {where}")
+    print(f"{store.episodes} episodes, {store.steps} steps written to {path}")
 
 
-def _to_d4rl(output: str, store: EpisodeStore, spec: DatasetSpec) -> Path:
-    _check_room(Path(output), store)
+def _new_path(file_format: str, output: str) -> Path:
+    """The file or folder that an export creates; InputError if it exists, OSError if it cannot be created."""
+    if file_format == "minari":
+        minari.check_id(output)
+    path = minari.dataset_folder(output) if file_format == "minari" else Path(output)
+    if path.exists():
+        raise InputError(f"{path} exists: remove it, or name another {'id' if file_format == 'minari' else 'file'}")
+    check_folder(path.parent)
+    return path
+
+
+def _to_d4rl(output: str, store: EpisodeStore, spec: DatasetSpec) -> None:
     d4rl.write_file(Path(output), store)
-    return Path(output)
 
 
-def _to_minari(output: str, store: EpisodeStore, spec: DatasetSpec) -> Path:
-    minari.check_id(output)
-    folder = minari.dataset_folder(output)
-    if folder.exists():
-        raise InputError(f"{folder} exists: remove it, or name another id")
-    _check_room(folder, store)
+def _to_minari(output: str, store: EpisodeStore, spec: DatasetSpec) -> None:
     minari.write_dataset(
         output,
         store.read_episodes(),
@@ -146,11 +161,6 @@ def _to_minari(output: str, store: EpisodeStore, spec: DatasetSpec) -> Path:
         },
         source={"dataset": spec.name, "fingerprint": store.fingerprint},
     )
-    return folder
-
-
-def _check_room(path: Path, store: EpisodeStore) -> None:
-    check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
 
 
 ACTIONS: dict[str, Callable[[Namespace], None]] = {
@@ -161,4 +171,4 @@ ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "download": _download,
     "export": _export,
 }
-FORMATS: dict[str, Callable[[str, EpisodeStore, DatasetSpec], Path]] = {"minari": _to_minari, "d4rl": _to_d4rl}
+FORMATS: dict[str, Callable[[str, EpisodeStore, DatasetSpec], None]] = {"minari": _to_minari, "d4rl": _to_d4rl}

@@ -194,6 +194,44 @@ def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
     assert all(remark.endswith((": downloading it", "compare scores with no paper's")) for remark in remarks)
 
 
+@pytest.mark.parametrize(
+    ("action", "options", "words"),
+    [
+        ("info", ["--plot", "x.svg"], "x.svg is no PNG file"),
+        ("info", ["--plot", "/nowhere/x.png"], "cannot write /nowhere/x.png: there is no folder /nowhere"),
+        ("info", ["--plot", "{file}/x.png"], "cannot write {file}/x.png: there is no folder {file}"),
+        ("export", ["--format", "csv", "--output", "x"], "unknown format 'csv'"),
+        ("export", ["--format", "d4rl", "--output", "{file}"], "{file} exists: remove it, or name another file"),
+        ("export", ["--format", "d4rl", "--output", "{file}/x"], "cannot write {file}/x: Not a directory"),
+        ("export", ["--format", "minari", "--output", "../x-v0"], "'../x-v0' is no Minari id"),
+        (
+            "export",
+            ["--format", "minari", "--output", "own/there-v0"],
+            "there-v0 exists: remove it, or name another id",
+        ),
+    ],
+)
+def test_data_info_and_export_refuse_an_output_before_they_open_the_dataset(
+    file: Path,
+    tmp_path: Path,
+    action: str,
+    options: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Opening a dataset may convert or collect it for minutes."""
+    (tmp_path / "minari" / "own" / "there-v0").mkdir(parents=True)
+
+    def opened(dataset: Dataset) -> None:
+        pytest.fail("the dataset was opened")
+
+    monkeypatch.setattr(Dataset, "open", opened)
+    options = [option.replace("{file}", str(file)) for option in options]
+    assert main(["data", action, NAME, "--path", str(file), *options]) == 2
+    assert words.replace("{file}", str(file)) in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("folder", ["{file}", "{file}/cache", "/proc/nope"])
 def test_data_info_unwritable_cache_folder_prints_one_line(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
