@@ -172,11 +172,12 @@ def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) 
         rows.append(row)
     kept, every = len(asked.datasets), len(comparison.datasets)
     title = f"## All {every} datasets" if kept == every else f"## {kept} of {every} datasets"
-    return [title, _markdown(_without_empty(rows)), " ".join(_notes_over_datasets(found, first, improvements))]
+    cloned = any(summary.of_role("cloning") is not None for summary in summaries)
+    return [title, _markdown(_without_empty(rows)), " ".join(_notes_over_datasets(found, first, improvements, cloned))]
 
 
 def _notes_over_datasets(
-    found: Sequence[Overall], first: str, improvements: Mapping[str, Improvement]
+    found: Sequence[Overall], first: str, improvements: Mapping[str, Improvement], cloned: bool
 ) -> Iterator[str]:
     """Explains the numbers over datasets, in sentences, with the coverage of intervals if there are any."""
     given = [aggregate.low is not None for of in found for aggregate in of.aggregates.values()]
@@ -186,7 +187,7 @@ def _notes_over_datasets(
         yield f"Better than {first}: {HEADS[found[0].role]}, {IMPROVEMENT_NOTE if known else IMPROVEMENT}."
     if not all(given):
         yield "No interval is given for few seeds or datasets."
-    if found[0].role != "cloning":
+    if cloned and found[0].role != "cloning":
         yield "Cloning has no target and appears with its one score in all columns."
     same = len({of.omissions for of in found}) == 1
     for of in found[:1] if same else found:

@@ -100,6 +100,15 @@ def test_cloning_alone_is_aggregated_over_datasets_by_its_only_score() -> None:
     assert "Without a target, the control cloning has the highest interquartile mean" in page.text
 
 
+def test_note_on_cloning_over_datasets_is_shown_only_with_cloning_and_targets() -> None:
+    note = "Cloning has no target and appears with its one score in all columns."
+    made = lacking(())
+    assert note in "\n".join(table_over_datasets(made))
+    assert note not in "\n".join(table_over_datasets(lacking({("cloning", name) for name in NAMES})))
+    alone = made_comparison((), 2, NAMES, (), checkpoints=0)
+    assert note not in "\n".join(table_over_datasets(alone))
+
+
 @pytest.mark.parametrize(("seeds", "mean", "improvement"), [(4, False, False), (5, False, True), (10, True, True)])
 def test_coverage_note_is_shown_only_with_an_interval(seeds: int, mean: bool, improvement: bool) -> None:
     made = lacking((), seeds)
