@@ -219,6 +219,17 @@ def test_resume_of_run_without_return_limit_and_averaging_keeps_them_off(tmp_pat
         assert trained.agent.return_limit is None
 
 
+def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:
+    """So a run with averaging also holds, in its training state, the weights that it would end with without."""
+    train(configure("--training.averaging", "0.9"), tmp_path / "averaged")
+    train(configure("--training.averaging", "0"), tmp_path / "last")
+    kept = load_training_state(last_checkpoint(tmp_path / "averaged"))["model"]
+    last = load_agent(last_checkpoint(tmp_path / "last")).agent.state_dict()
+    average = load_agent(last_checkpoint(tmp_path / "averaged")).agent.state_dict()
+    assert {name: weight.tolist() for name, weight in kept.items()} == {name: w.tolist() for name, w in last.items()}
+    assert not all(torch.equal(average[name], last[name]) for name in last)
+
+
 @pytest.mark.parametrize("backbone", ["mingru", "lru"])
 @pytest.mark.parametrize(
     ("key", "before", "asked"),
