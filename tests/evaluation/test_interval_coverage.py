@@ -60,7 +60,7 @@ def test_every_printed_interval_covers_at_least_93_percent_for_normal_scores() -
     assert [row for row in given if row["coverage"] < 0.93] == []
 
 
-SHAPES = ("normal", "skewed", "two-humped", "our seeds")
+SHAPES = ("normal", "skewed", "bimodal", "our seeds")
 ONE_DATASET = (
     *("range", "Student's t", "percentile bootstrap", "BCa", "bootstrap-t"),
     "percentile bootstrap of the interquartile mean",
