@@ -115,6 +115,19 @@ def check_folder(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
 
 
+def check_destination(path: Path) -> None:
+    """Raise InputError if the file `path` cannot be written, before minutes are spent on its content."""
+    fault = None
+    if not path.parent.is_dir():
+        fault = f"the folder {path.parent} does not exist"
+    elif path.is_dir():
+        fault = "it is a folder"
+    elif not os.access(path.parent, os.W_OK):
+        fault = f"the folder {path.parent} is not writable"
+    if fault:
+        raise InputError(f"cannot write {path}: {fault}")
+
+
 def fsync_path(path: Path) -> None:
     """Flush a file's content, or a directory's entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)

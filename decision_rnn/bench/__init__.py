@@ -5,7 +5,7 @@ from collections.abc import Callable
 from decision_rnn.bench.backbones import bench_backbones
 from decision_rnn.bench.data import bench_data
 from decision_rnn.bench.deploy import bench_deploy
-from decision_rnn.bench.measure import Baseline, Row, check_destination, format_rows, write_rows
+from decision_rnn.bench.measure import Baseline, Row, format_rows, write_rows
 from decision_rnn.bench.rollout import bench_rollout
 from decision_rnn.bench.scan import bench_scan
 from decision_rnn.bench.train import bench_train
@@ -30,7 +30,6 @@ __all__ = [
     "bench_rollout",
     "bench_scan",
     "bench_train",
-    "check_destination",
     "format_rows",
     "write_rows",
 ]

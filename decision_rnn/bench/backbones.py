@@ -18,10 +18,11 @@ from tqdm import tqdm
 
 from decision_rnn.backbones import SequenceMixer, registered_names
 from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru_core, peer_mingru_core
-from decision_rnn.bench.measure import Row, check_destination, check_rounds, compare, interleaved, timed
+from decision_rnn.bench.measure import Row, check_rounds, compare, interleaved, timed
 from decision_rnn.bench.memory import peak_memory
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.files import check_destination
 from decision_rnn.machine import keep_freed_memory
 
 BATCH, WIDTH = 8, 128

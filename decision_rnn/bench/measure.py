@@ -6,7 +6,6 @@ use of shared caches); on CUDA, in wall time including synchronisation.
 """
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -120,19 +119,6 @@ def format_rows(rows: Sequence[Row]) -> str:
             + (against if row.baseline.name != row.name else "itself")
         )
     return "\n".join(lines)
-
-
-def check_destination(path: Path) -> None:
-    """Raise InputError if `path` cannot be written, before minutes are spent on computing its content."""
-    fault = None
-    if not path.parent.is_dir():
-        fault = f"the folder {path.parent} does not exist"
-    elif path.is_dir():
-        fault = "it is a folder"
-    elif not os.access(path.parent, os.W_OK):
-        fault = f"the folder {path.parent} is not writable"
-    if fault:
-        raise InputError(f"cannot write {path}: {fault}")
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from decision_rnn.bench import BENCHES, check_destination, format_rows, write_rows
+from decision_rnn.bench import BENCHES, format_rows, write_rows
 from decision_rnn.cli.help import arrange
 from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.files import check_destination
 
 
 def run(arguments: Sequence[str]) -> None:

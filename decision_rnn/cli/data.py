@@ -17,7 +17,7 @@ from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.files import check_folder
+from decision_rnn.files import check_destination, check_folder
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -90,8 +90,7 @@ def _check_plot(path: Path) -> None:
     """Before the dataset is opened, which may convert or collect it for minutes."""
     if path.suffix != ".png":
         raise InputError(f"--plot {path} is no PNG file: give it a name that ends in .png")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+    check_destination(path)
 
 
 def _make(command: Namespace) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.bench import Baseline, Row, check_destination, format_rows, measure, write_rows
+from decision_rnn.bench import Baseline, Row, format_rows, measure, write_rows
 from decision_rnn.bench.measure import compare, interleaved, timed
 from decision_rnn.errors import InputError
+from decision_rnn.files import check_destination
 
 ROWS = [
     Row("train/mingru/fp32", 50.0, "ms", Baseline("train/decision-transformer/fp32", 200.0), 4.0),

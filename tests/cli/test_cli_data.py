@@ -198,8 +198,8 @@ def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
     ("action", "options", "words"),
     [
         ("info", ["--plot", "x.svg"], "x.svg is no PNG file"),
-        ("info", ["--plot", "/nowhere/x.png"], "cannot write /nowhere/x.png: there is no folder /nowhere"),
-        ("info", ["--plot", "{file}/x.png"], "cannot write {file}/x.png: there is no folder {file}"),
+        ("info", ["--plot", "/nowhere/x.png"], "cannot write /nowhere/x.png: the folder /nowhere does not exist"),
+        ("info", ["--plot", "{file}/x.png"], "cannot write {file}/x.png: the folder {file} does not exist"),
         ("export", ["--format", "csv", "--output", "x"], "unknown format 'csv'"),
         ("export", ["--format", "d4rl", "--output", "{file}"], "{file} exists: remove it, or name another file"),
         ("export", ["--format", "d4rl", "--output", "{file}/x"], "cannot write {file}/x: Not a directory"),
