@@ -1,0 +1,61 @@
+"""scripts/machines.py: the scores of the same variants on two machines, and their difference."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from made_comparison import HARDWARE, made_comparison
+from scipy import stats
+
+from decision_rnn.comparison.record import Comparison, Role
+from decision_rnn.comparison.summary import summarise
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "machines.py"
+
+
+def saved(folder: Path, comparison: Comparison) -> str:
+    folder.mkdir()
+    (folder / "comparison.json").write_text(json.dumps(comparison.to_dict()))
+    return str(folder)
+
+
+def elsewhere(comparison: Comparison) -> Comparison:
+    """The same comparison on another machine, where every score is 10 points higher."""
+    cells = [
+        replace(
+            cell,
+            hardware={**HARDWARE, "cpu": "Other CPU"},
+            targets=tuple(replace(target, score_mean=target.score_mean + 10) for target in cell.targets),
+        )
+        for cell in comparison.cells
+    ]
+    return replace(comparison, cells=tuple(cells))
+
+
+def scores(comparison: Comparison, variant: str, role: Role) -> tuple[float, ...]:
+    (summary,) = (summary for summary in summarise(comparison) if summary.variant == variant)
+    return next(target.per_seed for target in summary.targets if target.target.role == role)
+
+
+def test_machines_compares_shared_variants_by_welchs_interval(tmp_path: Path) -> None:
+    first = made_comparison(labels=("a", "b"), controls=(), cloning=("cloning",))
+    second = elsewhere(made_comparison(labels=("a",), controls=(), cloning=("cloning",), seeds=6))
+    folders = saved(tmp_path / "first", first), saved(tmp_path / "second", second)
+    printed = subprocess.run([sys.executable, SCRIPT, *folders], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("first: Test CPU, 2 cores, GPU: none\nsecond: Other CPU, 2 cores, GPU: none\n")
+    assert "| b |" not in printed
+    for variant, role in (("a", "paper"), ("a", "best"), ("cloning", "cloning")):
+        ours, theirs = scores(first, variant, role), scores(second, variant, role)
+        low, high = stats.ttest_ind(theirs, ours, equal_var=False).confidence_interval()
+        assert f"{sum(theirs) / 6 - sum(ours) / 5:+.1f} [{low:+.1f}, {high:+.1f}]" in printed
+
+
+def test_machines_refuses_comparisons_without_a_shared_variant(tmp_path: Path) -> None:
+    folders = [
+        saved(tmp_path / label, made_comparison(labels=(label,), controls=(), cloning=())) for label in ("a", "b")
+    ]
+    refused = subprocess.run([sys.executable, SCRIPT, *folders], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "have no variant on the same dataset: name two that do" in refused.stderr
