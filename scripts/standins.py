@@ -177,10 +177,13 @@ def report(
     learnt = "There is no comparison yet."
     if comparison is not None:
         methods = [method for method in METHODS if any(method in of for of in scores.values())]
-        commits = dict.fromkeys(cell.commit or "unknown" for cell in comparison.cells if cell.variant in methods)
+        cells = [cell for cell in comparison.cells if cell.variant in methods]
+        commits = dict.fromkeys(cell.commit or "unknown" for cell in cells)
+        processors = dict.fromkeys(cell.hardware["cpu"] for cell in cells)
         learnt = (
             f"The scores of {' and '.join(methods)}: `{comparison.command}` at commit {', '.join(commits)}, seed"
-            f"{'s' * (len(comparison.seeds) > 1)} {', '.join(map(str, comparison.seeds))}, in comparison.json."
+            f"{'s' * (len(comparison.seeds) > 1)} {', '.join(map(str, comparison.seeds))}, on "
+            f"{' and '.join(processors)}, in comparison.json."
             if methods
             else f"`{comparison.command}` has no score of {' or '.join(METHODS)} on these sets."
         )

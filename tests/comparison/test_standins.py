@@ -126,7 +126,7 @@ def test_standins_report_has_the_scores_of_the_comparison_and_keeps_a_copy_of_it
     scores = [f"{cell.targets[0].score_mean:.1f}" for cell in (cloning, transformer)]
     assert table(places)["hopper-medium"][-2:] == [f"{scores[0]} (53.5)", f"{scores[1]} (65.1)"]
     text = (places / "results" / "README.md").read_text()
-    assert f"`{made.command}` at commit 0123456789ab, seed 0, in comparison.json" in text
+    assert f"`{made.command}` at commit 0123456789ab, seed 0, on Test CPU, in comparison.json" in text
     assert f"The scores of cloning and decision-transformer: `{made.command}`" in text
     (places / "runs" / "comparison.json").unlink()
     standins.main()  # from the copy kept with the results
