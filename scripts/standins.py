@@ -3,7 +3,7 @@
     decision-rnn compare --config configs/comparisons/standins.yaml --output runs/standins
     python scripts/standins.py
 
-The first command takes an hour and a half on two cores and resumes where it stopped: it trains cloning and the Decision
+The first command takes two to four hours on two cores and resumes where it stopped: it trains cloning and the Decision
 Transformer as published on the stand-ins for which there are published scores. The table leaves out missing results,
 and results on other contents than the dataset's current ones. What standins.json says of a dataset is kept while its
 recipe is the same: remove the file to measure all of them again.
