@@ -262,5 +262,8 @@ def _resume(
     state = load_training_state(folder)
     trainer.load_state_dict(state)
     stream.load_state_dict(state["stream"])
-    link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
+    try:
+        link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
+    except OSError as error:
+        raise InputError(f"cannot write into {folder.parent}: {error.strerror}; the run is intact") from None
     return saved.seconds, list(state.get("losses", torch.empty(0)).to(trainer.device))
