@@ -175,6 +175,16 @@ def test_table_has_separate_columns_for_extrapolation_and_obedience() -> None:
     assert rows(text, "score of the last")[0][-1] == "16.7%"
 
 
+def test_table_of_a_dataset_without_a_target_of_its_own_has_verdicts_at_the_best() -> None:
+    def own(each: CellRecord) -> CellRecord:
+        return replace(each, targets=each.targets[2:])
+
+    cells = [own(each) for label, score in (("mingru", 0.0), ("lru", 50.0)) for each in of_scores([score] * 5, label)]
+    dataset = ComparedDataset(data=DATA, targets=TARGETS[2:])
+    ((label, difference),) = rows(format_comparison(comparison(cells, datasets=(dataset,))), "difference from mingru")
+    assert (label, difference) == ("lru", "+50.0 [+50.0, +50.0], better")
+
+
 def test_table_remark_names_its_variant() -> None:
     text = format_comparison(comparison([*of_scores([50.0], remarks=("is slow",)), *of_scores([50.0], "lru")]))
     assert "- mingru: is slow" in text
