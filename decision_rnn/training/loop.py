@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -177,7 +178,8 @@ def _train(
                 if on_steps is not None:
                     on_steps(trainer.steps)
                 if callback is not None:
-                    stopped = show_agent(partial(callback, trainer.steps, metrics)) is False
+                    answer = show_agent(partial(callback, trainer.steps, metrics))
+                    stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
             if saves or stopped:
                 current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
                 state = {"stream": stream.state_dict(), "losses": torch.stack(losses) if losses else torch.empty(0)}
