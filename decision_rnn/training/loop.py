@@ -162,6 +162,7 @@ def _train(
             show_agent(on_checkpoint)
         stopped = False
         while trainer.steps < settings.steps and not stopped:
+            rate = float(trainer.schedule.get_last_lr()[0])
             loss, norm = trainer.step(stream.sample())
             losses.append(loss)
             shown.update()
@@ -172,7 +173,6 @@ def _train(
                 mean = _finite_mean(losses, trainer, run)
             if logs:
                 losses.clear()
-                rate = float(trainer.schedule.get_last_lr()[0])
                 metrics = log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
                 shown.set_postfix(loss=f"{mean:.4f}")
                 if on_steps is not None:
