@@ -3,6 +3,7 @@
 <run>/cell.json    record of a finished cell, so that it is neither run nor measured again
 """
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -158,7 +159,8 @@ def write_record(cell: Cell, record: CellRecord) -> None:
 def _record(
     cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result], jobs: int | None
 ) -> CellRecord:
-    microseconds, state_bytes = action_cost(trained.agent, actor_of(trained.agent, cell.protocol.window))
+    agent = copy.deepcopy(trained.agent).cpu()  # where it plays, wherever it was trained
+    microseconds, state_bytes = action_cost(agent, actor_of(agent, cell.protocol.window))
     achieved = {target.target_return: target for target in result.targets}
     remarks = list(result.remarks)
     if result.dataset.comparable != cell.data.comparable:

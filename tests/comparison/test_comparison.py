@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison import cells
 from decision_rnn.comparison.page.page import build_page
@@ -59,6 +60,17 @@ def test_result_on_other_contents_of_the_dataset_fails_the_run(
     write(1)
     (failed,) = comparing(variants).failed
     assert "trained on other contents of own/mine" in failed.error
+
+
+def test_action_of_an_agent_trained_on_another_device_is_timed_on_the_cpu(
+    mine: Path, small: Make, comparing: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, timed = [], []
+    monkeypatch.setattr(DecisionAgent, "cpu", lambda agent: moved.append(agent) or agent, raising=False)
+    monkeypatch.setattr(cells, "action_cost", lambda agent, actor: timed.append(agent) or (1.0, 1))
+    assert not comparing([Variant("mingru", small())]).failed
+    assert len(timed) == 1
+    assert timed[0] is moved[-1]
 
 
 def test_results_in_another_environment_of_the_same_episodes_are_not_reused(
