@@ -244,7 +244,7 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
     if any(summary.obedience is not None for summary in summaries):
         sentences.append(
             "Obedience error: the mean distance of the median return from targets spread through the data's range, in "
-            "% of that range; an agent that ignores its target has about 25."
+            "% of that range; an agent that always returns the middle of the range has about 20."
         )
     if any(summary.curves for summary in summaries):
         sentences.append(
