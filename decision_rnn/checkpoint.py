@@ -4,7 +4,7 @@
                              config.json            how it was made: enough to rebuild and evaluate it
                              training_state.pt      optimiser, random generators, position in the stream,
                                                    losses not logged yet
-    <run>/checkpoints/last -> <step>
+    <run>/checkpoints/last -> <step>                for people; the package goes by the steps
 
 Every folder is written under a temporary name, fsynced and renamed, so that it is complete or absent.
 """
@@ -181,7 +181,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
 
 
 def link_last(folder: Path) -> None:
-    """Point the link `last`, beside a checkpoint's folder, at that folder."""
+    """Point the link `last`, beside a checkpoint's folder, at that folder, if the file system has symbolic links."""
     link_atomically(folder.parent / "last", folder.name)
 
 

@@ -24,6 +24,9 @@ from decision_rnn.messages import warn
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 """The errors of file systems without locks, such as some network file systems."""
 
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""The errors of file systems without symbolic links, such as exFAT and some network and cloud drives."""
+
 TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12})\.[0-9a-f]{12}\.tmp")
 
 ABANDONED = 24 * 3600.0
@@ -149,9 +152,17 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def link_atomically(path: Path, target: str) -> None:
-    """Make `path` a symbolic link to `target`, replacing an existing link."""
+    """Make `path` a symbolic link to `target`, replacing an existing link, or the folder that copying without links put
+    in its place. On a file system without symbolic links there is none afterwards."""
+    if path.is_dir() and not path.is_symlink():
+        remove_directory(path)
     with _temporary_for(path) as temporary:
-        temporary.symlink_to(target)
+        try:
+            temporary.symlink_to(target)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            return
         temporary.replace(path)
     fsync_path(path.parent)
 

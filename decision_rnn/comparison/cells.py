@@ -3,10 +3,12 @@
 <run>/cell.json    record of a finished cell, so that it is neither run nor measured again
 """
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from decision_rnn.checkpoint import TrainedAgent, has_checkpoint
@@ -90,7 +92,7 @@ def run_cell(cell: Cell, on_steps: Callable[[int], None]) -> CellOutcome:
 
     def evaluated(trained: TrainedAgent, protocol: Protocol) -> Result:
         nonlocal busy
-        result = find_result(cell.folder, cell.key(trained.step, protocol))
+        result = _found(cell, trained.step, protocol)
         if result is None:
             result = evaluate(trained, settings_of(protocol), processes=1)
             write_result(cell.folder, result)
@@ -157,7 +159,8 @@ def write_record(cell: Cell, record: CellRecord) -> None:
 def _record(
     cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result], jobs: int | None
 ) -> CellRecord:
-    microseconds, state_bytes = action_cost(trained.agent, actor_of(trained.agent, cell.protocol.window))
+    agent = copy.deepcopy(trained.agent).cpu()  # where it plays, wherever it was trained
+    microseconds, state_bytes = action_cost(agent, actor_of(agent, cell.protocol.window))
     achieved = {target.target_return: target for target in result.targets}
     remarks = list(result.remarks)
     if result.dataset.comparable != cell.data.comparable:
@@ -191,6 +194,14 @@ def _checkpoints(cell: Cell, known: Mapping[int, Result]) -> Iterator[Checkpoint
         training = cell.config.training
         steps = {*range(training.checkpoint_every, training.steps, training.checkpoint_every), training.steps}
         for step in sorted(steps):
-            result = known.get(step) or find_result(cell.folder, cell.key(step, cell.checkpoint_protocol))
+            result = known.get(step) or _found(cell, step, cell.checkpoint_protocol)
             if result is not None:
                 yield CheckpointScores(step=step, targets=result.targets)
+
+
+def _found(cell: Cell, step: int, protocol: Protocol) -> Result | None:
+    """The result of a checkpoint from an earlier process; None if there is none, or if the dataset had another
+    environment or other reference scores then, which a fingerprint of the episodes does not show."""
+    result = find_result(cell.folder, cell.key(step, protocol))
+    same = attrgetter("environment_id", "reference_min", "reference_max")
+    return result if result is not None and same(result.dataset) == same(cell.data) else None

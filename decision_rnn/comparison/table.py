@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from decision_rnn.comparison.summary import BUDGETS, LearningCurve, TargetSummary, VariantSummary, remarks_of, summarise
-from decision_rnn.comparison.verdicts import NOTHING_SHARED, Overall, differences, over_datasets
+from decision_rnn.comparison.verdicts import ASKED, NOTHING_SHARED, Overall, differences, over_datasets
 from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.aggregate import (
     AGGREGATE,
@@ -137,11 +137,12 @@ def _tuning(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[
 
 
 def _differences(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
-    """The variants' differences from the first one, with verdicts."""
-    paper, best = (differences(summaries, role).differences for role in ("paper", "best"))
-    rows = [[f"difference from {summaries[0].variant}", HEADS["paper"], HEADS["best"]]]
-    for label in paper:
-        rows.append([names[label], *(_difference(of[label]) for of in (paper, best))])
+    """The variants' differences from the first one, with verdicts, for each role of targets that the dataset has."""
+    roles: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)] or ["cloning"]
+    found = [differences(summaries, role).differences for role in roles]
+    rows = [[f"difference from {summaries[0].variant}", *(HEADS[role] for role in roles)]]
+    for label in found[0]:
+        rows.append([names[label], *(_difference(of[label]) for of in found)])
     return rows
 
 
@@ -243,7 +244,7 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
     if any(summary.obedience is not None for summary in summaries):
         sentences.append(
             "Obedience error: the mean distance of the median return from targets spread through the data's range, in "
-            "% of that range; an agent that ignores its target has about 25."
+            "% of that range; an agent that always returns the middle of the range has about 20."
         )
     if any(summary.curves for summary in summaries):
         sentences.append(

@@ -1,5 +1,6 @@
 """Evaluation of a trained agent: scores for every target return, those beyond the data reported as such."""
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -118,6 +119,8 @@ def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, ep
             f"episodes of {spec.environment_id} have returns that are not finite and have no score: check the "
             "agent's weights and the environment"
         )
+    # Three decimals, or more where rewards are small, so that no episode's score moves by a thousandth of a point.
+    decimals = max(3, math.ceil(5 - math.log10(abs(spec.reference_max - spec.reference_min))))
     return TargetResult(
         target_return=target,
         in_range=dataset.holds(target),
@@ -126,7 +129,7 @@ def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, ep
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
         length_mean=float(episodes.lengths.mean()),
-        returns=tuple(round(float(value), 3) for value in episodes.returns),
+        returns=tuple(round(float(value), decimals) for value in episodes.returns),
     )
 
 

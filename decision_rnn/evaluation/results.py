@@ -111,7 +111,7 @@ class TargetResult:
         score_mean: Mean normalised score.
         score_sd: Its standard deviation over episodes.
         length_mean: Mean length of the episodes, in steps.
-        returns: Return of every episode, rounded to three decimals.
+        returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
     """
 
     target_return: float | None

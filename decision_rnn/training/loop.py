@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -161,6 +162,7 @@ def _train(
             show_agent(on_checkpoint)
         stopped = False
         while trainer.steps < settings.steps and not stopped:
+            rate = float(trainer.schedule.get_last_lr()[0])
             loss, norm = trainer.step(stream.sample())
             losses.append(loss)
             shown.update()
@@ -171,13 +173,13 @@ def _train(
                 mean = _finite_mean(losses, trainer, run)
             if logs:
                 losses.clear()
-                rate = float(trainer.schedule.get_last_lr()[0])
                 metrics = log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
                 shown.set_postfix(loss=f"{mean:.4f}")
                 if on_steps is not None:
                     on_steps(trainer.steps)
                 if callback is not None:
-                    stopped = show_agent(partial(callback, trainer.steps, metrics)) is False
+                    answer = show_agent(partial(callback, trainer.steps, metrics))
+                    stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
             if saves or stopped:
                 current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
                 state = {"stream": stream.state_dict(), "losses": torch.stack(losses) if losses else torch.empty(0)}
@@ -262,5 +264,8 @@ def _resume(
     state = load_training_state(folder)
     trainer.load_state_dict(state)
     stream.load_state_dict(state["stream"])
-    link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
+    try:
+        link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
+    except OSError as error:
+        raise InputError(f"cannot write into {folder.parent}: {error.strerror}; the run is intact") from None
     return saved.seconds, list(state.get("losses", torch.empty(0)).to(trainer.device))

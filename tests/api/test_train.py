@@ -51,9 +51,12 @@ def test_callback_gets_step_metrics_and_agent_and_leaves_the_weights_unchanged(r
     assert weights(watched) == weights(run)
 
 
-def test_callback_returning_false_stops_training_and_resume_gives_identical_weights(run: Run, inside: Path) -> None:
+@pytest.mark.parametrize("no", [False, np.False_])
+def test_callback_returning_false_stops_training_and_resume_gives_identical_weights(
+    run: Run, inside: Path, no: bool
+) -> None:
     options = {"output": "stopped", "training": {"log_every": 10}}
-    stopped = train("own/swing", **{**QUICK, "steps": 20}, **options, callback=lambda *now: False)
+    stopped = train("own/swing", **{**QUICK, "steps": 20}, **options, callback=lambda *now: no)
     assert (stopped.agent.step, stopped.metrics["step"].tolist()) == (10, [10])
     again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True, callback=lambda *now: None)
     assert again.agent.step == 20

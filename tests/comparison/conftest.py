@@ -52,17 +52,18 @@ def comparing(tmp_path: Path) -> Compare:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Writes a dataset of five short Pendulum-shaped episodes, by default own/mine, from a seed; returns its folder."""
+    """Writes a dataset of five short Pendulum-shaped episodes, by default own/mine, from a seed; returns its folder.
+    The environment does not change the episodes."""
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
 
-    def make(seed: int, name: str = "own/mine") -> Path:
+    def make(seed: int, name: str = "own/mine", environment_id: str = "Pendulum-v1") -> Path:
         generator = np.random.default_rng(seed)
 
         def episode() -> Episode:
             actions, rewards = generator.uniform(-1, 1, (8, 1)), generator.normal(size=8)
             return Episode(generator.normal(size=(9, 3)), actions, rewards, False, True)
 
-        return write_store(name, [episode() for _ in range(5)], environment_id="Pendulum-v1").path
+        return write_store(name, [episode() for _ in range(5)], environment_id).path
 
     return make
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
+from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison import cells
 from decision_rnn.comparison.page.page import build_page
@@ -58,6 +60,33 @@ def test_result_on_other_contents_of_the_dataset_fails_the_run(
     write(1)
     (failed,) = comparing(variants).failed
     assert "trained on other contents of own/mine" in failed.error
+
+
+def test_action_of_an_agent_trained_on_another_device_is_timed_on_the_cpu(
+    mine: Path, small: Make, comparing: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, timed = [], []
+    monkeypatch.setattr(DecisionAgent, "cpu", lambda agent: moved.append(agent) or agent, raising=False)
+    monkeypatch.setattr(cells, "action_cost", lambda agent, actor: timed.append(agent) or (1.0, 1))
+    assert not comparing([Variant("mingru", small())]).failed
+    assert len(timed) == 1
+    assert timed[0] is moved[-1]
+
+
+def test_results_in_another_environment_of_the_same_episodes_are_not_reused(
+    write: Callable[..., Path], small: Make, comparing: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pendulum = gymnasium.spec("Pendulum-v1")
+    monkeypatch.setitem(gymnasium.registry, "Short-v1", replace(pendulum, id="Short-v1", max_episode_steps=7))
+    variants = [Variant("mingru", small())]
+    mine = write(0)
+    (before,) = comparing(variants, checkpoint_episodes=2).cells
+    assert {target.length_mean for target in before.targets} == {200.0}
+    shutil.rmtree(mine)
+    write(0, environment_id="Short-v1")
+    (after,) = comparing(variants, checkpoint_episodes=2).cells
+    assert {target.length_mean for target in after.targets} == {7.0}
+    assert {target.length_mean for point in after.checkpoints for target in point.targets} == {7.0}
 
 
 @pytest.mark.parametrize("old", [False, True])

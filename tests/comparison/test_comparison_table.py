@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.comparison.record import (
     CellRecord,
     CheckpointScores,
@@ -18,6 +19,7 @@ from decision_rnn.comparison.record import (
 )
 from decision_rnn.comparison.summary import summarise
 from decision_rnn.comparison.table import format_comparison
+from decision_rnn.evaluation.obedience import obedience, spread_targets
 from decision_rnn.evaluation.results import DataSummary, TargetResult
 from decision_rnn.evaluation.statistics import summarise_seeds
 
@@ -173,6 +175,23 @@ def test_table_has_separate_columns_for_extrapolation_and_obedience() -> None:
     assert f"- {remark}" in text
     # 1500 for targets 1000 and 2000: 500 off, of a range of 3000.
     assert rows(text, "score of the last")[0][-1] == "16.7%"
+
+
+def test_table_says_what_an_agent_at_the_middle_of_the_range_has_as_obedience_error() -> None:
+    asked = spread_targets(0.0, 1000.0, SPREAD)
+    error = obedience(asked, [np.full(3, 500.0)] * SPREAD, (0.0, 1000.0)).error
+    text = format_comparison(comparison(of_scores([1.0])))
+    assert f"an agent that always returns the middle of the range has about {error:.0f}." in text
+
+
+def test_table_of_a_dataset_without_a_target_of_its_own_has_verdicts_at_the_best() -> None:
+    def own(each: CellRecord) -> CellRecord:
+        return replace(each, targets=each.targets[2:])
+
+    cells = [own(each) for label, score in (("mingru", 0.0), ("lru", 50.0)) for each in of_scores([score] * 5, label)]
+    dataset = ComparedDataset(data=DATA, targets=TARGETS[2:])
+    ((label, difference),) = rows(format_comparison(comparison(cells, datasets=(dataset,))), "difference from mingru")
+    assert (label, difference) == ("lru", "+50.0 [+50.0, +50.0], better")
 
 
 def test_table_remark_names_its_variant() -> None:

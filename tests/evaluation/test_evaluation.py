@@ -180,6 +180,15 @@ def test_evaluate_without_the_plugins_of_the_run_raises(pendulum: Make, played: 
         evaluate(trained, EvaluationConfig(episodes=1))
 
 
+def test_result_keeps_the_digits_of_small_returns(pendulum: Make, played: list[list[float]]) -> None:
+    trained = pendulum()
+    spec = replace(trained.provenance.spec, reference_min=0.0, reference_max=4e-4)
+    small = replace(trained, provenance=replace(trained.provenance, spec=spec))
+    result = evaluate(small, EvaluationConfig(episodes=3, target_returns=(3e-4,)))
+    scores = result.dataset.normalised(np.array(result.targets[0].returns))
+    assert scores.tolist() == pytest.approx([75.0, 56.25, 37.5], abs=1e-3)
+
+
 def test_evaluate_returns_that_are_not_finite_raise(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [
         RolloutResult(-200.0, np.array([np.nan]), np.array([3])),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.obedience import obedience, spread_targets
 
@@ -16,10 +17,13 @@ def test_obedience_error_is_the_mean_distance_of_medians_in_percent_of_the_data_
     assert result.error == pytest.approx(14 / 3)
 
 
-def test_obedience_error_is_0_if_perfect_and_25_percent_if_the_target_is_ignored() -> None:
-    asked = spread_targets(0, 1000, 49)
+@pytest.mark.parametrize(("count", "error"), [(SPREAD, 20), (49, 25)])
+def test_obedience_error_is_0_if_perfect_and_a_fifth_to_a_quarter_at_the_middle_of_the_range(
+    count: int, error: float
+) -> None:
+    asked = spread_targets(0, 1000, count)
     assert obedience(asked, [np.array([target]) for target in asked], (0, 1000)).error == 0.0
-    assert obedience(asked, [np.array([500.0])] * 49, (0, 1000)).error == pytest.approx(25, abs=1)
+    assert obedience(asked, [np.array([500.0])] * count, (0, 1000)).error == pytest.approx(error, abs=1)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A run's folder: one process at a time, kills at the worst moments, and full disks."""
 
+import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,6 +149,25 @@ def test_resume_repairs_dangling_last_link(tmp_path: Path) -> None:
         train(configure("--training.learning_rate", "1"), tmp_path / "run", resume=True)
     train(configure(), tmp_path / "run", resume=True)
     assert (folder / "last" / "config.json").is_file()
+
+
+def test_run_copied_without_symbolic_links_can_be_resumed(tmp_path: Path) -> None:
+    train(configure(), tmp_path / "run", callback=lambda step, *now: step < 8)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")  # follows links, as zip and rsync -L do
+    train(configure(), tmp_path / "copy", resume=True)
+    assert os.readlink(tmp_path / "copy" / "checkpoints" / "last") == "12"
+
+
+def test_run_on_a_file_system_without_symbolic_links_is_trained_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, target: str) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(path))
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    train(configure(), tmp_path / "run", callback=lambda step, *now: step < 8)
+    train(configure(), tmp_path / "run", resume=True)
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
 
 
 def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(

@@ -21,7 +21,7 @@ from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare, train
 from decision_rnn.training.optimizer import learning_rate_factor
-from decision_rnn.training.run_folder import begin_run_folder, check_resumed_run
+from decision_rnn.training.run_folder import begin_run_folder, check_resumed_run, read_metrics
 from decision_rnn.training.trainer import Trainer, pick_device
 
 
@@ -54,6 +54,12 @@ def test_warmup_steps_default_to_500_or_half_of_a_short_run(steps: int, warmup: 
     settings = TrainingConfig(steps=steps)
     assert settings.warmup_steps == warmup
     assert max(map(learning_rate_factor(settings), range(steps))) == pytest.approx(1)
+
+
+def test_metrics_have_the_learning_rate_of_their_step(tmp_path: Path) -> None:
+    train(configure("--training.log_every", "1", "--training.steps", "4"), tmp_path / "run")
+    logged = [line["learning_rate"] for line in read_metrics(tmp_path / "run")]
+    assert logged == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4])  # two steps of warm-up, then a cosine to zero after two
 
 
 def test_train_prints_and_saves_the_warmup_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
