@@ -164,8 +164,11 @@ def read_environment(dataset_id: str) -> tuple[str, dict[str, Any]]:
     environment need not be installed; nothing that a dataset names is made, as it could be any code. Raises InputError
     if the dataset names no environment.
     """
-    metadata = read_metadata(dataset_id)
-    where = f"the Minari dataset {dataset_id}"
+    return environment_of(read_metadata(dataset_id), f"the Minari dataset {dataset_id}")
+
+
+def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    """`read_environment` from the contents of metadata.json; `where` names the dataset in errors."""
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
         environment_id, arguments = given["id"], dict(given.get("kwargs") or {})
