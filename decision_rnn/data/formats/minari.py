@@ -44,8 +44,16 @@ def check_id(dataset_id: str) -> None:
 
 
 def dataset_folder(dataset_id: str) -> Path:
-    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`."""
-    return Path(get_dataset_path(dataset_id))
+    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`, which is created.
+
+    Raises InputError if it cannot be.
+    """
+    try:
+        return Path(get_dataset_path(dataset_id))
+    except OSError as error:
+        raise InputError(
+            f"cannot use Minari's folder {error.filename}: {error.strerror}; name another with MINARI_DATASETS_PATH"
+        ) from None
 
 
 def write_dataset(
