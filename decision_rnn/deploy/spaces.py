@@ -56,7 +56,8 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
     environments further parts such as contact forces, whose entries are numbered.
     """
     model = getattr(environment, "model", None)
-    if model is None or not all(hasattr(model, name) for name in ("njnt", "joint", "actuator_trnid", "actuator_trntype")):
+    needed = ("njnt", "joint", "actuator_trnid", "actuator_trntype")
+    if model is None or not all(hasattr(model, name) for name in needed):
         return [], []
     joints = [model.joint(i) for i in range(model.njnt)]
     named: list[list[str]] = []

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from gymnasium.envs.registration import EnvSpec
 from guide import example
+from gymnasium.envs.registration import EnvSpec
 from made_policy import exported, made_agent
 from subjects import OTHER_STACK, SMALL
 
@@ -120,7 +120,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("xml, observations, actions", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize(("xml", "observations", "actions"), ELSEWHERE.values(), ids=ELSEWHERE)
 def test_actions_of_actuators_that_drive_no_joint_have_no_names(
     xml: str, observations: int, actions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
