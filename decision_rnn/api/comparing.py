@@ -102,6 +102,11 @@ def compare(
     found = [find_dataset(data, None, config.get("path"), config.get("partial", "keep")) for data in given]
     if not found:
         raise InputError(f"{SOURCE}: no dataset was named: give one, such as 'hopper-medium'")
+    if len({(dataset.path, dataset.partial) for dataset in found}) > 1:
+        raise InputError(
+            f"{SOURCE}: the datasets differ in path or partial, which all runs of a comparison share: open them with "
+            "the same, or compare them separately"
+        )
     keys = {
         **run_keys(config, steps, SOURCE),
         "dataset": found[0].name,

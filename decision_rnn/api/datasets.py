@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.environments import describe_alteration
+from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import as_episodes, write_store
 from decision_rnn.data.store.cache import store_folder
@@ -27,7 +30,7 @@ def find_dataset(
     """The dataset given by a name, a `Dataset`, a Minari dataset, a store or a list of episodes.
 
     Unnamed episodes are written as `own/episodes-HASH`, where HASH depends on their contents: the same episodes are the
-    same dataset.
+    same dataset. Those of a store or of a part of a Minari dataset keep the settings of their environment.
 
     Args:
         data: As for `train`.
@@ -55,12 +58,16 @@ def find_dataset(
     if isinstance(data, EpisodeStore):
         name = _name_of(data)
         if name is None:
-            name = _keep(data.read_episodes(), data.environment_id)
+            settings = data.manifest["source"].get("environment_settings")
+            name = _keep(data.read_episodes(), data.environment_id, settings)
         return open_dataset(name, None, partial)
+    settings = None
     if of_minari:
         if whole:
             return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
-        environment_id = environment_id or getattr(data.spec.env_spec, "id", None)
+        if environment_id is None and data.spec.env_spec is not None:
+            metadata = data.storage.read_raw_metadata(data.storage.data_path)
+            environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
         data = data.iterate_episodes()  # a subset of the dataset
     if not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
         raise InputError(
@@ -71,7 +78,7 @@ def find_dataset(
         raise InputError(
             "a list of episodes does not say which environment it is from: name it, such as environment_id='Hopper-v5'"
         )
-    return open_dataset(_keep(data, environment_id), None, partial)
+    return open_dataset(_keep(data, environment_id, settings), None, partial)
 
 
 def _name_of(store: EpisodeStore) -> str | None:
@@ -88,10 +95,15 @@ def _name_of(store: EpisodeStore) -> str | None:
     return None
 
 
-def _keep(episodes: Iterable[Any], environment_id: str) -> str:
-    """Write episodes as a dataset named by a hash of their contents, unless it exists; returns its name."""
+def _keep(episodes: Iterable[Any], environment_id: str, settings: dict[str, Any] | None) -> str:
+    """Write episodes as a dataset named by a hash of their contents, unless it exists; returns its name.
+
+    `settings` are those of their environment, as for `write_store`.
+    """
     kept = list(as_episodes(episodes, "the list of episodes"))
     digest = hashlib.sha256(environment_id.encode())
+    if describe_alteration(environment_id, settings):  # the same numbers may come from another environment
+        digest.update(json.dumps(settings, sort_keys=True).encode())
     for episode in kept:
         for array in (episode.observations, episode.actions, episode.rewards):
             digest.update(str((array.dtype, array.shape)).encode())
@@ -99,5 +111,5 @@ def _keep(episodes: Iterable[Any], environment_id: str) -> str:
         digest.update(bytes([episode.terminated, episode.truncated]))
     name = f"own/episodes-{digest.hexdigest()[:16]}"
     if not SOURCES["own"].folder(name).is_dir():
-        write_store(name, kept, environment_id)
+        write_store(name, kept, environment_id, environment_settings=settings)
     return name

@@ -46,8 +46,9 @@ COMMANDS = (
 )
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
 
-DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
-"""Errors of file access that the user can fix: full disk, quota, file too large, read-only file system, permissions."""
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENAMETOOLONG)
+"""Errors of file access that the user can fix: full disk, quota, file too large, read-only file system, permissions, a
+name that is too long."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in DISK_FAULTS:
             raise
-        what = "access" if error.errno == errno.EACCES else "write"  # EACCES may come from a read or a write
+        what = "access" if error.errno in (errno.EACCES, errno.ENAMETOOLONG) else "write"  # they may come from a read
         where = f" {error.filename}" if error.filename else ""
         print(
             f"decision-rnn: cannot {what}{where}: {error.strerror}; what was written before is intact", file=sys.stderr

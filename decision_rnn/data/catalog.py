@@ -34,7 +34,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
         A), `.rewards` (steps,), `.episode_returns` and `.episode_lengths` (episodes,).
 
     Raises:
-        InputError: If there is no such source; the message lists the known names.
+        InputError: If there is no such source, the message lists the known names; or if `partial` is neither value.
 
     Example:
         >>> dataset = decision_rnn.open_dataset("own/swing")
@@ -44,6 +44,8 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
         >>> store.episodes, store.observations.shape[1], store.actions.shape[1]
         (4, 2, 1)
     """
+    if partial not in ("keep", "drop"):
+        raise InputError(f"partial is {partial!r:.100}: it must be keep or drop")
     full = name if "/" in name else f"{DEFAULT_SOURCE}/{name}"
     source = SOURCES.get(full.partition("/")[0])
     if source is None:

@@ -29,9 +29,13 @@ def fetch(url: str, path: Path, sha256: str | None, progress: bool = True) -> No
         progress: Show a progress bar on stderr if that is a terminal.
 
     Raises:
-        InputError: If the server refuses, the connection breaks, or the content has another SHA-256.
+        InputError: If the folder cannot be created, the server refuses, the connection breaks, or the content has
+            another SHA-256.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create the folder {path.parent}: {error.strerror}") from None
     with locked(path):
         if path.exists():
             return

@@ -24,7 +24,7 @@ REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?(?:(?:[<>=!~]=|[<>
 
 BESIDE_THE_POINT = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
 """Arguments for making environments that do not change their behaviour."""
-WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering")
+WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering", "DictInfoToList")
 """Gymnasium wrappers that change neither observations, actions nor rewards."""
 
 
@@ -167,7 +167,12 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
 
     Wrappers that change neither observations, actions nor rewards are left out. Raises InputError if it has no id.
     """
-    # The spec of a vector environment leaves out the wrappers of its environments.
+    around = []  # wrappers of the vector environment, outermost first: its spec leaves them out
+    while isinstance(environment, gymnasium.vector.VectorWrapper):
+        kind = type(environment)
+        around.append({"name": kind.__name__, "entry_point": f"{kind.__module__}:{kind.__name__}", "kwargs": None})
+        environment = environment.env
+    # The spec of a vector environment leaves out the wrappers of its environments too.
     made = environment.envs[0].spec if isinstance(environment, gymnasium.vector.SyncVectorEnv) else environment.spec
     if made is None:
         raise InputError(
@@ -175,7 +180,8 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
             "(gymnasium.register) and make it by gymnasium.make"
         )
     kwargs = {key: value for key, value in made.kwargs.items() if key not in BESIDE_THE_POINT}
-    wrappers = [asdict(wrapper) for wrapper in made.additional_wrappers if wrapper.name not in WATCHING_WRAPPERS]
+    wrappers = [*map(asdict, made.additional_wrappers), *reversed(around)]
+    wrappers = [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS]
     settings = {"kwargs": kwargs, "max_episode_steps": made.max_episode_steps, "additional_wrappers": wrappers}
     return made.id, json.loads(json.dumps(settings, default=repr))
 

@@ -8,6 +8,7 @@ import yaml
 from decision_rnn.agent import AgentConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult
 from decision_rnn.evaluation.targets import default_return, is_best
@@ -45,6 +46,7 @@ def write_card(
         name=name,
         on_hub=on_hub,
         onnx=onnx,
+        window=window_of(config.evaluation),
         clip=clip,
         half=half,
         target=default_return(config, provenance),

@@ -27,11 +27,12 @@ from decision_rnn.deploy.description import describe
 from decision_rnn.deploy.policy_file import DIGEST_KEY, FORMAT, FORMAT_KEY, POLICY_KEY, digest, read_policy
 from decision_rnn.deploy.spaces import describe_spaces
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import prepare_to_act
+from decision_rnn.evaluation.actor import describe_state, prepare_to_act, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned
 from decision_rnn.files import write_atomically
+from decision_rnn.messages import warn
 
 INSTALL = "pip install 'decision-rnn[onnx]'"
 STEPS = 300
@@ -46,7 +47,9 @@ TRACED = 3
 def export_onnx(
     trained: TrainedAgent, path: Path, target_return: float | None = None, results: Sequence[Result] = ()
 ) -> float:
-    """Write one step of an agent as an ONNX model, after checking that it acts as the agent does.
+    """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
+
+    If the run is evaluated by a window of steps, a warning says that the file carries its state.
 
     Args:
         trained: The agent.
@@ -87,6 +90,11 @@ def export_onnx(
         write_atomically(path, data)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
+    if (window := window_of(trained.config.evaluation)) is not None:
+        warn(
+            f"{path} carries its state, but the run is evaluated by a {describe_state(window)}: actions and scores can "
+            "differ, so evaluate the file itself"
+        )
     return difference
 
 

@@ -9,6 +9,8 @@ from decision_rnn.data.environments import MissingEnvironmentError, make_environ
 
 WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
 """Sizes of a MuJoCo joint's position and velocity, by joint type: free, ball, slide, hinge."""
+ON_JOINT = 0
+"""MuJoCo's number for actuators of joints (mjTRN_JOINT); those of tendons, sites and bodies number other things."""
 
 
 def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) -> dict[str, dict[str, Any]]:
@@ -47,13 +49,15 @@ def _ranges(space: gymnasium.Space[Any]) -> dict[str, Any]:
 
 
 def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
-    """The names of the entries of MuJoCo observations and actions, by joint; empty for other environments.
+    """The names of the entries of MuJoCo observations and actions, by joint; empty for other environments, and for
+    actions unless every actuator drives a joint.
 
     Observations in Gymnasium's environments are the positions, without the first few, then the velocities, and in some
     environments further parts such as contact forces, whose entries are numbered.
     """
     model = getattr(environment, "model", None)
-    if model is None or not all(hasattr(model, name) for name in ("njnt", "nu", "joint", "actuator_trnid")):
+    needed = ("njnt", "joint", "actuator_trnid", "actuator_trntype")
+    if model is None or not all(hasattr(model, name) for name in needed):
         return [], []
     joints = [model.joint(i) for i in range(model.njnt)]
     named: list[list[str]] = []
@@ -76,5 +80,6 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
         if name not in ("skipped_qpos", "qpos", "qvel")
         for i in range(count)
     ]
-    actions = [model.joint(int(model.actuator_trnid[i, 0])).name for i in range(model.nu)]
-    return [*positions[max(skipped, 0) :], *velocities, *further], [f"torque of {name}" for name in actions]
+    driven = model.actuator_trnid[:, 0] if (model.actuator_trntype == ON_JOINT).all() else ()
+    actions = [f"torque of {model.joint(int(joint)).name}" for joint in driven]
+    return [*positions[max(skipped, 0) :], *velocities, *further], actions

@@ -72,6 +72,16 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(i
     decision_rnn.train(dataset, steps=1, output="watched", progress=False)
 
 
+def test_train_refuses_data_recorded_with_wrappers_of_a_vector_environment_that_change_it(inside: Path) -> None:
+    halved = gymnasium.wrappers.vector.TransformReward(gymnasium.make_vec(CAR, num_envs=2), lambda reward: reward / 2)
+    dataset = record(push, halved, "own/halved", episodes=2, progress=False)
+    with pytest.raises(InputError, match=f"{CAR} with additional_wrappers .*TransformReward"):
+        decision_rnn.train(dataset, steps=1, output="halved", progress=False)
+    watched = gymnasium.wrappers.vector.RecordEpisodeStatistics(gymnasium.make_vec(CAR, num_envs=2))
+    dataset = record(push, watched, "own/watched-vector", episodes=2, progress=False)
+    decision_rnn.train(dataset, steps=1, output="watched-vector", progress=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [

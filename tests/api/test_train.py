@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import decision_rnn
 from decision_rnn import InputError, Run, open_dataset, train
 from decision_rnn.api import comparing
 from decision_rnn.backbones.mingru import MinGRUConfig
+from decision_rnn.cli.main import main
 from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 
@@ -125,6 +127,27 @@ def test_train_accepts_every_form_of_episode_data(folder: Path, inside: Path) ->
     assert train(episodes, **QUICK, output="list", environment_id=CAR, resume=True).agent.step == 2
 
 
+def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(inside: Path) -> None:
+    """A part of a Minari dataset, or the store of its complete episodes, is from the environment of the whole."""
+    envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
+    decision_rnn.record(push, envs, "own/fast-goal", episodes=3, progress=False)
+    store = open_dataset("own/fast-goal").open()
+    settings = open_dataset("own/fast-goal").spec.environment_settings
+    if "car/fast-goal-v0" not in minari.list_local_datasets():
+        assert main(["data", "export", "own/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
+    some = minari.load_dataset("car/fast-goal-v0").filter_episodes(lambda episode: episode.id < 2)
+    source = {"environment_settings": settings}
+    part = EpisodeStore.write(inside / "part", islice(store.read_episodes(), 2), environment_id=CAR, source=source)
+    names = set()
+    for data in (some, part):
+        with pytest.raises(InputError, match=f"collected in {CAR} with kwargs {{'goal_velocity': 0.01}}"):
+            train(data, **QUICK, output="refused")
+        names.add(train(data, **QUICK | {"evaluation": {"episodes": 0}}, output=f"part-{len(names)}").config.dataset)
+    usual = train(part.read_episodes(), **QUICK, output="usual", environment_id=CAR)
+    assert len(names) == 1
+    assert usual.config.dataset not in names
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [
@@ -186,6 +209,15 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: Run("nowhere").metrics, "nowhere"),
         (lambda run: Run("nowhere").agent, "nowhere"),
         (lambda run: decision_rnn.compare([]), "no dataset"),
+        (
+            lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", partial="drop")]),
+            "differ in path or partial",
+        ),
+        (
+            lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", "hopper.hdf5")]),
+            "differ in path or partial",
+        ),
+        (lambda run: open_dataset("own/swing", partial="Keep"), "partial is 'Keep': it must be keep or drop"),
         (lambda run: decision_rnn.compare("own/swing", ["mingur"]), "mingru"),
         (lambda run: decision_rnn.compare("own/swing", ["lru", "lru"]), "lru twice"),
         (lambda run: decision_rnn.compare("own/swing", seeds=0), "seeds"),

@@ -246,6 +246,40 @@ def test_data_info_unwritable_cache_folder_prints_one_line(
     assert line.endswith("name another folder with DECISION_RNN_CACHE")
 
 
+@pytest.mark.parametrize("place", ["file", "/proc/nope"])
+@pytest.mark.parametrize("arguments", [("list",), ("info", "minari/some/thing-v0"), ("make", "hopper-random")])
+def test_data_unusable_minari_folder_prints_one_line(
+    arguments: tuple[str, ...], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MINARI_DATASETS_PATH", place)
+    done = inline_cli("data", *arguments)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"decision-rnn: cannot use Minari's folder {place}: ")
+    assert line.endswith("name another with MINARI_DATASETS_PATH")
+
+
+@pytest.mark.parametrize("place", ["file", "/proc/nope"])
+def test_data_download_unusable_folder_prints_one_line(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DECISION_RNN_DATA", place)
+    done = inline_cli("data", "download", "d4rl/ant-random-v2")
+    assert done.returncode == 2
+    assert f"decision-rnn: cannot create the folder {place}: " in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("evaluate",), ("report",), ("train", "hopper-random", "--output")])
+def test_too_long_name_prints_one_line(arguments: tuple[str, ...], inline_cli: Callable) -> None:
+    done = inline_cli(*arguments, "a" * 300)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "cannot access" in line
+    assert "File name too long" in line
+
+
 def test_data_info_permission_error_on_reading_a_manifest_says_cannot_access(
     monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
 ) -> None:

@@ -1,13 +1,16 @@
 """The exported ONNX policy acts like its agent: every backbone, both token layouts, objectives and masks."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import gymnasium
 import numpy as np
 import onnx
 import pytest
 import torch
 from guide import example
+from gymnasium.envs.registration import EnvSpec
 from made_policy import exported, made_agent
 from subjects import OTHER_STACK, SMALL
 
@@ -16,6 +19,7 @@ from decision_rnn.backbones import contract, registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.deploy.spaces import describe_spaces
 from decision_rnn.errors import InputError
 
 BATCH, STEPS = 4, 1000
@@ -87,6 +91,51 @@ def test_onnx_policy_of_a_masked_agent_takes_full_observations(tmp_path: Path) -
     assert policy.observation_dim == 11
     assert policy.metadata["observation_index"] == [0, 1, 2, 3, 4]
     assert_acts_alike(trained, policy)
+
+
+def test_onnx_export_of_a_run_evaluated_by_a_window_warns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    trained = made_agent(registered("mlp").config(width=8, layers=1))
+    exported(tmp_path, trained)
+    assert "window" not in capfd.readouterr().err
+    settings = replace(trained.config.evaluation, state="window", window=7)
+    exported(tmp_path, replace(trained, config=replace(trained.config, evaluation=settings)))
+    assert "carries its state, but the run is evaluated by a window of 7" in capfd.readouterr().err
+
+
+# The first is a quadrotor with thrust at four sites and one free joint, the second an arm driven by a tendon.
+ELSEWHERE = {
+    "sites": (
+        """<mujoco><worldbody><body><freejoint/><geom size="1"/><site name="a"/><site name="b"/></body></worldbody>
+        <actuator><motor site="a" gear="0 0 1 0 0 0"/><motor site="b" gear="0 0 1 0 0 0"/></actuator></mujoco>""",
+        13,
+        2,
+    ),
+    "tendon": (
+        """<mujoco><worldbody><body><joint name="shoulder"/><geom size="1"/><body><joint name="elbow"/><geom size="1"/>
+        </body></body></worldbody><tendon><fixed name="t"><joint joint="elbow" coef="1"/></fixed></tendon>
+        <actuator><motor tendon="t"/></actuator></mujoco>""",
+        4,
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize(("xml", "observations", "actions"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_actions_of_actuators_that_drive_no_joint_have_no_names(
+    xml: str, observations: int, actions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mujoco
+
+    class Body(gymnasium.Env):
+        def __init__(self) -> None:
+            self.model = mujoco.MjModel.from_xml_string(xml)
+            self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (observations,))
+            self.action_space = gymnasium.spaces.Box(-1, 1, (actions,))
+
+    monkeypatch.setitem(gymnasium.registry, "Body-v0", EnvSpec("Body-v0", entry_point=Body))
+    spaces = describe_spaces("Body-v0", observations, actions)
+    assert spaces["action"]["names"] is None
+    assert len(spaces["observation"]["names"]) == observations
 
 
 @pytest.fixture

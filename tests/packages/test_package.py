@@ -141,6 +141,14 @@ def test_card_names_the_inputs_of_the_agent(
     assert words in write_card(trained, None, "agent", on_hub=False)
 
 
+def test_card_says_that_the_policy_of_a_windowed_run_carries_its_state(pendulum: Callable[..., TrainedAgent]) -> None:
+    trained = pendulum()
+    settings = replace(trained.config.evaluation, state="window", window=7)
+    windowed = replace(trained, config=replace(trained.config, evaluation=settings))
+    cards = [write_card(agent, None, "agent", on_hub=False, onnx="policy.onnx") for agent in (trained, windowed)]
+    assert ["re-run a window of\n7 steps" in card for card in cards] == [False, True]
+
+
 def test_card_names_the_checkpoint_that_was_scored(pendulum: Callable[..., TrainedAgent]) -> None:
     trained = pendulum()
     trained = replace(trained, config=replace(trained.config, training=replace(trained.config.training, steps=2_000)))

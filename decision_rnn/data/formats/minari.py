@@ -44,8 +44,16 @@ def check_id(dataset_id: str) -> None:
 
 
 def dataset_folder(dataset_id: str) -> Path:
-    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`."""
-    return Path(get_dataset_path(dataset_id))
+    """The folder of the dataset, under `$MINARI_DATASETS_PATH` or `~/.minari/datasets`, which is created.
+
+    Raises InputError if it cannot be.
+    """
+    try:
+        return Path(get_dataset_path(dataset_id))
+    except OSError as error:
+        raise InputError(
+            f"cannot use Minari's folder {error.filename}: {error.strerror}; name another with MINARI_DATASETS_PATH"
+        ) from None
 
 
 def write_dataset(
@@ -164,8 +172,11 @@ def read_environment(dataset_id: str) -> tuple[str, dict[str, Any]]:
     environment need not be installed; nothing that a dataset names is made, as it could be any code. Raises InputError
     if the dataset names no environment.
     """
-    metadata = read_metadata(dataset_id)
-    where = f"the Minari dataset {dataset_id}"
+    return environment_of(read_metadata(dataset_id), f"the Minari dataset {dataset_id}")
+
+
+def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    """`read_environment` from the contents of metadata.json; `where` names the dataset in errors."""
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
         environment_id, arguments = given["id"], dict(given.get("kwargs") or {})

@@ -43,6 +43,7 @@ class MinariSource(Source):
 
     def names(self) -> list[str]:
         """The published datasets of the known tasks, and all in the user's Minari folder."""
+        minari.dataset_folder("")  # raises an InputError where list_local_datasets raises an OSError
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about folders that hold no dataset
             local = minari_package.list_local_datasets()
