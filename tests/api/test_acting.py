@@ -74,7 +74,7 @@ def test_actor_in_a_loop_has_the_same_return_as_evaluate(run: Run, protocol: dic
         observation, reward, terminated, truncated, _ = env.step(actor(observation, reward))
         total += float(reward)
         done = terminated or truncated
-    assert round(total, 3) == target.returns[0]
+    assert total == pytest.approx(target.returns[0], abs=1e-6)
 
 
 def test_actor_in_a_vector_environment_has_the_same_returns_as_evaluate(run: Run) -> None:
@@ -89,7 +89,7 @@ def test_actor_in_a_vector_environment_has_the_same_returns_as_evaluate(run: Run
         observation, reward, _, truncated, _ = envs.step(actor(observation, reward))
         total += reward
     assert truncated.all()
-    assert tuple(np.round(total, 3)) == target.returns
+    assert total == pytest.approx(target.returns, abs=1e-6)
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
