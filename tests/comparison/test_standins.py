@@ -157,3 +157,18 @@ def test_standins_json_entries_are_reused_only_if_recipe_and_keys_match(places: 
     kept.write_text(json.dumps(entries))
     standins.main()
     assert json.loads(kept.read_text())[SHORT[0]]["score"] > 0
+
+
+def test_standins_outside_the_comparison_are_not_opened_while_they_are_kept(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standins.main()
+    before = table(places)
+    data = made_comparison(("decision-transformer",), 1, SHORT[:1], (), ("cloning",), checkpoints=1).to_dict()
+    (places / "runs").mkdir()
+    (places / "runs" / "comparison.json").write_text(json.dumps(data))
+    opened, opens = [], standins.open_dataset
+    monkeypatch.setattr(standins, "open_dataset", lambda name: opened.append(name) or opens(name))
+    standins.main()
+    assert opened == [SHORT[0]]
+    assert set(table(places)) == set(before)
