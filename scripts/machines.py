@@ -14,6 +14,7 @@ from pathlib import Path
 
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary, summarise
+from decision_rnn.comparison.table import describe_difference, format_rows
 from decision_rnn.evaluation.statistics import compare_seeds
 from decision_rnn.machine import describe_hardware
 
@@ -61,11 +62,8 @@ def rows(first: Comparison, second: Comparison) -> list[tuple[str, ...]]:
         for name, ours in by_target(summary).items():
             if name not in others:
                 continue
-            difference = compare_seeds(others[name].per_seed, ours.per_seed)
-            interval = "" if difference.low is None else f" [{difference.low:+.1f}, {difference.high:+.1f}]"
-            verdict = "" if difference.verdict is None else f", {difference.verdict}"
-            shown = f"{difference.difference:+.1f}{interval}{verdict}"
-            found.append((summary.dataset, summary.variant, name, scores(ours), scores(others[name]), shown))
+            difference = describe_difference(compare_seeds(others[name].per_seed, ours.per_seed))
+            found.append((summary.dataset, summary.variant, name, scores(ours), scores(others[name]), difference))
     return found
 
 
@@ -79,8 +77,7 @@ def main() -> None:
     if not found:
         parser.error(f"{options.first} and {options.second} have no variant on the same dataset: name two that do")
     print(f"first: {machine(first)}\nsecond: {machine(second)}\n")
-    for row in (HEAD, ("---",) * len(HEAD), *found):
-        print(f"| {' | '.join(row)} |")
+    print(format_rows([HEAD, *found]))
     print("\nMean ± standard deviation over seeds (their number); difference of the means, second minus first.")
 
 

@@ -24,6 +24,7 @@ from standin_observations import REAL, SOURCE, Observations, compared
 
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.summary import summarise
+from decision_rnn.comparison.table import format_rows
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
@@ -173,7 +174,7 @@ def report(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})
     )
-    rows = [HEAD, ["---"] * len(HEAD), *(row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries)]
+    rows = [HEAD, *(row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries)]
     learnt = "There is no comparison yet."
     if comparison is not None:
         methods = [method for method in METHODS if any(method in of for of in scores.values())]
@@ -194,7 +195,7 @@ def report(
             "it; for the expert sets the value follows from medium and medium-expert. Cloning and the Decision "
             "Transformer as published: our scores of the last checkpoint, where the comparison named below has them, "
             "the latter's at the first target of its paper; in brackets CORL's on the real set, trained for longer.",
-            "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
+            format_rows(rows),
             "![returns](returns.png)",
             "## Observations",
             f"The real sets' statistics are those that {SOURCE} give.",

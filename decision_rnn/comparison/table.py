@@ -70,15 +70,15 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
         )
     scores = _without_empty(scores)
     scores.append(["(the data's mean)", *(f"{data.score_mean:.1f}" * (head != OBEDIENCE) for head in scores[0][1:])])
-    parts = [f"## {data.name}", _markdown(scores)]
+    parts = [f"## {data.name}", format_rows(scores)]
     if len(deviations := _deviations(names, summaries, asked, heads)) > 1:
-        parts.append(_markdown(deviations))
+        parts.append(format_rows(deviations))
     if any(summary.curves for summary in summaries):
-        parts.append(_markdown(_checkpoints(names, summaries)))
+        parts.append(format_rows(_checkpoints(names, summaries)))
     if any(summary.tuning for summary in summaries):
-        parts.append(_markdown(_tuning(names, summaries)))
+        parts.append(format_rows(_tuning(names, summaries)))
     if len(summaries) > 1 and min(len(summary.seeds) for summary in summaries) >= FEWEST_FOR_INTERVAL:
-        parts.append(_markdown(_differences(names, summaries)))
+        parts.append(format_rows(_differences(names, summaries)))
     cost = [["cost", "parameters", "training", "one action", "state"]]
     cost += [
         [
@@ -90,7 +90,7 @@ def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Seq
         ]
         for s in summaries
     ]
-    parts.append(_markdown(cost))
+    parts.append(format_rows(cost))
     lines = [f"Comparability: {data.comparable}"] * bool(data.comparable) + list(data.notes)
     lines += [f"{', '.join(of)}: {remark}" if of else remark for remark, of in remarks_of(summaries).items()]
     return [*parts, "\n".join(f"- {line}" for line in lines)] if lines else parts
@@ -142,11 +142,12 @@ def _differences(names: dict[str, str], summaries: Sequence[VariantSummary]) -> 
     found = [differences(summaries, role).differences for role in roles]
     rows = [[f"difference from {summaries[0].variant}", *(HEADS[role] for role in roles)]]
     for label in found[0]:
-        rows.append([names[label], *(_difference(of[label]) for of in found)])
+        rows.append([names[label], *(describe_difference(of[label]) for of in found)])
     return rows
 
 
-def _difference(difference: SeedDifference) -> str:
+def describe_difference(difference: SeedDifference) -> str:
+    """The difference of the means with its interval and verdict, where there are enough seeds for them."""
     if difference.low is None or difference.high is None:
         return f"{difference.difference:+.1f}"
     return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}], {difference.verdict}"
@@ -174,7 +175,11 @@ def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) 
     kept, every = len(asked.datasets), len(comparison.datasets)
     title = f"## All {every} datasets" if kept == every else f"## {kept} of {every} datasets"
     cloned = any(summary.of_role("cloning") is not None for summary in summaries)
-    return [title, _markdown(_without_empty(rows)), " ".join(_notes_over_datasets(found, first, improvements, cloned))]
+    return [
+        title,
+        format_rows(_without_empty(rows)),
+        " ".join(_notes_over_datasets(found, first, improvements, cloned)),
+    ]
 
 
 def _notes_over_datasets(
@@ -210,7 +215,8 @@ def _score(summary: TargetSummary | None) -> str:
     return format_scores(summary.scores)
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
+def format_rows(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of these rows, the first of which is its head."""
     head, *body = rows
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *body])
 
