@@ -25,7 +25,7 @@ from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.spec import DatasetSpec, observation_index
+from decision_rnn.data.spec import DatasetSpec, flat_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
@@ -71,7 +71,11 @@ class Provenance:
         """The provenance of an agent trained on this store of this dataset."""
         returns = store.manifest["statistics"]
         return cls(
-            replace(spec, environment_id=store.environment_id),
+            replace(
+                spec,
+                environment_id=store.environment_id,
+                spaces=flat_spaces(store.observation_dim, store.action_dim),
+            ),
             store.fingerprint,
             returns["return_mean"],
             returns["return_sd"],
