@@ -114,9 +114,7 @@ class MujocoTask:
     target_returns: tuple[float, float]
     return_scale: float = 1000.0
 
-    def spec(
-        self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None
-    ) -> DatasetSpec:
+    def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
         """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
         return DatasetSpec(
             name,

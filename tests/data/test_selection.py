@@ -1,6 +1,5 @@
 """Selections of episodes: the same numbers as a store that is written from these episodes."""
 
-from collections.abc import Iterator
 from itertools import compress, pairwise
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from decision_rnn.errors import InputError
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statistics are accumulated over many chunks."""
     monkeypatch.setattr(writing, "CHUNK", 50)
-    yield
 
 
 def written(path: Path, episodes: list[Episode]) -> EpisodeStore:

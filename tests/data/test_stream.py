@@ -23,9 +23,7 @@ def starts_of(batch: Batch, store: EpisodeStore) -> list[int]:
 
 
 @pytest.mark.parametrize("context", [1, 10, 60, 85])
-def test_stream_batches_are_slices_of_the_episodes(
-    store: EpisodeStore, episodes: list[Episode], context: int
-) -> None:
+def test_stream_batches_are_slices_of_the_episodes(store: EpisodeStore, episodes: list[Episode], context: int) -> None:
     """Against the episodes laid end to end step by step."""
     steps: dict[str, list] = {name: [] for name in Batch._fields}
     for e in episodes:
