@@ -12,6 +12,9 @@ from gymnasium.vector import AutoresetMode
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
+STEP_LIMIT = 100_000
+"""Steps after which an episode of an environment without a time limit is taken for one that never ends."""
+
 Act = Callable[[Any, Any, Any], Any]
 """A policy: called with an observation, the reward of the previous action and whether the episode ended, it returns an
 action, like `decision_rnn.api.acting.EnvironmentActor`. In a vector environment all have the batch first."""
@@ -51,7 +54,12 @@ class _Course:
     actions: list[np.ndarray] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
-    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray) -> None:
+    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray, environment: Any) -> None:
+        if len(self.rewards) == STEP_LIMIT and environment.spec and not environment.spec.max_episode_steps:
+            raise InputError(
+                f"an episode of {environment.spec.id} has not ended after {STEP_LIMIT:,} steps: register it with "
+                "max_episode_steps, its time limit"
+            )
         self.actions.append(np.array(action))
         self.rewards.append(float(reward))
         self.observations.append(np.array(observation))
@@ -66,19 +74,19 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
     with an episode's first observation.
 
     Raises:
-        InputError: If the shape of an action is not the environment's.
+        InputError: If the shape of an action is not the environment's, or an episode does not end in `STEP_LIMIT` steps
+            of an environment without a time limit.
     """
     index = steps = 0
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
-        course, first = _Course([np.array(observation)]), True
+        course = _Course([np.array(observation)])
         reward: Any = 0.0
         terminated = truncated = False
         while not (terminated or truncated):
-            action = _checked(act(observation, reward, first), environment)
+            action = _checked(act(observation, reward, not course.rewards), environment)
             observation, reward, terminated, truncated, _ = environment.step(action)
-            course.add(action, reward, observation)
-            first = False
+            course.add(action, reward, observation, environment)
         yield course.ended(terminated, truncated, seed + index)
         index, steps = index + 1, steps + len(course.rewards)
 
@@ -89,7 +97,7 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
     Each environment plays its own share: taking the first episodes to end would favour short ones.
 
     Raises:
-        InputError: If the shape of the actions is not the environments'.
+        InputError: As for `play_one`.
     """
     count, mode = environments.num_envs, environments.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     observations, _ = environments.reset(seed=seed)
@@ -104,7 +112,7 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
         done = np.logical_or(terminated, truncated)
         for row in np.flatnonzero(~resetting).tolist():
             last = info["final_obs"][row] if done[row] and mode == AutoresetMode.SAME_STEP else observations[row]
-            courses[row].add(actions[row], rewards[row], last)
+            courses[row].add(actions[row], rewards[row], last, environments)
             if done[row] and row in shares:
                 seeded = seed + row if played[row][0] == 0 else None
                 episode = courses[row].ended(terminated[row], truncated[row], seeded)
