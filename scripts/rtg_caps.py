@@ -1,0 +1,119 @@
+"""Makes results/return-limits/: scores of agents under different limits of the return-to-go.
+
+    decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
+    python scripts/return_limits.py runs/kinds-of-data    # about half an hour on two cores (estimate)
+
+The limit applies only when the agent acts, so each agent is evaluated under all limits, with the paper's target return,
+which no episode reaches in most datasets. Only finished runs are evaluated.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from results_folder import RESULTS, Made, write_report
+
+from decision_rnn import evaluate, load_agent
+from decision_rnn.comparison.record import CellRecord, read_comparison
+from decision_rnn.files import write_atomically
+from decision_rnn.messages import bar
+
+LIMITS = (0.0, 1.0, 0.98, 0.95, 0.9, 0.85, 0.8, 0.6)
+"""No limit, the largest return-to-go of the data, and quantiles below it."""
+
+Scores = dict[str, dict[float, list[float]]]
+"""A score for each seed, by dataset and limit."""
+
+
+def named(limit: float) -> str:
+    return {0.0: "none", 1.0: "the largest"}.get(limit, f"{limit:g}")
+
+
+def finished(comparison: Path, variant: str) -> list[tuple[Path, CellRecord]]:
+    """The runs of a variant that have a result, with their records, ordered by dataset and seed."""
+    cells = [cell for cell in read_comparison(comparison).cells if cell.variant == variant]
+    return [(comparison / cell.run, cell) for cell in sorted(cells, key=lambda cell: (cell.dataset, cell.seed))]
+
+
+def row(scores: dict[float, list[float]]) -> str:
+    return " | ".join(
+        f"{np.mean(seeds):.1f}" + (f" ± {np.std(seeds, ddof=1):.1f}" if len(seeds) > 1 else "")
+        for seeds in scores.values()
+    )
+
+
+def made_by(made: Made, cells: Sequence[CellRecord]) -> Made:
+    """How the report is made, with the agents' seeds and the commits that trained and first evaluated them."""
+    commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in cells)
+    seeds = sorted({cell.seed for cell in cells})
+    return replace(made, seeds=seeds, notes=f"the agents were made at commit {', '.join(commits)}")
+
+
+def picture(scores: Scores, path: Path) -> None:
+    """Plot a line for each dataset and a dot for each seed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, by_limit) in enumerate(scores.items()):
+        places = np.arange(len(by_limit)) + 0.06 * (number - len(scores) / 2)
+        (line,) = axes.plot(places, [np.mean(seeds) for seeds in by_limit.values()], label=name)
+        for place, seeds in zip(places, by_limit.values(), strict=True):
+            axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
+    axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
+    axes.set(xlabel="condition.rtg_cap, a quantile at each timestep", ylabel="score at the paper's target return")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("comparison", type=Path, help="the folder of a comparison, whose agents are evaluated")
+    parser.add_argument("--variant", default="mingru", help="which of its variants (default: mingru)")
+    parser.add_argument("--episodes", type=int, default=50, help="for each agent and limit (default: 50)")
+    parser.add_argument("--output", type=Path, default=RESULTS / "return-limits")
+    options = parser.parse_args()
+    runs = finished(options.comparison, options.variant)
+    if not runs:
+        parser.error(
+            f"{options.comparison} holds no finished runs of {options.variant}: name the folder of a comparison"
+        )
+    cells = [cell for _, cell in runs]
+    made = made_by(Made.here(), cells)
+
+    scores: Scores = {}
+    targets: dict[str, float] = {}
+    for run, cell in bar(runs, desc="evaluating", unit="agent"):
+        trained = load_agent(run)
+        target = targets[cell.dataset] = trained.provenance.spec.target_returns[0]
+        by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in LIMITS})
+        for limit, seeds in by_limit.items():
+            result = evaluate(trained, target, episodes=options.episodes, return_limit=limit, progress=False)
+            seeds.append(round(result.targets[0].score_mean, 2))
+    options.output.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
+    picture(scores, options.output / "scores.png")
+    header = " | ".join(named(limit) for limit in LIMITS)
+    rows = [
+        f"| {name} | {targets[name]:g} | {', '.join(str(cell.seed) for cell in cells if cell.dataset == name)} | "
+        f"{row(by_limit)} |"
+        for name, by_limit in scores.items()
+    ]
+    write_report(
+        options.output / "README.md",
+        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} at the paper's target "
+        "return, under limits of the return-to-go that it sees when it acts: none, the largest that the data hold at "
+        "that timestep, or a quantile of it. The weights are the same in a row. Mean ± standard deviation over seeds, "
+        f"of one seed its score; {options.episodes} episodes each. scores.json holds every seed's.\n\n"
+        f"| data | target | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
+        "![scores against limits](scores.png)",
+        made,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Filtered behaviour cloning: which episodes are trained on; everything else is that of the whole dataset."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decision_rnn.checkpoint import Provenance, last_checkpoint, load_agent
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config_parser import from_dict
+from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.store.best import best_episodes
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
+from decision_rnn.training.loop import train
+from decision_rnn.training.trainer import Trainer
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    return store
+
+
+def configure(*arguments: str) -> RunConfig:
+    small = ["--backbone.width", "16", "--training.context", "8", "--training.checkpoint_every", "4"]
+    return parse_run("test", ["hopper-medium", *small, "--training.steps", "8", *arguments])[0]
+
+
+def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
+    """One episode after another: the highest return that is left, the earliest of equals."""
+    returns = [store.rewards[a:b].astype(np.float64).sum() for a, b in pairwise(store.offsets)]
+    left, taken = list(range(len(returns))), []
+    for _ in range(count):
+        best = max(left, key=lambda i: (returns[i], -i))
+        taken.append(best)
+        left.remove(best)
+    return sorted(taken)
+
+
+def made_of(rewards: list[list[float]], path: Path) -> EpisodeStore:
+    episodes = [Episode(np.full((len(r) + 1, 2), i), np.zeros((len(r), 1), np.float32), np.array(r), True, False)
+                for i, r in enumerate(rewards)]  # fmt: skip
+    return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.1, 3), (0.5, 15), (0.99, 29), (0.001, 1), (0.3, 9), (0.7, 21)])
+def test_best_episodes_keeps_highest_returns_whole_and_in_order(
+    store: EpisodeStore, fraction: float, count: int
+) -> None:
+    best, expected = best_episodes("standin/x", store, fraction), best_by_hand(store, count)
+    rows = np.concatenate([store.table[store.offsets[i] : store.offsets[i + 1]] for i in expected])
+    assert np.array_equal(best.table, rows)
+    assert best.episodes == count
+    for mine, right in zip(best.read_episodes(), (list(store.read_episodes())[i] for i in expected), strict=True):
+        assert np.array_equal(mine.observations, right.observations)
+        assert np.array_equal(mine.rewards, right.rewards)
+        assert (mine.terminated, mine.truncated) == (right.terminated, right.truncated)
+    np.testing.assert_allclose(best.observation_mean, rows[:, best.columns["observation"]].mean(0, np.float64))
+
+
+def test_best_fraction_of_one_returns_the_dataset_itself(store: EpisodeStore, cache: Path) -> None:
+    assert best_episodes("standin/x", store, 1.0) is store
+    assert not cache.exists()
+
+
+def test_best_fraction_counts_episodes_not_steps_and_keeps_the_earlier_of_equal_returns(tmp_path: Path) -> None:
+    whole = made_of([[1, 1], [2], [0.5] * 4, [3], [2], [0]], tmp_path / "store")
+    best = best_episodes("own/x", whole, 0.5)
+    assert best.observations[best.offsets[:-1], 0].tolist() == [0, 1, 3]
+
+
+def test_best_fraction_is_not_off_by_one_from_floating_point_rounding(tmp_path: Path) -> None:
+    """0.29 * 100 is 28.999999999999996 in floating point."""
+    whole = made_of([[float(i)] for i in range(100)], tmp_path / "store")
+    assert best_episodes("own/x", whole, 0.29).episodes == 29
+
+
+def test_best_episodes_caches_one_store_per_dataset_and_fraction(store: EpisodeStore, tmp_path: Path) -> None:
+    other = made_of([[1.0], [2.0]], tmp_path / "other")
+    wanted = [(store, 0.1), (store, 0.2), (other, 0.5)]
+    first = [best_episodes("own/x", *each).path for each in wanted]
+    assert len(set(first)) == 3
+    times = [(path / "manifest.json").stat().st_mtime_ns for path in first]
+    assert [best_episodes("own/x", *each).path for each in wanted] == first
+    assert [(path / "manifest.json").stat().st_mtime_ns for path in first] == times, "made again"
+
+
+def test_damaged_best_episodes_store_is_rebuilt(store: EpisodeStore, capsys: pytest.CaptureFixture[str]) -> None:
+    best = best_episodes("own/x", store, 0.2)
+    (best.path / "manifest.json").write_text("{}")
+    again = best_episodes("own/x", store, 0.2)
+    assert again.fingerprint == best.fingerprint
+    assert "making it again" in capsys.readouterr().err
+
+
+BEST = """
+import sys
+from pathlib import Path
+from decision_rnn.data.store.best import best_episodes
+from decision_rnn.data.store.episode_store import EpisodeStore
+print(best_episodes("own/x", EpisodeStore.open(Path(sys.argv[1])), 0.3).fingerprint)
+"""
+
+
+def test_best_episodes_in_concurrent_processes_all_return_the_store(store: EpisodeStore) -> None:
+    command = [sys.executable, "-c", BEST, str(store.path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    found = [process.communicate(timeout=120)[0].strip() for process in processes]
+    assert found == [best_episodes("own/x", store, 0.3).fingerprint] * 3
+
+
+@pytest.mark.parametrize("options", [[], ["--training.tbptt_slices", "3", "--observation.mask", "velocity"]])
+def test_training_on_best_fraction_uses_best_episodes_but_provenance_of_all(
+    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    best = best_by_hand(small_store, 6)
+    allowed = {row.tobytes() for i in best for row in small_store.observations[slice(*small_store.offsets[i : i + 2])]}
+    batches, step = [], Trainer.step
+
+    def recorded(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        batches.append(batch)
+        return step(trainer, batch)
+
+    monkeypatch.setattr(Trainer, "step", recorded)
+    trained = train(configure("--top_fraction", "0.2", "--actions", "clip", *options), tmp_path / "run")
+    seen = {row.numpy().tobytes() for batch in batches for row in batch.observation.flatten(0, 1)}
+    assert len(batches) == 8
+    assert seen <= allowed
+    index = trained.agent.observation_index
+    rows = np.concatenate([small_store.observations[slice(*small_store.offsets[i : i + 2])] for i in best])
+    mean = rows.mean(0, dtype=np.float64)
+    np.testing.assert_allclose(trained.agent.observation_mean, mean if index is None else mean[index], rtol=1e-5)
+
+    whole = train(configure(), tmp_path / "whole").provenance
+    assert trained.provenance == load_agent(last_checkpoint(tmp_path / "run")).provenance == whole
+    assert whole.fingerprint == small_store.fingerprint
+    assert (whole.return_min, whole.return_max) == (
+        small_store.episode_returns.min(),
+        small_store.episode_returns.max(),
+    )
+
+
+def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
+    small_store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+
+    def on_data(provenance: Provenance, seen: EpisodeStore) -> None:
+        assert "parameters" in capsys.readouterr().out
+        assert not (tmp_path / "run" / "checkpoints").exists()
+        told.append((provenance.return_min, provenance.return_max, seen.episode_returns))
+
+    train(configure("--top_fraction", "0.2"), tmp_path / "run", on_data=on_data)
+    ((low, high, returns),) = told
+    assert (low, high) == (small_store.episode_returns.min(), small_store.episode_returns.max())
+    assert returns.tolist() == small_store.episode_returns[best_by_hand(small_store, 6)].tolist()
+    assert high in returns  # bit for bit: one episode has the best return of the data
+
+
+def test_resumed_best_fraction_run_is_bit_identical_and_rejects_another_fraction(
+    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, run = configure("--top_fraction", "0.2", "--training.tbptt_slices", "3"), tmp_path / "run"
+    train(config, tmp_path / "whole")
+    step = Trainer.step
+
+    def stop_at_six(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        if trainer.steps == 6:
+            raise KeyboardInterrupt
+        return step(trainer, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "step", stop_at_six)
+        train(config, run)
+    with pytest.raises(InputError, match=r"top_fraction 0\.2, not 0\.3"):
+        train(replace(config, top_fraction=0.3), run, resume=True)
+    train(config, run, resume=True)
+    resumed, whole = (last_checkpoint(folder) / "weights.safetensors" for folder in (run, tmp_path / "whole"))
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_best_fraction_with_fewer_steps_than_context_raises_without_run_folder(
+    small_store: EpisodeStore, tmp_path: Path
+) -> None:
+    config = configure("--top_fraction", "0.01", "--training.context", "100")
+    said = (
+        r"top_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
+    )
+    with pytest.raises(InputError, match=said):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", ["0", "-0.1", "1.01", "nan", "inf", "some"])
+def test_best_fraction_outside_0_to_1_or_not_a_number_raises(value: str) -> None:
+    with pytest.raises(InputError, match="top_fraction"):
+        configure(f"--top_fraction={value}")
+
+
+def test_config_without_best_fraction_defaults_to_one() -> None:
+    data = to_dict(configure())
+    assert data.pop("top_fraction") == 1.0
+    assert from_dict(data, "an older version's config.yaml") == configure()
+
+
+def test_cli_train_with_best_fraction_and_without_return_conditioning(
+    inline_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
+    small = ["--training.steps", "2", "--backbone.width", "16", "--evaluation.episodes", "1"]
+    cloning = ["--backbone", "mlp", "--top_fraction", "0.3", "--agent.return_conditioning", "false"]
+    done = inline_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
+    assert done.returncode == 0, done.stderr
+    assert "are trained on" in done.stdout
+    assert "target" not in done.stdout + done.stderr  # a cloning agent has none
+    (path,) = (tmp_path / "run" / "results").iterdir()
+    result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
+    assert result["config"]["top_fraction"] == 0.3
+    assert result["dataset"]["fingerprint"] == asdict(trained.provenance)["fingerprint"]
