@@ -13,7 +13,7 @@ import pytest
 import torch
 from small_cli import NAME, STEPS
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.checkpoint import Provenance, TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
@@ -108,20 +108,25 @@ def pendulum() -> Callable[..., TrainedAgent]:
 
     def make(
         backbone: str = "mingru",
-        carry: int = 1,
+        tbptt_slices: int = 1,
         cloning: bool = False,
         return_min: float | None = -1500.0,
         return_max: float | None = -100.0,
-        return_limit: float = 0.0,
+        rtg_cap: float = 0.0,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
-            "agent": {"return_conditioning": not cloning, "return_limit": return_limit},
-            "training": {"steps": 10, "carry": carry},
+            "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
+            "training": {"steps": 10, "tbptt_slices": tbptt_slices},
         }
         config = new_config({"dataset": "own/pendulum", **sections}, "test")
         torch.manual_seed(0)
-        agent = DecisionAgent(config.agent, config.backbone, torch.zeros(3), torch.ones(3), 1, 1000.0)
+        agent = DecisionAgent(
+            config.agent,
+            config.backbone,
+            box_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0),
+            config.condition,
+        )
         spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
         provenance = Provenance(spec, "f" * 64, -900.0, 300.0, return_min, return_max, ("some note",))
         return TrainedAgent(agent.eval(), config, provenance, 10, 1.25)

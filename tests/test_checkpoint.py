@@ -96,7 +96,7 @@ def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
 
 
 def test_checkpoint_saves_and_loads_return_limit(store: EpisodeStore, run: Path) -> None:
-    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.return_limit", "0.9"])
+    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--condition.rtg_cap", "0.9"])
     agent, trainer, _ = prepare(config, store, 500.0)
     provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), store.fingerprint, 1.5, 0.5)
     save_checkpoint(run, TrainedAgent(agent, config, provenance, 1, 2.5), trainer.state_dict())

@@ -60,7 +60,7 @@ def compare(
         backbones: Names, each a variant; if left out, `mingru`, `minlstm`, `lru` and `transformer`, or none if
             `variants` are given.
         variants: The keys of each variant, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
-        controls: What to compare them with: any of `cloning`, `filtered-cloning` (the best tenth of the episodes),
+        controls: What to compare them with: any of `cloning`, `bc-10%` (the best tenth of the episodes),
             `mlp` and `conv`; an empty list for none.
         seeds: The number of seeds of every variant on every dataset, starting from `seed`.
         steps: Optimiser steps of every run; 2,000 if left out.

@@ -42,7 +42,7 @@ class DecisionTransformerTask(nn.Module):
         self.register_buffer("std", torch.from_numpy(store.observation_std).float() + 1e-6)
         self.return_scale = return_scale
 
-    def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, batch: Batch, state: State | None = None) -> TrainingOutput:
         """The loss, a scalar; no state is carried between batches."""
         loss = self.model.loss(
             (batch.observation - self.mean) / self.std,
@@ -51,7 +51,7 @@ class DecisionTransformerTask(nn.Module):
             batch.timestep,
             torch.ones(batch.timestep.shape, device=batch.timestep.device),
         )
-        return loss, ()
+        return TrainingOutput(loss, {}, ())
 
 
 def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:

@@ -174,7 +174,7 @@ class Comparison:
     command: str
     seeds: tuple[int, ...]
     jobs: int
-    state: Literal["carry", "window"]
+    state: Literal["recurrent", "window"]
     window: int | None
     episodes: int
     checkpoint_episodes: int

@@ -100,8 +100,8 @@ class StepStream:
     al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
     of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices.
 
-    With `carry` above 1, every row of a batch continues where it ended in the previous batch, for `carry` slices on
-    average: at each slice it restarts at a random place with probability 1 / `carry`, and always at the end of the
+    With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices` slices on
+    average: at each slice it restarts at a random place with probability 1 / `tbptt_slices`, and always at the end of the
     stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend only on `seed`,
     not on the device. Their tensors are views of one gathered block. Memory does not grow with the table beyond
     `LARGE`. Raises InputError when the store has fewer steps than one slice.
@@ -114,13 +114,13 @@ class StepStream:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
-        carry: int = 1,
+        tbptt_slices: int = 1,
         clip_actions: bool = False,
         return_weighting: float = 0.0,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
-        self.context, self.batch_size, self.carry = context, batch_size, carry
+        self.context, self.batch_size, self.tbptt_slices = context, batch_size, tbptt_slices
         self.clip_actions = clip_actions
         self.columns = store.columns
         self.generator = torch.Generator().manual_seed(seed)
@@ -135,8 +135,8 @@ class StepStream:
             starts = torch.randint(len(self.windows), (self.batch_size,), generator=self.generator)
         else:
             starts = self.weighted.draw(self.batch_size, self.generator)
-        if self.carry > 1:
-            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.carry < 1
+        if self.tbptt_slices > 1:
+            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_slices < 1
             elsewhere |= self.following >= len(self.windows)
             starts = torch.where(elsewhere, starts, self.following)
             self.following = starts + self.context
@@ -145,7 +145,7 @@ class StepStream:
             for name in ("previous_action", "action"):
                 block[..., self.columns[name]].clamp_(-1, 1)
         reset = block[..., self.columns["reset"].start].bool()
-        if self.carry > 1:
+        if self.tbptt_slices > 1:
             reset[:, 0] |= _send(elsewhere, self.device)
         return Batch(
             return_to_go=block[..., self.columns["return_to_go"]],
@@ -159,11 +159,11 @@ class StepStream:
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""
         state = {"generator": self.generator.get_state()}
-        return {**state, "following": self.following} if self.carry > 1 else state
+        return {**state, "following": self.following} if self.tbptt_slices > 1 else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"])
-        if self.carry > 1:
+        if self.tbptt_slices > 1:
             self.following = state["following"]
 
 

@@ -77,7 +77,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     check_plugins(config.plugins, f"this run of {spec.name}")
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     dataset = summarise_data(subject.provenance, config)
-    protocol = Protocol.of(settings, asked_returns(settings, spec, dataset.return_max), config.agent)
+    protocol = Protocol.of(settings, asked_returns(settings, spec, dataset.return_max), config.takes_target)
     begun = time.perf_counter()
     played = rollout(
         subject.actor,

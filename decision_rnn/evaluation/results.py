@@ -1,6 +1,6 @@
 """Results: the record of an evaluation, and its file in the run's folder.
 
-    <run>/results/step-10000-carry-100-episodes-1a2b3c4d.json
+    <run>/results/step-10000-recurrent-100-episodes-1a2b3c4d.json
 
 A result is identified by the run's configuration, the data's fingerprint, the checkpoint's step and the protocol.
 Results that differ in any of these have different files, with a hash of this key in the name.
@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from decision_rnn.agent import AgentConfig
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
@@ -31,7 +30,7 @@ SCHEMA = 2
 """Version of the file format. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json without a schema."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
-FILE_NAME = re.compile(r"step-\d+-(carry|window-\d+)-\d+-episodes-[0-9a-f]{8}\.json")
+FILE_NAME = re.compile(r"step-\d+-(carry|recurrent|window-\d+)-\d+-episodes-[0-9a-f]{8}\.json")
 """Matches the file names made by `Key.file_name`."""
 
 
@@ -40,27 +39,27 @@ class Protocol:
     """How an agent was evaluated.
 
     Attributes:
-        state: `carry` the recurrent state over the episode, or re-run the last steps as a `window` for every action.
+        state: `recurrent` to carry the state over the episode, or `window` to re-run the last steps for every action.
         window: Number of steps in the window; None where the state is carried.
         episodes: Episodes per target return.
         target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
     """
 
-    state: Literal["carry", "window"]
+    state: Literal["recurrent", "window"]
     window: int | None
     episodes: int
     target_returns: tuple[float | None, ...]
     seed: int
 
     @classmethod
-    def of(cls, settings: EvaluationConfig, asked: Sequence[float], agent: AgentConfig) -> "Protocol":
-        """The protocol of these settings, with the target returns `asked` if the agent is return-conditioned."""
+    def of(cls, settings: EvaluationConfig, asked: Sequence[float], takes_target: bool) -> "Protocol":
+        """The protocol of these settings, with the target returns `asked` if the agent takes them."""
         return cls(
             state=settings.state,
             window=window_of(settings),
             episodes=settings.episodes,
-            target_returns=tuple(asked) if agent.return_conditioning else (None,),
+            target_returns=tuple(asked) if takes_target else (None,),
             seed=settings.seed,
         )
 
@@ -142,7 +141,7 @@ class Key:
         """Step and protocol in readable form, followed by a hash of the whole key."""
         whole = json.dumps({**asdict(self), "config": to_dict(self.config)}, sort_keys=True)
         digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-        state = "carry" if self.protocol.state == "carry" else f"window-{self.protocol.window}"
+        state = "recurrent" if self.protocol.state == "recurrent" else f"window-{self.protocol.window}"
         return f"step-{self.step}-{state}-{self.protocol.episodes}-episodes-{digest}.json"
 
 

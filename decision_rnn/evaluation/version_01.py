@@ -12,7 +12,7 @@ def of_version_01(data: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     dataset, protocol = dict(data["dataset"]), dict(data["protocol"])
     targets = [{**target, "in_range": None} for target in data["targets"]]
     asked: list[float | None] = [float(target) for target in protocol["target_returns"]]
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         targets, asked = [{**targets[0], "target_return": None}], [None]
     return {
         **{key: value for key, value in data.items() if key != "checkpoint"},

@@ -49,7 +49,7 @@ def made_comparison(
             config={
                 "training": {"steps": 20_000},
                 "plugins": [],
-                "evaluation": {"state": "window" if name in windows else "carry", "window": windows.get(name, 20)},
+                "evaluation": {"state": "window" if name in windows else "recurrent", "window": windows.get(name, 20)},
             },
         )
         for name in names
@@ -66,7 +66,7 @@ def made_comparison(
         command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
         seeds=tuple(range(seeds)),
         jobs=2,
-        state="carry",
+        state="recurrent",
         window=None,
         episodes=episodes,
         checkpoint_episodes=5,

@@ -128,7 +128,7 @@ def as_version_01(path: Path, old: Path) -> None:
         del target["in_range"]
     data["protocol"]["window"] = data["protocol"]["window"] or 20
     data["checkpoint"] = data.pop("step")
-    for newer in ("plugins", "actions", "best_fraction"):
+    for newer in ("plugins", "actions", "top_fraction"):
         del data["config"][newer]
     del data["schema"], data["remarks"]
     path.unlink()
@@ -280,9 +280,9 @@ def test_checkpoint_episodes_leave_the_trained_weights_unchanged(
 def test_cloning_controls_have_no_return_conditioning_and_a_best_fraction(small: Make) -> None:
     config = small()
     controls = cloning_controls(config)
-    assert all(variant.control and not variant.config.agent.return_conditioning for variant in controls.values())
-    assert controls["cloning"].config.best_fraction == 1
-    assert controls["filtered-cloning"].config.best_fraction == 0.1
+    assert all(variant.control and not variant.config.takes_target for variant in controls.values())
+    assert controls["cloning"].config.top_fraction == 1
+    assert controls["bc-10%"].config.top_fraction == 0.1
     assert replace(controls["cloning"].config, agent=config.agent) == config
 
 

@@ -91,7 +91,7 @@ def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
         "command": "decision-rnn compare",
         "seeds": tuple(sorted({each.seed for each in cells})),
         "jobs": 1,
-        "state": "carry",
+        "state": "recurrent",
         "window": None,
         "episodes": 2,
         "checkpoint_episodes": 20,

@@ -61,7 +61,7 @@ def test_remark_on_a_target_beyond_the_data_mentions_the_return_limit(
 ) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
     above, below = evaluate(pendulum(return_limit=1.0), asked).remarks
-    assert above.endswith("the agent sees at most what the data hold at each timestep (agent.return_limit)")
+    assert above.endswith("the agent sees at most what the data hold at each timestep (condition.rtg_cap)")
     assert "return_limit" not in below
     assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(return_limit=0.95), asked).remarks[0]
 
@@ -165,7 +165,7 @@ def test_remark_on_a_slowly_forgetting_backbone_with_carried_state(
     result = evaluate(trained, EvaluationConfig(episodes=1, state=state))
     named = [line for line in format_result(result).splitlines() if "--state window" in line]
     assert len(named) == remarked
-    assert all("--training.carry 50" in line for line in named)
+    assert all("--training.tbptt_slices 50" in line for line in named)
 
 
 def test_evaluate_with_0_episodes_raises(pendulum: Make) -> None:

@@ -32,7 +32,7 @@ def old_form(cloning: bool = False) -> dict[str, Any]:
         "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
         "agent": {"return_conditioning": not cloning},
         "training": {"steps": 10_000, "learning_rate": 1e-3},
-        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
+        "evaluation": {"episodes": 2, "target_returns": None, "state": "recurrent", "window": 20, "seed": 7},
     }
     target = {"return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2, "length_mean": 20.0}
     return {
@@ -48,7 +48,7 @@ def old_form(cloning: bool = False) -> dict[str, Any]:
             "comparable": "with scores on it",
         },
         "targets": [{"target_return": asked, **target, "returns": [10.0, 20.0]} for asked in (3600.0, 1800.0)],
-        "protocol": {"episodes": 2, "target_returns": [3600.0, 1800.0], "state": "carry", "window": 20, "seed": 7},
+        "protocol": {"episodes": 2, "target_returns": [3600.0, 1800.0], "state": "recurrent", "window": 20, "seed": 7},
         "checkpoint": 10_000,
         "training_seconds": 12.5,
         "parameters": 1234,
@@ -133,13 +133,13 @@ def test_damaged_result_file_raises_in_read_result_and_is_skipped_by_find_result
 
 
 def test_find_result_accepts_files_without_newer_configuration_keys(result: Result, tmp_path: Path) -> None:
-    """Without `best_fraction`, all episodes were trained on."""
+    """Without `top_fraction`, all episodes were trained on."""
     path = write_result(tmp_path, result)
     data = json.loads(path.read_text())
-    del data["config"]["best_fraction"]
+    del data["config"]["top_fraction"]
     path.write_text(json.dumps(data))
     assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, best_fraction=0.1))) is None
+    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, top_fraction=0.1))) is None
 
 
 def test_results_with_different_keys_have_different_files(result: Result, tmp_path: Path) -> None:

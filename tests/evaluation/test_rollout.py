@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import State, registered
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
@@ -97,7 +97,7 @@ def test_rollout_on_step_gets_running_environments_and_actions(countdown: str) -
 def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: bool) -> None:
     torch.manual_seed(0)
     config = AgentConfig(tokens=tokens, previous_action=previous_action)
-    agent = DecisionAgent(config, registered("mingru").config(width=16), torch.zeros(4), torch.ones(4), 2, 100.0)
+    agent = DecisionAgent(config, registered("mingru").config(width=16), box_spec(torch.zeros(4), torch.ones(4), 2))
     agent = agent.double().eval()
     window, time, batch = 6, 15, 3
     actor = WindowActor(agent, window)

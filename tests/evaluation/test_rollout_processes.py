@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn import workers
-from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import State, registered
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
@@ -137,7 +137,7 @@ class TwoWordsError(Exception):
 def hopper_agent() -> DecisionAgent:
     torch.manual_seed(0)
     config = registered("mingru").config(name="mingru", width=16)
-    return DecisionAgent(AgentConfig(), config, torch.zeros(11), torch.ones(11), 3, 1000.0).eval()
+    return DecisionAgent(AgentConfig(), config, box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)).eval()
 
 
 def digits(results: Sequence[RolloutResult]) -> list[tuple[float, list[float], list[int]]]:

@@ -54,7 +54,7 @@ def test_trainer_trains_any_module_that_returns_its_loss() -> None:
 
 def test_trainer_carries_the_state_without_gradient() -> None:
     model = Line()
-    trainer = Trainer(model, settings(carry=2))
+    trainer = Trainer(model, settings(tbptt_slices=2))
     for _ in range(3):
         trainer.step(data())
     assert model.states[0] is None
@@ -79,7 +79,7 @@ def test_gradient_clip_of_zero_does_not_clip_but_the_norm_is_returned(clip: floa
 def test_averaging_is_an_exponential_moving_average_with_growing_decay(decay: float) -> None:
     """Against the recursion in Python floats: decay min(d, (1 + t) / (10 + t)), starting at the initial weights."""
     model = Line()
-    trainer = Trainer(model, settings(averaging=decay, learning_rate=0.1))
+    trainer = Trainer(model, settings(ema_decay=decay, learning_rate=0.1))
     average = 0.0
     for t in range(1, 41):
         trainer.step(data())
@@ -105,7 +105,7 @@ class Counting(Line):
 
 
 def test_averaging_copies_the_buffers_of_the_trained_module() -> None:
-    trainer = Trainer(Counting(), settings(averaging=0.9))
+    trainer = Trainer(Counting(), settings(ema_decay=0.9))
     for _ in range(3):
         trainer.step(data())
     trained = trainer.result
@@ -120,7 +120,7 @@ def test_averaging_copies_the_buffers_of_the_trained_module() -> None:
 
 def test_trainer_result_without_averaging_is_the_model_itself() -> None:
     model = Line()
-    assert Trainer(model, settings(averaging=0)).result is model
+    assert Trainer(model, settings(ema_decay=0)).result is model
 
 
 def test_gradient_clip_limits_the_gradient_norm() -> None:

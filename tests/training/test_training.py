@@ -107,7 +107,7 @@ def test_training_reduces_the_loss_below_a_fifth_of_the_action_variance(store: E
 def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: EpisodeStore, backbone: str) -> None:
     """Three consecutive slices give the same losses as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
-    agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
+    agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.tbptt_slices", "5"), store, 1.0)
     batches = [stream.sample() for _ in range(3)]
     whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
     action = whole.pop("action")
@@ -121,10 +121,10 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
     "options",
     [
         ["--backbone", "mingru"],
-        ["--backbone", "transformer", "--training.carry", "3"],
-        ["--backbone", "mlp", "--training.carry", "3"],  # whose carried state is empty
-        ["--training.averaging", "0.9", "--training.return_weighting", "2", "--agent.return_limit", "0.9"],
-        ["--agent.return_noise", "0.1"],
+        ["--backbone", "transformer", "--training.tbptt_slices", "3"],
+        ["--backbone", "mlp", "--training.tbptt_slices", "3"],  # whose carried state is empty
+        ["--training.ema_decay", "0.9", "--training.return_weighting", "2", "--condition.rtg_cap", "0.9"],
+        ["--condition.noise", "0.1"],
     ],
 )
 def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +209,9 @@ def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Pat
 
 def test_resume_of_run_without_return_limit_and_averaging_keeps_them_off(tmp_path: Path) -> None:
     """Its configuration has neither option, and both are now on by default: the command that started it resumes it."""
-    train(configure("--agent.return_limit", "0", "--training.averaging", "0"), tmp_path / "run")
+    train(configure("--condition.rtg_cap", "0", "--training.ema_decay", "0"), tmp_path / "run")
     before, config = weights(tmp_path / "run"), tmp_path / "run" / "config.yaml"
-    config.write_text(config.read_text().replace("  return_limit: 0.0\n", "").replace("  averaging: 0.0\n", ""))
+    config.write_text(config.read_text().replace("  return_limit: 0.0\n", "").replace("  ema_decay: 0.0\n", ""))
     for description in (tmp_path / "run" / "checkpoints").glob("*/config.json"):
         text = description.read_text().replace('"return_limit": 0.0,', "").replace('"averaging": 0.0,', "")
         assert "averaging" not in text
@@ -220,15 +220,15 @@ def test_resume_of_run_without_return_limit_and_averaging_keeps_them_off(tmp_pat
         shutil.rmtree(tmp_path / "run" / "checkpoints" / "10")
         trained = train(configure(*arguments), tmp_path / "run", resume=True)
         assert weights(tmp_path / "run") == before
-        assert not trained.config.agent.return_limit
-        assert not trained.config.training.averaging
+        assert not trained.config.condition.rtg_cap
+        assert not trained.config.training.ema_decay
         assert trained.agent.return_limit is None
 
 
 def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:
     """So a run with averaging also holds, in its training state, the weights that it would end with without."""
-    train(configure("--training.averaging", "0.9"), tmp_path / "averaged")
-    train(configure("--training.averaging", "0"), tmp_path / "last")
+    train(configure("--training.ema_decay", "0.9"), tmp_path / "averaged")
+    train(configure("--training.ema_decay", "0"), tmp_path / "last")
     kept = load_training_state(last_checkpoint(tmp_path / "averaged"))["model"]
     last = load_agent(last_checkpoint(tmp_path / "last")).agent.state_dict()
     average = load_agent(last_checkpoint(tmp_path / "averaged")).agent.state_dict()
@@ -239,7 +239,7 @@ def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backbone", ["mingru", "lru"])
 @pytest.mark.parametrize(
     ("key", "before", "asked"),
-    [("agent.return_limit", "0.0", "0.5"), ("training.averaging", "0.0", "0.5"), ("training.carry", "1", "7")],
+    [("condition.rtg_cap", "0.0", "0.5"), ("training.ema_decay", "0.0", "0.5"), ("training.tbptt_slices", "1", "7")],
 )
 def test_resume_of_old_run_rejects_explicit_options_that_its_config_lacks(
     tmp_path: Path, backbone: str, key: str, before: str, asked: str

@@ -32,7 +32,7 @@ def best_episodes(name: str, store: EpisodeStore, fraction: float) -> EpisodeSto
     count = max(1, int(Fraction(repr(float(fraction))) * store.episodes))
     kept = np.zeros(store.episodes, bool)
     kept[np.argsort(-store.episode_returns, kind="stable")[:count]] = True
-    source = {"all_episodes": store.fingerprint, "best_fraction": fraction}
+    source = {"all_episodes": store.fingerprint, "top_fraction": fraction}
 
     def make(folder: Path) -> EpisodeStore:
         steps = int(store.episode_lengths[kept].sum())
