@@ -17,8 +17,8 @@ from decision_rnn.config import (
     DEFAULT_BACKBONE,
     DEFAULT_CONDITION,
     DEFAULT_OBJECTIVE,
-    EvaluationConfig,
     RENAMED,
+    EvaluationConfig,
     ObservationConfig,
     RunConfig,
     TrainingConfig,
@@ -170,7 +170,12 @@ def run_parser(program: str, backbone: str, objective: str, condition: str) -> A
             action.metavar, action.help = "NAME", f"which one: {', '.join(OBJECTIVES.names())}"
         elif action.dest == "condition":
             action.metavar, action.help = "NAME", f"which one: {', '.join(CONDITIONS.names())}"
-        elif action.dest in (*SECTIONS, "backbone.name", "objective.name", "condition.name"):  # `--backbone NAME` is shorter
+        elif action.dest in (
+            *SECTIONS,
+            "backbone.name",
+            "objective.name",
+            "condition.name",
+        ):  # `--backbone NAME` is shorter
             action.help = argparse.SUPPRESS
     return parser
 

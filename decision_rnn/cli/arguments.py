@@ -54,7 +54,9 @@ def parse_run(
     Raises:
         InputError: If a file or key is invalid; the message names it.
     """
-    first, rest = take(arguments, BACKBONE, OBJECTIVE, CONDITION, "--config", "--plugins")  # the other options depend on them
+    first, rest = take(
+        arguments, BACKBONE, OBJECTIVE, CONDITION, "--config", "--plugins"
+    )  # the other options depend on them
     plugins = split_names(first.plugins)
     import_plugins(plugins)
     data: dict[str, Any] = {}

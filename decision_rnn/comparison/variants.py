@@ -75,10 +75,7 @@ def cloning_controls(config: RunConfig) -> dict[str, Variant]:
     """Plain and filtered behaviour cloning with the agent of a configuration, without return conditioning."""
     cloning = replace(config, condition=NoConditionConfig())
     filtered = replace(cloning, top_fraction=TOP_FRACTION)
-    return {
-        name: Variant(name, cloned, control=True)
-        for name, cloned in (("bc", cloning), ("bc-10%", filtered))
-    }
+    return {name: Variant(name, cloned, control=True) for name, cloned in (("bc", cloning), ("bc-10%", filtered))}
 
 
 def make_variants(

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decision_rnn.backbones.resets import Resets
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -24,7 +25,7 @@ class Batch(NamedTuple):
     previous_action: Tensor  # (B, K, A), zeros at an episode's first step
     action: Tensor  # (B, K, A)
     timestep: Tensor  # (B, K) int64, steps since the episode's start
-    reset: Tensor  # (B, K) bool
+    reset: Resets
 
 
 class MappedWindows:
@@ -153,7 +154,7 @@ class StepStream:
             previous_action=block[..., self.columns["previous_action"]],
             action=block[..., self.columns["action"]],
             timestep=block[..., self.columns["timestep"].start].long(),
-            reset=reset,
+            reset=Resets.from_mask(reset),
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 import jinja2
 import yaml
 
-from decision_rnn.config import RunConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult

@@ -138,9 +138,7 @@ class _Step(nn.Module):
         initial = self.agent.initial_state(torch.zeros(1))
         before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
         condition = self.agent.condition.restart(before.condition)
-        action, after = self.agent.act(
-            obs, reward, None, before.replaced(initial._replace(condition=condition), reset)
-        )
+        action, after = self.agent.act(obs, reward, None, before.replaced(initial._replace(condition=condition), reset))
         return action, *carried(self.agent, after)
 
 

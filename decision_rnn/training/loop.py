@@ -273,9 +273,7 @@ def _check_warmup(settings: TrainingConfig) -> None:
         )
 
 
-def _resume(
-    trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
-) -> tuple[float, Means]:
+def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore) -> tuple[float, Means]:
     """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, and the
     scalars since the last line of metrics."""
     if not has_checkpoint(run):

@@ -66,8 +66,15 @@ def test_embeddings_compute_in_float32_under_autocast() -> None:
     agent = make_agent()
     inputs = make_slice(2, 5)
     inputs["asked"] = inputs["asked"] + 1200.0
-    exact = make_agent().double()._embed(*(inputs[name].double() for name in ("asked", "observation")),
-                                         inputs["previous_action"].double(), inputs["timestep"])
+    exact = (
+        make_agent()
+        .double()
+        ._embed(
+            *(inputs[name].double() for name in ("asked", "observation")),
+            inputs["previous_action"].double(),
+            inputs["timestep"],
+        )
+    )
     with torch.autocast("cpu", torch.bfloat16):
         found = agent._embed(inputs["asked"], inputs["observation"], inputs["previous_action"], inputs["timestep"])
     torch.testing.assert_close(found[0].double(), exact[0], rtol=1e-5, atol=1e-5)

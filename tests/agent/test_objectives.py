@@ -213,7 +213,10 @@ def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"loss": lambda self, hidden, batch: (hidden.mean(dim=(2, 3)), {})}, r"its loss is \(128, 8\): return a scalar"),
+        (
+            {"loss": lambda self, hidden, batch: (hidden.mean(dim=(2, 3)), {})},
+            r"its loss is \(128, 8\): return a scalar",
+        ),
         ({"loss": lambda self, hidden, batch: (hidden.detach().mean(), {})}, "its loss has no gradient"),
         ({"loss": lambda self, hidden, batch: (hidden.mean() * torch.inf, {})}, "its loss is -?(inf|nan)"),
         ({"loss": lambda self, hidden, batch: (hidden.mean(), {"all": hidden})}, "its metric all is not a scalar"),

@@ -14,7 +14,14 @@ from gymnasium.envs.registration import EnvSpec
 from made_policy import exported, made_agent
 from subjects import OTHER_STACK, SMALL
 
-from decision_rnn.agent import AgentConfig, NoConditionConfig, Objective, ObjectiveConfig, objectives, register_objective
+from decision_rnn.agent import (
+    AgentConfig,
+    NoConditionConfig,
+    Objective,
+    ObjectiveConfig,
+    objectives,
+    register_objective,
+)
 from decision_rnn.backbones import contract, registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
@@ -142,8 +149,8 @@ def test_actions_of_actuators_that_drive_no_joint_have_no_names(
 @pytest.fixture
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes what a test registers afterwards."""
-    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
 
 
 def test_onnx_export_of_a_user_backbone_and_objective(registries: None, tmp_path: Path) -> None:

@@ -137,7 +137,9 @@ class TwoWordsError(Exception):
 def hopper_agent() -> DecisionAgent:
     torch.manual_seed(0)
     config = registered("mingru").config(name="mingru", width=16)
-    return DecisionAgent(AgentConfig(), config, box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)).eval()
+    return DecisionAgent(
+        AgentConfig(), config, box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
+    ).eval()
 
 
 def digits(results: Sequence[RolloutResult]) -> list[tuple[float, list[float], list[int]]]:

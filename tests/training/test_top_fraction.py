@@ -200,9 +200,7 @@ def test_best_fraction_with_fewer_steps_than_context_raises_without_run_folder(
     small_store: EpisodeStore, tmp_path: Path
 ) -> None:
     config = configure("--top_fraction", "0.01", "--training.context", "100")
-    said = (
-        r"top_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
-    )
+    said = r"top_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
     with pytest.raises(InputError, match=said):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

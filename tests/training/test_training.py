@@ -107,7 +107,9 @@ def test_training_reduces_the_loss_below_a_fifth_of_the_action_variance(store: E
 def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: EpisodeStore, backbone: str) -> None:
     """Three consecutive slices give the same losses as one that is three times as long."""
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
-    agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.tbptt_slices", "5"), store, 1.0)
+    agent, trainer, stream = prepare(
+        configure("--backbone", backbone, *same, "--training.tbptt_slices", "5"), store, 1.0
+    )
     batches = [stream.sample() for _ in range(3)]
     whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
     action = whole.pop("action")
@@ -326,7 +328,7 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
 ) -> None:
     greedy = type("Greedy", (objectives.SquaredError,), {"columns": ("action", "advantage")})
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     objectives.register_objective(config)(greedy)
     unknown = EpisodeStore.write(tmp_path / "data", store.read_episodes(), environment_id="Swing-v0", source={})
     monkeypatch.setattr(Dataset, "open", lambda dataset: unknown)
