@@ -46,11 +46,11 @@ class TrainingConfig:
         steps: Optimiser steps.
         batch_size: Slices per step.
         context: Environment steps per slice.
-        tbptt_slices: How many consecutive slices a row of the batch reads, on average, before it restarts at a random place.
-            The state is carried from one slice to the next, the gradient is not (truncated backpropagation through
-            time). 1: every slice starts from the initial state. If left out, the backbone's default: 50 for layers
-            that forget slowly (lru, s4d, retention, aaren), which need it to act well with a state carried over an
-            episode; 1 for all others.
+        tbptt_slices: How many consecutive slices a row of the batch reads, on average, before it restarts at a random
+            place. The state is carried from one slice to the next, the gradient is not (truncated backpropagation
+            through time). 1: every slice starts from the initial state. If left out, the backbone's default: 50 for
+            layers that forget slowly (lru, s4d, retention, aaren), which need it to act well with a state carried over
+            an episode; 1 for all others.
         learning_rate: Peak learning rate of AdamW.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.

@@ -40,7 +40,7 @@ SECTIONS = {
 
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration that `to_dict` of this version or of 0.2 wrote; an InputError names `source` and the key."""
+    """The run configuration that `to_dict` of this version or 0.2 wrote; an InputError names `source` and the key."""
     return new_config(translated(data), source)
 
 

@@ -101,9 +101,9 @@ class StepStream:
     al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
     of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices.
 
-    With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices` slices on
-    average: at each slice it restarts at a random place with probability 1 / `tbptt_slices`, and always at the end of the
-    stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend only on `seed`,
+    With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for that many
+    slices on average: at each slice it restarts at a random place with probability 1 / `tbptt_slices`, and always at
+    the end of the stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend only on `seed`,
     not on the device. Their tensors are views of one gathered block. Memory does not grow with the table beyond
     `LARGE`. Raises InputError when the store has fewer steps than one slice.
     """

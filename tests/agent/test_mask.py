@@ -16,7 +16,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.stream import StepStream
+from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result

@@ -149,7 +149,7 @@ def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logge
     assert all(line["largest_error"] ** 2 >= line["loss"] > 0 for line in lines)
 
 
-class Critical(SquaredError):
+class WithCritic(SquaredError):
     """Beside the policy, a critic of the reward with an optimiser of its own, and a slow copy of it."""
 
     def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
@@ -182,16 +182,16 @@ class Critical(SquaredError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticalConfig(ObjectiveConfig):
-    name: str = "critical"
+class WithCriticConfig(ObjectiveConfig):
+    name: str = "critic"
 
 
 def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_the_same_bits(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register_objective(CriticalConfig)(Critical)
+    register_objective(WithCriticConfig)(WithCritic)
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
-    config, _ = parse_run("test", ["hopper-medium", "--objective", "critical", *SHORT, "--training.ema_decay", "0"])
+    config, _ = parse_run("test", ["hopper-medium", "--objective", "critic", *SHORT, "--training.ema_decay", "0"])
     whole = train(config, tmp_path / "whole").agent
     train(config, tmp_path / "parts", callback=lambda step, metrics, agent: step < 2)
     parts = train(config, tmp_path / "parts", resume=True).agent

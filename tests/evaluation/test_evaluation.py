@@ -60,10 +60,10 @@ def test_remark_on_a_target_beyond_the_data_mentions_the_return_limit(
     pendulum: Make, played: list[list[float]]
 ) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
-    above, below = evaluate(pendulum(return_limit=1.0), asked).remarks
+    above, below = evaluate(pendulum(rtg_cap=1.0), asked).remarks
     assert above.endswith("the agent sees at most what the data hold at each timestep (condition.rtg_cap)")
-    assert "return_limit" not in below
-    assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(return_limit=0.95), asked).remarks[0]
+    assert "rtg_cap" not in below
+    assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(rtg_cap=0.95), asked).remarks[0]
 
 
 def test_evaluate_adds_the_best_return_of_the_data_to_the_default_targets(
@@ -152,10 +152,10 @@ def test_forgets_slowly_is_set_for_the_backbones_measured_to_forget_slowly() -> 
 @pytest.mark.parametrize(
     ("backbone", "state", "carry", "remarked"),
     [
-        ("s4d", "carry", 1, True),
-        ("s4d", "carry", 50, False),
+        ("s4d", "recurrent", 1, True),
+        ("s4d", "recurrent", 50, False),
         ("s4d", "window", 1, False),
-        ("mingru", "carry", 1, False),
+        ("mingru", "recurrent", 1, False),
     ],
 )
 def test_remark_on_a_slowly_forgetting_backbone_with_carried_state(

@@ -72,7 +72,7 @@ def test_result_of_version_0_1_is_read() -> None:
     assert result.dataset.name == "standin/hopper-medium"
     assert result.dataset.return_max is None
     assert (result.protocol.state, result.protocol.window, result.protocol.target_returns) == (
-        "carry",
+        "recurrent",
         None,
         (3600.0, 1800.0),
     )
@@ -169,14 +169,14 @@ def test_result_key_ignores_path_evaluation_options_seconds_and_commit(result: R
 
 
 def test_protocol_with_carried_state_ignores_the_window() -> None:
-    one, other = (Protocol.of(EvaluationConfig(window=window), (2.0, 1.0), AgentConfig()) for window in (5, 20))
+    one, other = (Protocol.of(EvaluationConfig(window=window), (2.0, 1.0), True) for window in (5, 20))
     assert one == other
     assert one.target_returns == (2.0, 1.0)
 
 
 def test_result_file_name_has_step_and_protocol(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
-    assert name.startswith("results/step-10-carry-1-episodes-")
+    assert name.startswith("results/step-10-recurrent-1-episodes-")
     windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
     assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
-from decision_rnn.backbones import State, registered
+from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
+from decision_rnn.backbones import registered
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
 
@@ -20,12 +20,15 @@ class Reflex:
     def __init__(self) -> None:
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def initial_state(self, target_return: Tensor) -> State:
-        return (target_return,)
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        timestep = torch.zeros(len(target_return), dtype=torch.int64)
+        return ActingState((target_return,), torch.zeros(len(target_return), 3), timestep, ())
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        self.seen.append((reward.clone(), state[0].clone()))
-        return torch.tanh(observation[:, 5:8] * state[0][:, None] / 1000), state
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        self.seen.append((reward.clone(), state.condition[0].clone()))
+        return torch.tanh(observation[:, 5:8] * state.condition[0][:, None] / 1000), state
 
 
 class Countdown(gymnasium.Env):
