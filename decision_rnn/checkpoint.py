@@ -24,7 +24,7 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.spec import DatasetSpec, flat_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
@@ -76,7 +76,11 @@ class Provenance:
         """The provenance of an agent trained on this store of this dataset."""
         returns = store.manifest["statistics"]
         return cls(
-            replace(spec, environment_id=store.environment_id),
+            replace(
+                spec,
+                environment_id=store.environment_id,
+                spaces=flat_spaces(store.observation_dim, store.action_dim),
+            ),
             store.fingerprint,
             returns["return_mean"],
             returns["return_sd"],

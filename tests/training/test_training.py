@@ -12,8 +12,8 @@ import torch
 
 from decision_rnn.agent import ObjectiveConfig, objectives
 from decision_rnn.api.run import Run
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.backbones import Resets
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.dataset import Dataset
@@ -22,7 +22,7 @@ from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare, train
 from decision_rnn.training.optimizer import learning_rate_factor
-from decision_rnn.training.run_folder import begin_run_folder, check_resumed_run, read_metrics
+from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.training.trainer import StepOutput, Trainer, pick_device
 
 
