@@ -5,11 +5,12 @@ config_parser.py reads it from files, checkpoints and command lines.
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from decision_rnn.agent import (
     CONDITIONS,
     AgentConfig,
+    Condition,
     ConditionConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
@@ -186,7 +187,8 @@ class RunConfig:
     @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        return CONDITIONS.registered(self.condition.name).cls.takes_target
+        condition = cast(type[Condition], CONDITIONS.registered(self.condition.name).cls)
+        return condition.takes_target
 
 
 RENAMED = {

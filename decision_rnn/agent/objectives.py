@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.spaces import head_of
+from decision_rnn.agent.spaces import head_of, holds_actions
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
@@ -124,8 +124,6 @@ def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:
             actions, _ = agent.eval().predict(
                 agent.condition.from_batch(batch), batch.observation, batch.previous_action, batch.timestep, batch.reset
             )
-    space = agent.action_space
-    low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
     fault = None
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
         found = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
@@ -138,8 +136,8 @@ def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:
         fault = f"its metric {wrong[0]} is not a scalar: return the mean over batch and time"
     elif actions.shape != batch.action.shape:
         fault = f"its actions have shape {tuple(actions.shape)}: return one for each of {tuple(batch.action.shape)}"
-    elif not ((actions >= low - 1e-5) & (actions <= high + 1e-5)).all():
+    elif not holds_actions(agent.action_space, actions):
         reach = actions.abs().max().item()
-        fault = f"its actions reach {reach:.3g}, outside the action space {space}: bound them, as by tanh"
+        fault = f"its actions reach {reach:.3g}, outside the action space {agent.action_space}: bound them, as by tanh"
     if fault:
         raise InputError(f"the objective {name} breaks a rule: {fault}")

@@ -52,6 +52,13 @@ def head_of(spec: AgentSpec) -> TanhHead:
     return TanhHead(spec.width, flat_size(spec.action_space, "actions"))
 
 
+def holds_actions(space: gymnasium.Space, actions: Tensor) -> bool:
+    """Whether actions, (..., action_dim), are within the space, up to rounding."""
+    assert isinstance(space, gymnasium.spaces.Box)  # the only space that `head_of` has a head for
+    low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
+    return bool(((actions >= low - 1e-5) & (actions <= high + 1e-5)).all())
+
+
 def flat_size(space: gymnasium.Space, kind: str) -> int:
     """The number of entries of a flat Box; InputError for another space, naming `kind`."""
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:

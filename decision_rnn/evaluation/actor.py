@@ -83,15 +83,15 @@ class WindowActor:
             state = state.replaced(initial, reset)
         asked, after = condition.advance(state.condition, reward, state.timestep == 0)
         newest = (asked, observation, state.previous_action, state.timestep)
-        window = tuple(part.unsqueeze(1) for part in newest)
+        window = [part.unsqueeze(1) for part in newest]
         if state.memory:
-            window = tuple(
-                torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(state.memory, window, strict=True)
-            )
+            window = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(state.memory, window, strict=True)]
+        values, observations, previous_actions, timesteps = window
         # Rows whose episodes began at different steps share a window: a reset cuts off what came before.
-        actions, _ = self.agent.predict(*window, Resets.from_mask(window[3] == 0))
+        reset = Resets.from_mask(timesteps == 0)
+        actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, reset)
         action = actions[:, -1]
-        return action, ActingState(after, action, state.timestep + 1, window)
+        return action, ActingState(after, action, state.timestep + 1, tuple(window))
 
 
 def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:

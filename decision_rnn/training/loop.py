@@ -138,6 +138,9 @@ def _train(
     provenance = Provenance.of(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
+        position = stream.state_dict()
+        check_objective(agent, stream.sample(), config.objective.name)
+        stream.load_state_dict(position)
         begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run
     seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, Means())
     log = MetricsLog(run, trainer.steps, seconds)
@@ -162,10 +165,7 @@ def _train(
         stopped = False
         while trainer.steps < settings.steps and not stopped:
             rate = float(trainer.schedule.get_last_lr()[0])
-            batch = stream.sample()
-            if trainer.steps == 0:
-                check_objective(agent, batch, config.objective.name)
-            output = trainer.step(batch)
+            output = trainer.step(stream.sample())
             means.add(loss=output.loss, **output.metrics)
             shown.update()
             last = trainer.steps == settings.steps

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
-from decision_rnn.backbones import registered
+from decision_rnn.backbones import Resets, registered
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
 
@@ -116,7 +116,7 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
             recurrent, carried = agent.act(observations[t], earned, None, carried)
             if t < window:  # the window still holds the whole episode
                 torch.testing.assert_close(action, recurrent, rtol=0, atol=1e-12)
-                carried = (*carried[:2], action, *carried[3:])
+                carried = carried._replace(previous_action=action)
             elif t == window:
                 assert not torch.allclose(action, recurrent, rtol=0, atol=1e-6)
             actions.append(action)
@@ -126,7 +126,7 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
                 torch.stack([observations[s] for s in steps], 1),
                 torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),
                 torch.tensor(list(steps)).expand(batch, -1),
-                torch.tensor([s == 0 for s in steps]).expand(batch, -1),
+                Resets.from_mask(torch.tensor([s == 0 for s in steps]).expand(batch, -1)),
             )
             torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
 
