@@ -42,7 +42,7 @@ def scores(of_target: TargetSummary) -> str:
 
 def by_target(summary: VariantSummary) -> dict[str, TargetSummary]:
     """The targets of a variant by name; the data's best return is another number on each machine."""
-    named = {}
+    named: dict[str, TargetSummary] = {}
     for target in summary.targets:
         names = {"paper": f"{target.target.target_return or 0:g}", "best": "the data's best", "bc": "none"}
         named |= {names[role]: target for role in target.target.roles if role in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -159,8 +160,8 @@ def _summarise(dataset: ComparedDataset, cells: Sequence[Trial]) -> VariantSumma
         tuning=_tuning(dataset.data, cells),
         parameters=cells[0].parameters,
         training_seconds=statistics.median(cell.training_seconds for cell in cells),
-        action_microseconds=min(cell.action_microseconds for cell in cells),
-        state_bytes=cells[0].state_bytes,
+        action_microseconds=min((of for cell in cells if (of := cell.action_microseconds) is not None), default=math.nan),
+        state_bytes=cells[0].state_bytes or 0,
         remarks=tuple(dict.fromkeys(remark for cell in cells for remark in cell.remarks)),
     )
 
