@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "decision_rnn"
 ROOMS = (
-    "errors messages files machine workers",
+    "errors messages files machine workers records",
     "plugins parsing",
     "backbones.contract",
     "backbones.ops",

@@ -15,7 +15,8 @@ from decision_rnn.evaluation.tuning import tuning_curve
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison, Target
-    from decision_rnn.evaluation.results import DataSummary, TargetResult
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import TargetResult
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
 """Numbers of episodes spent on choosing a target at which the tuning curve is evaluated."""

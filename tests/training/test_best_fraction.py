@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.checkpoint import Provenance, last_checkpoint, load_agent
+from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
@@ -21,6 +21,7 @@ from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 from decision_rnn.training.trainer import Trainer
@@ -162,7 +163,7 @@ def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
 ) -> None:
     told = []
 
-    def on_data(provenance: Provenance, seen: EpisodeStore) -> None:
+    def on_data(provenance: DataSummary, seen: EpisodeStore) -> None:
         assert "parameters" in capsys.readouterr().out
         assert not (tmp_path / "run" / "checkpoints").exists()
         told.append((provenance.return_min, provenance.return_max, seen.episode_returns))
