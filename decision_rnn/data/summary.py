@@ -3,9 +3,10 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+import gymnasium
 import numpy as np
 
-from decision_rnn.data.spec import DatasetSpec, normalised_scores
+from decision_rnn.data.spec import DatasetSpec, flat_spaces, normalised_scores, read_space
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -29,6 +30,7 @@ class DataSummary:
             checkpoint.
         requirements: As in `DatasetSpec`.
         environment_settings: As in `DatasetSpec`.
+        spaces: As in `DatasetSpec`; None in files of version 0.2.
         notes: What a reader of the scores should know about the data, in sentences.
     """
 
@@ -45,6 +47,7 @@ class DataSummary:
     target_returns: tuple[float, ...] = ()
     requirements: tuple[str, ...] = ()
     environment_settings: dict[str, Any] | None = None
+    spaces: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -61,9 +64,20 @@ class DataSummary:
             spec,
             fingerprint=store.fingerprint,
             environment_id=store.environment_id,
+            spaces=flat_spaces(store.observation_dim, store.action_dim),
             notes=tuple(store.manifest["source"].get("notes", ())),
             **{name: statistics[name] for name in ("return_mean", "return_sd", "return_min", "return_max")},
         )
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any] | None:
+        """The space of an observation; None if it is not known."""
+        return None if self.spaces is None else read_space(self.spaces["observation"])
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any] | None:
+        """The space of an action; None if it is not known."""
+        return None if self.spaces is None else read_space(self.spaces["action"])
 
     @property
     def score_mean(self) -> float:

@@ -26,8 +26,8 @@ from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
@@ -72,7 +72,7 @@ def prepare(
         settings.batch_size,
         config.seed,
         trainer.device,
-        carry=settings.carry or 1,
+        tbptt_slices=settings.carry or 1,
         clip_actions=config.actions == "clip",
         return_weighting=settings.return_weighting,
     )
@@ -134,7 +134,7 @@ def _train(
     store = dataset.open()
     check_actions(store, config.actions)
     spec = dataset.spec  # read again: it may depend on the contents of the opened store
-    seen = best_episodes(dataset.name, store, config.best_fraction)
+    seen = top_episodes(store, config.best_fraction)
     _check_best(config, store, seen)
     provenance = DataSummary.from_store(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
