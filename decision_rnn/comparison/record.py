@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.records import damaged, read_json, read_record
 
 SCHEMA = 4

@@ -16,7 +16,8 @@ from decision_rnn.evaluation.tuning import tuning_curve
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Comparison, Target, Trial
-    from decision_rnn.evaluation.results import DataSummary, TargetResult
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import TargetResult
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
 """Numbers of episodes spent on choosing a target at which the tuning curve is evaluated."""
@@ -160,7 +161,9 @@ def _summarise(dataset: ComparedDataset, cells: Sequence[Trial]) -> VariantSumma
         tuning=_tuning(dataset.data, cells),
         parameters=cells[0].parameters,
         training_seconds=statistics.median(cell.training_seconds for cell in cells),
-        action_microseconds=min((of for cell in cells if (of := cell.action_microseconds) is not None), default=math.nan),
+        action_microseconds=min(
+            (of for cell in cells if (of := cell.action_microseconds) is not None), default=math.nan
+        ),
         state_bytes=cells[0].state_bytes or 0,
         remarks=tuple(dict.fromkeys(remark for cell in cells for remark in cell.remarks)),
     )

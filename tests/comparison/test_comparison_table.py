@@ -19,8 +19,9 @@ from decision_rnn.comparison.record import (
 )
 from decision_rnn.comparison.summary import summarise
 from decision_rnn.comparison.table import format_comparison
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.obedience import obedience, spread_targets
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import summarise_seeds
 
 TARGETS = (
@@ -38,7 +39,6 @@ DATA = DataSummary(
     return_sd=500.0,
     return_min=0.0,
     return_max=3000.0,
-    score_mean=43.7,
     reference_min=0.0,
     reference_max=3000.0,
     comparable="with no paper's",
@@ -201,7 +201,7 @@ def test_table_has_rows_for_cloning_and_the_mean_of_the_data() -> None:
     asked, cloned, data = rows(text, "score of the last")
     assert asked[1:5] == ["80.0", "80.0", "80.0", ""]
     assert cloned == ["cloning (control)", "", "", "", "40.0", ""]
-    assert data == ["(the data's mean)", "43.7", "43.7", "43.7", "43.7", ""]
+    assert data == ["(the data's mean)", "50.0", "50.0", "50.0", "50.0", ""]
 
 
 def test_table_has_columns_for_the_last_and_the_best_checkpoint() -> None:
