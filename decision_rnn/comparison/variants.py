@@ -36,7 +36,8 @@ that may be applied on top of them, None for all."""
 
 LABEL = re.compile(r"\w[\w.,+=%-]*")
 CONTROLS = ("bc", "bc-10%", "mlp", "conv")
-"""The available controls: cloning of all episodes or of the best ones, and two backbones with little or no memory."""
+"""The available controls: behaviour cloning of all episodes or of the best tenth, and two backbones with little or no
+memory."""
 TOP_FRACTION = 0.1
 """Share of the episodes that filtered cloning is trained on."""
 SHARED_EVALUATION = tuple(f"evaluation.{f.name}" for f in fields(EvaluationConfig) if f.name not in ("state", "window"))

@@ -88,8 +88,8 @@ class WindowActor:
             window = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(state.memory, window, strict=True)]
         values, observations, previous_actions, timesteps = window
         # Rows whose episodes began at different steps share a window: a reset cuts off what came before.
-        reset = Resets.from_mask(timesteps == 0)
-        actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, reset)
+        begins = Resets.from_mask(timesteps == 0)
+        actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, begins)
         action = actions[:, -1]
         return action, ActingState(after, action, state.timestep + 1, tuple(window))
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, box_spec, check_objective
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
-    Provenance,
     TrainedAgent,
     has_checkpoint,
     last_checkpoint,
@@ -30,6 +29,7 @@ from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.messages import bar, tell
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
@@ -84,7 +84,7 @@ def train(
     resume: bool = False,
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_steps: Callable[[int], None] | None = None,
-    on_data: Callable[[Provenance, EpisodeStore], None] | None = None,
+    on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
 ) -> TrainedAgent:
     """Train an agent from scratch or from the last checkpoint; prints the agent's size first.
@@ -119,7 +119,7 @@ def _train(
     resume: bool,
     on_checkpoint: Callable[[TrainedAgent], None] | None,
     on_steps: Callable[[int], None] | None,
-    on_data: Callable[[Provenance, EpisodeStore], None] | None,
+    on_data: Callable[[DataSummary, EpisodeStore], None] | None,
     callback: Callback | None,
 ) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
@@ -135,7 +135,7 @@ def _train(
     spec = dataset.spec  # read again: it may depend on the contents of the opened store
     seen = top_episodes(store, config.top_fraction)
     _check_best(config, store, seen)
-    provenance = Provenance.of(spec, store)
+    provenance = DataSummary.from_store(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
         position = stream.state_dict()

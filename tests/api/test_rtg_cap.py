@@ -16,7 +16,7 @@ from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 
 
 @pytest.mark.parametrize("top_fraction", [1.0, 0.5])
-def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_return_limit(
+def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_rtg_cap(
     inside: Path, folder: Path, top_fraction: float
 ) -> None:
     def trained(limit: float, output: str) -> Run:
@@ -27,11 +27,11 @@ def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_return_limit(
             output=output,
             progress=False,
             top_fraction=top_fraction,
-            agent={"return_limit": limit},
+            condition={"rtg_cap": limit},
         )
 
     def scored(run: Run, limit: float | None) -> Result:
-        return run.evaluate(90.0, episodes=2, processes=1, progress=False, return_limit=limit)
+        return run.evaluate(90.0, episodes=2, processes=1, progress=False, rtg_cap=limit)
 
     run = trained(0.25, "run")
     for limit in (0.75, 0.0):
@@ -46,31 +46,31 @@ def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_return_limit(
 
 
 def test_with_rtg_cap_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_agent(run: Run) -> None:
-    before = run.agent.agent.return_limit
+    before = run.agent.agent.condition.cap
     changed = with_rtg_cap(run.agent, 0.5)
     rewards = [episode.rewards for episode in open_dataset("own/swing").open().read_episodes()]
     to_go = [np.cumsum(r[::-1].astype(np.float64))[::-1] for r in rewards]
     expected = [np.median([one[t] for one in to_go if t < len(one)]) for t in range(max(map(len, to_go)))]
-    np.testing.assert_allclose(changed.agent.return_limit, expected, rtol=1e-5, atol=1e-5)
-    assert changed.config.condition.rtg_cap == changed.agent.config.return_limit == 0.5
-    assert run.agent.agent.return_limit is before
+    np.testing.assert_allclose(changed.agent.condition.cap, expected, rtol=1e-5, atol=1e-5)
+    assert changed.config.condition.rtg_cap == 0.5
+    assert run.agent.agent.condition.cap is before
     assert run.config.condition.rtg_cap == 0.9
 
 
 def test_with_rtg_cap_0_needs_no_dataset(pendulum: Callable[..., TrainedAgent]) -> None:
-    trained = pendulum(return_limit=0.5)
-    assert with_rtg_cap(trained, 0.0).agent.return_limit is None
+    trained = pendulum(rtg_cap=0.5)
+    assert with_rtg_cap(trained, 0.0).agent.condition.cap is None
     with pytest.raises(InputError, match="own/pendulum"):
         with_rtg_cap(trained, 0.9)
 
 
-def test_return_limit_invalid_value_cloning_agent_or_other_data_raises_input_error(
+def test_rtg_cap_invalid_value_cloning_agent_or_other_data_raises_input_error(
     run: Run, pendulum: Callable[..., TrainedAgent]
 ) -> None:
     for limit in (1.5, np.float64(-1), float("nan"), "all", True, [0.5]):
-        with pytest.raises(InputError, match=r"return_limit is .* from 0"):
-            decision_rnn.evaluate(run, 90.0, episodes=1, processes=1, progress=False, return_limit=limit)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="return_conditioning false"):
+        with pytest.raises(InputError, match=r"rtg_cap is .* from 0"):
+            decision_rnn.evaluate(run, 90.0, episodes=1, processes=1, progress=False, rtg_cap=limit)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="condition none, which sees no return-to-go"):
         with_rtg_cap(pendulum(cloning=True), 0.0)
     other = replace(run.agent, provenance=replace(run.agent.provenance, fingerprint="0" * 64))
     with pytest.raises(InputError, match="other contents of own/swing"):

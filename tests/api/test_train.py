@@ -290,7 +290,8 @@ def test_compare_recorded_command_reproduces_the_same_plan(
         plugins=("compared_plugin",),
         seed=5,
         partial="drop",
-        agent={"previous_action": True, "return_limit": 0.0},
+        agent={"previous_action": True},
+        condition={"rtg_cap": 0.0},
         evaluation={"target_returns": [np.float64(60.0)], "seed": np.int64(0)},
     )
     decision_rnn.compare("own/swing", backbones="lru,mingru", controls="none")
