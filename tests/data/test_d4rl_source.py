@@ -10,13 +10,13 @@ import gymnasium
 import pytest
 from d4rl_files import arrays_of, hopper_episodes, make_file, write
 
-from decision_rnn.checkpoint import Provenance
 from decision_rnn.data import catalog
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
@@ -97,8 +97,8 @@ def test_unpublished_d4rl_file_is_marked_as_not_comparable_with_papers(
         lines = capfd.readouterr().err.splitlines()
         assert f"converted from {file}, which is not known to be the published file" in lines[0]
         assert not [line for line in lines[1:] if "published" in line]
-    provenance = Provenance.of(dataset.spec, made)
-    assert "compare with no paper's" in provenance.spec.comparable
+    provenance = DataSummary.from_store(dataset.spec, made)
+    assert "compare with no paper's" in provenance.comparable
 
     monkeypatch.setitem(d4rl.SHA256, "hopper_medium", hashlib.sha256(file.read_bytes()).hexdigest())
     assert "the file is the published one, compare with papers" in dataset.spec.comparable
