@@ -122,7 +122,7 @@ def test_check_environment_names_an_environment_that_cannot_be_made(monkeypatch:
         raise ImportError("no\nengine")
 
     monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", fail))
-    with pytest.raises(InputError, match=r"Broken-v0 cannot be made here \(no engine\).*asks for 'en\\\\ngine'"):
+    with pytest.raises(InputError, match=r"Broken-v0 cannot be made here \(no engine\).*asks for 'en\\ngine'"):
         check_environment("Broken-v0", ["en\ngine"])
 
 

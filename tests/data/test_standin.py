@@ -120,6 +120,9 @@ def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytes
 class OneStep:
     """An environment whose episodes end after one step."""
 
+    spec = gymnasium.spec("Hopper-v5")
+    action_space = gymnasium.spaces.Box(-1, 1, (3,))
+
     def reset(self, seed: int) -> tuple[np.ndarray, dict[str, object]]:
         return np.zeros(11), {}
 

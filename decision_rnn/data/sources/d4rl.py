@@ -176,7 +176,9 @@ def _download(file: Path, sha256: str | None, progress: bool) -> None:
                     part.unlink()
                     fault = f"its SHA-256 is not {sha256}"
     except OSError as error:
-        fault = error.strerror or str(error)
+        raise InputError(
+            f"cannot write into {file.parent}: {error.strerror}; name another folder with DECISION_RNN_DATA"
+        ) from None
     if not file.exists():
         raise InputError(
             f"cannot download {url} ({fault}): try again, or fetch it by other means and name it with --path, or put "
