@@ -10,8 +10,10 @@ import torch
 from PIL import Image
 
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.episode_loop import play_together
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor
+from decision_rnn.evaluation.rollout import GroupPolicy
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,10 @@ def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, 
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
-    state = actor.initial_state(torch.tensor([target_return or 0.0]))
-    moment, reward = Moment(0, 0.0, False), 0.0
+    moment = Moment(0, 0.0, False)
     yield moment
-    while not moment.ended:
-        seen = torch.from_numpy(np.asarray(observation, np.float32))[None]
-        with torch.inference_mode():
-            action, state = actor.act(seen, torch.tensor([reward], dtype=torch.float32), None, state)
-        observation, earned, terminated, truncated, _ = environment.step(action[0].numpy())
-        reward = float(earned)
-        moment = Moment(moment.steps + 1, moment.earned + reward, bool(terminated or truncated))
+    for step in play_together([environment], [observation], GroupPolicy(actor, [target_return or 0.0])):
+        moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]))
         yield moment
 
 
