@@ -53,11 +53,11 @@ def play_together(
         policy: Chooses the actions.
         max_steps: The largest length of an episode; None for no limit but the environments' own.
     """
-    rows, kept = np.arange(len(environments)), None
+    playing, rows, kept = list(environments), np.arange(len(environments)), None
     current, rewards, length = list(observations), np.zeros(len(environments)), 0
-    while len(rows):
+    while playing:
         actions = policy(current, rewards, kept)
-        results = [environments[row].step(action) for row, action in zip(rows, actions, strict=True)]
+        results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
         following, earned, terminated, truncated, _ = zip(*results, strict=True)
         current, rewards, length = list(following), np.array(earned, np.float64).reshape(-1), length + 1
         step = Step(
@@ -70,4 +70,5 @@ def play_together(
         kept = None
         if step.over.any():
             kept = np.flatnonzero(~step.over)
-            rows, rewards, current = rows[kept], rewards[kept], [current[row] for row in kept]
+            rows, rewards = rows[kept], rewards[kept]
+            playing, current = [playing[row] for row in kept], [current[row] for row in kept]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -21,6 +22,17 @@ from decision_rnn.workers import spread
 GROUP = 50
 """The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
 depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
+
+
+DEFAULT_MAX_STEPS = 10_000
+"""Largest number of steps of an episode in an environment that is registered without a limit."""
+
+
+def step_limit(environment_id: str, max_episode_steps: int | None) -> int | None:
+    """The number of steps after which an episode is cut; None if the environment's own limit is the only one."""
+    if max_episode_steps is not None or gymnasium.registry[environment_id].max_episode_steps is not None:
+        return max_episode_steps
+    return DEFAULT_MAX_STEPS
 
 
 @contextmanager
@@ -93,7 +105,7 @@ def rollout(
     seed: int,
     processes: int = 1,
     plugins: Sequence[str] = (),
-    max_steps: int | None = None,
+    max_episode_steps: int | None = None,
 ) -> list[RolloutResult]:
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
@@ -108,7 +120,7 @@ def rollout(
         seed: Seed of the first episode.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
-        max_steps: The largest length of an episode; if left out, the environment's own limit alone.
+        max_episode_steps: As in `EvaluationConfig`.
 
     Returns:
         One result per target return.
@@ -116,7 +128,9 @@ def rollout(
     Raises:
         InputError: If a process dies.
     """
-    task = Task(actor, environment_id, tuple(target_returns), episodes, seed, max_steps)
+    task = Task(
+        actor, environment_id, tuple(target_returns), episodes, seed, step_limit(environment_id, max_episode_steps)
+    )
     groups, count = task.groups(), len(target_returns) * episodes
     returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
