@@ -10,8 +10,8 @@ import torch
 from gymnasium import Env
 from tqdm import tqdm
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State, registered
+from decision_rnn.agent import ActingState, DecisionAgent
+from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
@@ -44,13 +44,13 @@ class _Recorder:
         self.actor = actor
         self.groups: list[list[np.ndarray]] = []
 
-    def initial_state(self, target_return: torch.Tensor) -> State:
+    def initial_state(self, target_return: torch.Tensor) -> ActingState:
         self.groups.append([])
         return self.actor.initial_state(target_return)
 
     def act(
-        self, observation: torch.Tensor, reward: torch.Tensor, reset: torch.Tensor | None, state: State
-    ) -> tuple[torch.Tensor, State]:
+        self, observation: torch.Tensor, reward: torch.Tensor, reset: torch.Tensor | None, state: ActingState
+    ) -> tuple[torch.Tensor, ActingState]:
         action, state = self.actor.act(observation, reward, reset, state)
         self.groups[-1].append(action.numpy().copy())
         return action, state
@@ -205,8 +205,8 @@ def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
 def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
     """Consecutive actions in a batch of environments, with the same noise as every observation."""
     generator = torch.Generator().manual_seed(0)
-    observation = agent.observation_mean + agent.observation_std * torch.randn(
-        batch, len(agent.observation_mean), generator=generator
+    observation = agent.encoder.mean + agent.encoder.std * torch.randn(
+        batch, agent.encoder.features, generator=generator
     )
     reward = torch.ones(batch)
     state = actor.initial_state(torch.full((batch,), 3600.0))

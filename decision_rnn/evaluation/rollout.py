@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 import torch
 
-from decision_rnn.backbones import select_rows
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.episode_loop import play_together
 from decision_rnn.evaluation.actor import Actor
@@ -163,7 +162,7 @@ class GroupPolicy:
     @torch.inference_mode()
     def __call__(self, observations: list[Any], rewards: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
         if kept is not None:
-            self.state = select_rows(self.state, torch.from_numpy(kept))
+            self.state = self.state.select(torch.from_numpy(kept))
         seen, earned = torch.from_numpy(np.array(observations, np.float32)), torch.from_numpy(rewards).float()
         action, self.state = self.actor.act(seen, earned, None, self.state)
         return action.numpy()

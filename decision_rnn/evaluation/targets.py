@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decision_rnn.agent import AgentConfig
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
@@ -27,7 +26,7 @@ def paper_returns(settings: EvaluationConfig, spec: DatasetSpec | DataSummary) -
     return tuple(float(target) for target in settings.target_returns or spec.target_returns)
 
 
-def asked_returns(settings: EvaluationConfig, data: DataSummary, agent: AgentConfig) -> tuple[float, ...]:
+def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
     """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
     data's best.
 
@@ -38,23 +37,23 @@ def asked_returns(settings: EvaluationConfig, data: DataSummary, agent: AgentCon
     Args:
         settings: Settings of the evaluation.
         data: The data of the agent.
-        agent: Its configuration.
+        config: Its configuration.
     """
     paper = paper_returns(settings, data)
-    capped = agent.return_limit > 0 and max(paper, default=-math.inf) > data.return_max
+    capped = getattr(config.condition, "rtg_cap", 0.0) > 0 and max(paper, default=-math.inf) > data.return_max
     return tuple(dict.fromkeys(paper if settings.target_returns or capped else (*paper, data.return_max)))
 
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         return None
-    return next(iter(asked_returns(config.evaluation, data, config.agent)), None)
+    return next(iter(asked_returns(config.evaluation, data, config)), None)
 
 
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
     """Raise InputError, naming the agent, if it is trained by behaviour cloning and so cannot take a target return."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         raise InputError(f"{name} clones its data and takes no target return: leave it out")
 
 
