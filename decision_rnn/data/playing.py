@@ -9,11 +9,9 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from decision_rnn.data.episode_loop import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
-
-STEP_LIMIT = 100_000
-"""Steps after which an episode of an environment without a time limit is taken for one that never ends."""
 
 Act = Callable[[Any, Any, Any], Any]
 """A policy: called with an observation, the reward of the previous action and whether the episode ended, it returns an
@@ -55,10 +53,10 @@ class _Course:
     rewards: list[float] = field(default_factory=list)
 
     def add(self, action: np.ndarray, reward: Any, observation: np.ndarray, environment: Any) -> None:
-        if len(self.rewards) == STEP_LIMIT and environment.spec and not environment.spec.max_episode_steps:
+        if len(self.rewards) == DEFAULT_MAX_STEPS and environment.spec and not environment.spec.max_episode_steps:
             raise InputError(
-                f"an episode of {environment.spec.id} has not ended after {STEP_LIMIT:,} steps: register it with "
-                "max_episode_steps, its time limit"
+                f"an episode of {environment.spec.id} has not ended after {DEFAULT_MAX_STEPS:,} steps: register it "
+                "with max_episode_steps, its time limit"
             )
         self.actions.append(np.array(action))
         self.rewards.append(float(reward))
@@ -74,20 +72,20 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
     with an episode's first observation.
 
     Raises:
-        InputError: If the shape of an action is not the environment's, or an episode does not end in `STEP_LIMIT` steps
-            of an environment without a time limit.
+        InputError: If the shape of an action is not the environment's, or an episode does not end within
+            `DEFAULT_MAX_STEPS` steps in an environment without a time limit.
     """
     index = steps = 0
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
         course = _Course([np.array(observation)])
-        reward: Any = 0.0
-        terminated = truncated = False
-        while not (terminated or truncated):
-            action = _checked(act(observation, reward, not course.rewards), environment)
-            observation, reward, terminated, truncated, _ = environment.step(action)
-            course.add(action, reward, observation, environment)
-        yield course.ended(terminated, truncated, seed + index)
+
+        def policy(observations: list[Any], rewards: np.ndarray, _: object, course: _Course = course) -> list[Any]:
+            return [_checked(act(observations[0], rewards[0], not course.actions), environment)]
+
+        for step in play_together([environment], [observation], policy):
+            course.add(step.actions[0], step.rewards[0], step.observations[0], environment)
+        yield course.ended(step.terminated[0], step.truncated[0], seed + index)
         index, steps = index + 1, steps + len(course.rewards)
 
 

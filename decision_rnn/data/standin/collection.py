@@ -43,7 +43,8 @@ class Collector:
         generator = np.random.default_rng([self.recipe.seed, index])
         policy = self.policies[generator.choice(len(self.policies), p=self.shares / self.shares.sum())]
         seed = int(generator.integers(2**31))
-        return next(play_one(self.environment, lambda seen, *_: policy.sample(seen, generator), Quota(1), seed))
+        (episode,) = play_one(self.environment, lambda seen, *_: policy.sample(seen, generator), Quota(1), seed)
+        return episode
 
 
 _collector: Collector | None = None  # of a worker process
