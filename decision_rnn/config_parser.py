@@ -4,24 +4,26 @@ Files, command lines and Python calls fill one dictionary, whose sections may be
 `{"training": {"steps": 5}}` is `{"training.steps": 5}`, and `{"backbone": "lru"}` is `{"backbone.name": "lru"}`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from decision_rnn.agent import registered_objective, registered_objectives
-from decision_rnn.backbones import match_parameters, registered, registered_names
+from decision_rnn.agent.objectives import OBJECTIVES
+from decision_rnn.backbones import match_parameters
+from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import Option, convert, options_of, parse_count
 from decision_rnn.plugins import check_plugins
+from decision_rnn.registry import Registration, Registry
 
 RUN_OPTIONS = options_of(RunConfig)
 SECTIONS = tuple(name for name, option in RUN_OPTIONS.items() if is_dataclass(option.hint))
-CHOICES: dict[str, tuple[Callable[[str], Any], Callable[[], list[str]], str]] = {
-    "backbone": (registered, registered_names, DEFAULT_BACKBONE),
-    "objective": (registered_objective, registered_objectives, DEFAULT_OBJECTIVE),
+CHOICES: dict[str, tuple[Registry[Any, Any], str]] = {
+    "backbone": (BACKBONES, DEFAULT_BACKBONE),
+    "objective": (OBJECTIVES, DEFAULT_OBJECTIVE),
 }
-"""Sections whose keys depend on their `name`: how a name is found, the known names, and the default."""
+"""Sections whose keys depend on their `name`, with its default."""
 WIDTH = "backbone.width"
 MATCH = Option(
     "backbone.match_parameters",
@@ -94,16 +96,16 @@ def overlay(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in base.items() if not (key in widths and widths & own.keys())} | dict(own)
 
 
-def chosen(section: str, name: str) -> Any:
-    """The registration of a backbone, condition or objective; InputError if there is none of that name."""
-    find, known, _ = CHOICES[section]
-    if name not in known():
+def chosen(section: str, name: str) -> Registration[Any, Any]:
+    """The backbone, condition or objective of that name; InputError if there is none."""
+    registry = CHOICES[section][0]
+    if name not in registry.entries:
         module, dot, own = name.rpartition(".")
-        hint = did_you_mean(name, known()) or f"a module that registers your own {section} is named with --plugins"
+        hint = did_you_mean(name, registry.names()) or f"--plugins names the module that registers your own {section}"
         if dot:
             hint = f"a class is chosen by the name it is registered by: --plugins {module} --{section} {own.lower()}"
-        raise InputError(f"unknown {section} {name!r:.100}; known: {', '.join(known())}; {hint:.300}")
-    return find(name)
+        raise InputError(f"unknown {section} {name!r:.100}; known: {', '.join(registry.names())}; {hint:.300}")
+    return registry.registered(name)
 
 
 def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
@@ -118,11 +120,17 @@ def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
     return options | {MATCH.name: MATCH}
 
 
+def suggest(key: str, known: Iterable[str]) -> str:
+    """`did you mean KEY? `, for a misspelt key or one that belongs to a section; empty if no known key is similar."""
+    within = [other for other in known if other.endswith(f".{key}")]
+    return f"did you mean {within[0]}? " if within else did_you_mean(key, [*known, *SECTIONS], 0.75)
+
+
 def _section_class(section: str, keys: Mapping[str, Any]) -> type:
     if section not in CHOICES:
         kind: type = RUN_OPTIONS[section].hint
         return kind
-    name = convert(keys.get(f"{section}.name", CHOICES[section][2]), str, f"{section}.name")
+    name = convert(keys.get(f"{section}.name", CHOICES[section][1]), str, f"{section}.name")
     found: type = chosen(section, name).config
     return found
 
@@ -140,9 +148,7 @@ def _build(keys: Mapping[str, Any]) -> RunConfig:
     values = {key: convert(value, options[key].hint, key, key in INFINITE) for key, value in keys.items()}
     parameters = values.pop(MATCH.name, None)
     if parameters is not None and WIDTH in values:
-        raise InputError(
-            f"{MATCH.name} finds the width, so {WIDTH} cannot be given too: leave one of the two out"
-        )
+        raise InputError(f"{MATCH.name} finds the width, so {WIDTH} cannot be given too: leave one of the two out")
     sections: dict[str, Any] = {name: {} for name in SECTIONS}
     top: dict[str, Any] = {}
     for key, value in values.items():
@@ -169,13 +175,19 @@ def _refuse_renamed(key: str, value: Any) -> None:
 def _unknown(key: str, keys: Mapping[str, Any], options: Mapping[str, Option]) -> InputError:
     section, _, name = key.partition(".")
     if section in CHOICES:
-        find, known, default = CHOICES[section]
-        owners = [other for other in known() if name in options_of(find(other).config)]
+        registry, default = CHOICES[section]
+        kinds: dict[str, Any] = {other: registry.registered(other).config for other in registry.names()}
+        owners = [other for other, kind in kinds.items() if name in options_of(kind)]
         if owners:
             return InputError(
                 f"the {section} {keys.get(f'{section}.name', default)} has no {key}, which {', '.join(owners)} "
                 f"{'has' if len(owners) == 1 else 'have'}: leave out the key or choose another {section}"
             )
-    within = [other for other in options if other.endswith(f".{key}")]
-    hint = f"did you mean {within[0]}? " if within else did_you_mean(key, options, 0.75)
-    return InputError(f"unknown key {key!r:.100}; {hint}`decision-rnn train --help` lists the keys")
+    return InputError(f"unknown key {key!r:.100}; {suggest(key, options)}`decision-rnn train --help` lists the keys")
+
+
+for _key, (_new, _values) in list(RENAMED.items()):  # INTERIM
+    if _new not in run_options({}):
+        del RENAMED[_key]
+if "return_limit" in options_of(RUN_OPTIONS["agent"].hint):
+    RENAMED.pop("evaluation.state", None)

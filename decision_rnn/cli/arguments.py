@@ -33,7 +33,7 @@ def parse_run(
     data, words, command = read_words(program, arguments, add_options, common)
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
-    source = f"{command.config}, {COMMAND_LINE}" if words else str(command.config)
+    source = f"{command.config} and the {COMMAND_LINE}" if words else str(command.config)
     return new_config(overlay(flatten(data, source), words), source), command
 
 
@@ -51,6 +51,8 @@ def read_words(
         words["dataset"] = command.dataset
     if help_words:
         keys = overlay(flatten(data, str(command.config)), words)
+        if names := split_names(getattr(command, "backbones", None)):  # of a comparison
+            keys["backbone.name"] = names[0]
         run_parser(program, add_options, common, keys).parse_args(["--help"])
     return data, words, command
 
@@ -64,7 +66,7 @@ def split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         key, equals, value = word[2:].partition("=")
         if word == "--":
             others += [word, *words]
-        elif not word.startswith("--") or key.partition(".")[0] not in RUN_OPTIONS:
+        elif not word.startswith("--") or not ("." in key or key in RUN_OPTIONS):
             others.append(word)
         else:
             value = value if equals else next(words, "--")
@@ -87,9 +89,9 @@ def run_parser(
     """
     parser = command_parser(program, add_options)
     options = run_options(keys or {})
-    for section, (_, names, default) in CHOICES.items():
+    for section, (registry, default) in CHOICES.items():
         name = options.pop(f"{section}.name")
-        text = f"{RUN_OPTIONS[section].help} One of {', '.join(names())}."
+        text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
         default = (keys or {}).get(name.name, default)
         options[section] = replace(name, name=section, default=default, help=text)
     parser.add_options(options[key] for key in common)

@@ -27,11 +27,11 @@ def run(arguments: Sequence[str]) -> None:
     for name in (name for name in COMMANDS if name != "completion"):
         module = importlib.import_module(f"decision_rnn.cli.{name}")
         if not hasattr(module, "parsers"):
-            commands.add_parser(name, parents=[module.parser()], add_help=False)
+            commands.add_parser(name, help=name, parents=[module.parser()], add_help=False)
             continue
-        actions = commands.add_parser(name).add_subparsers()
+        actions = commands.add_parser(name, help=name).add_subparsers()
         for action, parser_of_action in module.parsers().items():
-            actions.add_parser(action, parents=[parser_of_action], add_help=False)
+            actions.add_parser(action, help=action, parents=[parser_of_action], add_help=False)
     print(shtab.complete(whole, command.shell))
 
 

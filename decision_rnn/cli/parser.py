@@ -29,7 +29,7 @@ class CommandParser(argparse.ArgumentParser):
         general.add_argument("--quiet", action="store_true", help="print only results and errors")
         general.add_argument("-h", "--help", action="help", help="print this help")
 
-    def add_argument(self, *names: str, type: Any = None, **settings: Any) -> argparse.Action:
+    def add_argument(self, *names: str, type: Any = str, **settings: Any) -> argparse.Action:
         """As in argparse, except that `type` is an annotation; literals are offered as choices."""
         return self.add_typed(self, *names, hint=type, **settings)
 
@@ -55,7 +55,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         """Called by argparse for arguments that it cannot use."""
-        raise InputError(f"{COMMAND_LINE}: {message}; `{self.prog} --help` lists the options")
+        raise InputError(f"{COMMAND_LINE}: {message}; `{self.prog} --help` lists the arguments")
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of a command line, with the plugins that it names imported.
@@ -69,9 +69,11 @@ class CommandParser(argparse.ArgumentParser):
             if option in RENAMED:
                 raise InputError(f"{COMMAND_LINE}: {option} has been renamed: use {RENAMED[option]}")
             hint = did_you_mean(option, self._option_string_actions, 0.75)
-            self.error(f"unknown argument {word!r:.100}{hint and f', {hint.rstrip()}'}")
+            raise InputError(
+                f"{COMMAND_LINE}: unknown argument {word!r:.100}; {hint}`{self.prog} --help` lists the arguments"
+            )
         for key, hint in self.hints.items():
-            if isinstance(value := getattr(values, key), str) and hint is not None:
+            if isinstance(value := getattr(values, key), str):
                 setattr(values, key, convert(value, hint, f"{COMMAND_LINE}: {key}"))
         import_plugins(split_names(values.plugins))
         return values
