@@ -191,7 +191,7 @@ def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: 
         ("datasets: []", ["no dataset was named"]),
         ("controls: [cnov]", ["controls names 'cnov'", "did you mean conv?"]),
         ("seeds: x", ["seeds is 'x'"]),
-        ("ray_address: auto", ["--ray-address is for --executor ray"]),
+        ("ray_address: auto", ["--ray_address is for --executor ray"]),
     ],
 )
 def test_invalid_comparison_config_file_raises_a_one_line_input_error(file: File, text: str, words: list[str]) -> None:
