@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> None:
     if not episodes:
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
     output = command.output or run_folder
-    extra = {"return_limit": command.return_limit, "processes": command.processes}
+    extra = {"rtg_cap": command.rtg_cap, "processes": command.processes}
     result = evaluate(subject, settings.pop("target_returns"), output=output, **extra, **settings)
     print(result)
     if output is None:
@@ -46,8 +46,8 @@ def parser() -> CommandParser:
     for option in options_of(EvaluationConfig).values():  # their defaults are known once the run is read
         text = option.help.removesuffix("; 0 for no evaluation after training.")
         parser.add_options([replace(option, default=None, help=f"{text} (default: the run's)")])
-    help_limit = "in place of the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
-    parser.add_argument("--return_limit", type=float, help=help_limit)
+    help_cap = "in place of the run's condition.rtg_cap, from 0 (none) to 1; above 0 it needs the run's data"
+    parser.add_argument("--rtg_cap", type=float, help=help_cap)
     parser.add_argument("--output", type=Path, help="folder to write the result into (default: that of the run)")
     help_processes = "number of processes that play; the result does not depend on it (default: one per core)"
     parser.add_argument("--processes", type=int, help=help_processes)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from decision_rnn import Backbone, Episode, write_store
+from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.cli.compare import executor_of, plan_of
 from decision_rnn.cli.main import main
@@ -49,7 +50,7 @@ backbone: {name: transformer, match_parameters: 30k}
 variants:
   lru: {backbone: lru}
   wide: {backbone: {width: 48, heads: 2}}
-  long: {training: {context: 40}, agent: {return_conditioning: false}, objective: mse}
+  long: {training: {context: 40}, condition: none, objective: mse}
 """
 
 
@@ -69,15 +70,15 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
     assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
     assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
     assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
-    assert (config.agent.return_conditioning, config.objective.name) == (True, "mse")
-    assert not config.agent.return_limit
-    assert not training.averaging
-    assert (training.batch_size, training.context, training.carry) == (64, 20, 1)
+    assert (config.takes_target, config.objective.name) == (True, "mse")
+    assert not config.condition.rtg_cap
+    assert not training.ema_decay
+    assert (training.batch_size, training.context, training.tbptt_slices) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
     assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
     assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
     assert training.steps == first.training.steps
-    assert first.evaluation.state == "carry"
+    assert first.evaluation.state == "recurrent"
     assert first.agent.tokens == "step"  # controls derive from the first variant, not from the published one
 
 
@@ -97,7 +98,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     for config in (lru, long, mlp):  # match_parameters sets each width
         assert abs(count_parameters(Backbone(config.backbone)) / 30_000 - 1) < 0.1
     assert long.objective.name == "mse"
-    assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
+    assert cloning == replace(lru, condition=NoConditionConfig())
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
     assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
@@ -114,14 +115,14 @@ def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None
         return {label: (each.state, each.window, each.episodes) for label, each in of.items()}
 
     assert states(asked("--config", file(text))) == {
-        "carries": ("carry", 5, 7),
+        "carries": ("recurrent", 5, 7),
         "windowed": ("window", 20, 7),
         "short": ("window", 5, 7),
-        "bc": ("carry", 5, 7),
-        "mlp": ("carry", 5, 7),
+        "bc": ("recurrent", 5, 7),
+        "mlp": ("recurrent", 5, 7),
     }
-    over = states(asked("--config", file(text), "--evaluation.state", "carry", "--evaluation.episodes", "3"))
-    assert {state for state, _, _ in over.values()} == {"carry"}  # the command line takes precedence
+    over = states(asked("--config", file(text), "--evaluation.state", "recurrent", "--evaluation.episodes", "3"))
+    assert {state for state, _, _ in over.values()} == {"recurrent"}  # the command line takes precedence
     assert {episodes for _, _, episodes in over.values()} == {3}
 
 
@@ -139,12 +140,12 @@ def test_controls_come_last_and_only_if_not_already_compared() -> None:
     plan = asked("hopper-medium,walker2d-medium", "--backbones", "transformer,conv", "--backbone.dropout", "0.1")
     assert labels(plan) == ["transformer", "conv", "bc", "bc-10%", "mlp"]
     assert {variant.config.backbone.dropout for variant in plan.variants} == {0.1}
-    assert plan.variants[3].config.best_fraction == 0.1
+    assert plan.variants[3].config.top_fraction == 0.1
     options = ["--backbone.heads", "2", "--backbone.convolution", "4"]
     plan = asked("hopper-medium", "--backbones", "transformer", *options, "--controls", "mlp")
     assert plan.variants[0].config.backbone.convolution == 4
     assert plan.variants[1].config.backbone.convolution == 0  # without memory
-    cloned = ["hopper-medium", "--backbones", "mingru", "--agent.return_conditioning", "false"]
+    cloned = ["hopper-medium", "--backbones", "mingru", "--condition", "none"]
     assert labels(asked(*cloned, "--controls", "bc,bc-10%")) == ["mingru", "bc-10%"]
     assert labels(asked(*cloned, "--controls", "none")) == ["mingru"]
 
