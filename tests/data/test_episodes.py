@@ -134,9 +134,9 @@ def test_writing_to_the_store_table_does_not_change_the_file(store: EpisodeStore
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"rewards": np.zeros(0)}, "no steps"),
-        ({"actions": np.zeros((6, 2))}, "6 actions"),
-        ({"observations": np.zeros((7, 4))}, "7 observations"),
+        ({"rewards": np.zeros(0)}, r"rewards \(0,\).*at least one step"),
+        ({"actions": np.zeros((6, 2))}, r"actions \(6, 2\)"),
+        ({"observations": np.zeros((7, 4))}, r"observations of shape \(7, 4\)"),
         ({"rewards": np.zeros((7, 1))}, r"rewards \(7, 1\)"),
         ({"observations": np.full((8, 4), np.nan)}, "observations that are not finite"),
         ({"rewards": np.full(7, 1e39)}, "rewards that are not finite"),
