@@ -48,9 +48,7 @@ def test_check_actions_advises_rescaling_and_rejects_clipping_in_other_action_sp
 def test_check_actions_without_the_environment_advises_clipping_or_rescaling(write: Write, altered: bool) -> None:
     settings = {"kwargs": {"frame_skip": 1}, "max_episode_steps": 1000}
     store = write(2.0, "Hopper-v5", environment_settings=settings) if altered else write(2.0, "factory/Plant-v0")
-    with pytest.raises(
-        InputError, match=r"unknown here, is -1 to 1, train with --actions clip; where .*rescale"
-    ):
+    with pytest.raises(InputError, match=r"unknown here, is -1 to 1, train with --actions clip; where .*rescale"):
         check_actions(store, "keep")
     check_actions(store, "clip")
 
