@@ -128,7 +128,8 @@ def _await_first(pending: Iterable[Future], reports: Any, progress: Report) -> N
 _begun: tuple[
     bytes, Callable[[], None] | None, Any
 ]  # of a worker: the pickled work, its preparation, the queue of reports
-_unpickled: Callable[[Any, Report], Any] | None = None  # the work, once the first task has come
+_unpickled: Callable[[Any, Report], Any] | None = None
+"""In a worker: the work, from the first task on."""
 
 
 def _begin_work(*begun: Any) -> None:

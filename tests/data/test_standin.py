@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -121,7 +122,6 @@ def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytes
 class OneStep:
     """An environment whose episodes end after one step."""
 
-import multiprocessing
     action_space = Box(-1, 1, (3,))
 
     def reset(self, seed: int) -> tuple[np.ndarray, dict[str, object]]:
