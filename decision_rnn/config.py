@@ -194,15 +194,6 @@ class RunConfig:
         return condition.takes_target
 
 
-RENAMED = {
-    "best_fraction": "top_fraction",
-    "training.averaging": "training.ema_decay",
-    "training.carry": "training.tbptt_slices",
-    "agent.return_limit": "condition.rtg_cap",
-    "agent.return_noise": "condition.noise",
-    "agent.return_conditioning": "condition",
-}
-"""Keys of version 0.2 and their present names: refused where a user writes them, translated in saved files."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name
 DEFAULT_CONDITION = ReturnToGoConfig().name
