@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.episode_loop import play_together
+from decision_rnn.data.episode_loop import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
 from decision_rnn.plugins import import_plugins
@@ -21,10 +21,6 @@ from decision_rnn.workers import spread
 GROUP = 50
 """The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
 depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
-
-
-DEFAULT_MAX_STEPS = 10_000
-"""Largest number of steps of an episode in an environment that is registered without a limit."""
 
 
 def step_limit(environment_id: str, max_episode_steps: int | None) -> int | None:

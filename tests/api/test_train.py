@@ -230,7 +230,7 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: Run(run.folder, plugins="layers").agent, "plugins is 'layers'"),
         (lambda run: decision_rnn.compare("own/swing", batch_size=3), "did you mean training.batch_size"),
         (lambda run: decision_rnn.compare("own/swing", variants={"a": {"seed": 3}}), "variant a has seed"),
-        (lambda run: decision_rnn.compare("own/swing", controls=["clonning"]), "cloning"),
+        (lambda run: decision_rnn.compare("own/swing", controls=["cnov"]), "conv"),
         (lambda run: decision_rnn.compare("own/swing", executor="slurm"), "slurm"),
     ],
 )
