@@ -1,18 +1,20 @@
-"""Synthetic comparisons: plausible numbers for tests of tables, pages and plots."""
+"""Synthetic comparisons for tests of reports and plots: plausible random numbers, or given scores."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from decision_rnn.comparison.record import (
-    CellRecord,
     CheckpointScores,
     ComparedDataset,
     ComparedVariant,
     Comparison,
     Failure,
     Target,
+    Trial,
 )
 from decision_rnn.evaluation.results import DataSummary, TargetResult
 
@@ -65,16 +67,19 @@ def made_comparison(
     return Comparison(
         command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
         seeds=tuple(range(seeds)),
-        jobs=2,
-        state="carry",
-        window=None,
         episodes=episodes,
         checkpoint_episodes=5,
         datasets=of_datasets,
         variants=variants,
-        cells=tuple(cells),
+        trials=tuple(cells),
         failed=tuple(
-            Failure(variant=name, dataset=dataset.data.name, seed=seed, error="the loss became NaN at step 120")
+            Failure(
+                variant=name,
+                dataset=dataset.data.name,
+                seed=seed,
+                run=f"{name}-seed{seed}",
+                error="the loss became NaN at step 120",
+            )
             for dataset in of_datasets
             for name, seed in failed
         ),
@@ -99,7 +104,7 @@ def _dataset(name: str, number: int) -> ComparedDataset:
     )
     asked = [(3600.0, "paper"), (1800.0, "paper"), (3118.0, "best"), (600.0, "spread"), (1200.0, "spread"),
              (2400.0, "spread")]  # fmt: skip
-    targets = (Target(target_return=of, role=role, in_range=data.holds(of)) for of, role in asked)
+    targets = (Target(target_return=of, roles=(role,), in_range=data.holds(of)) for of, role in asked)
     return ComparedDataset(data=data, targets=tuple(targets))
 
 
@@ -112,15 +117,17 @@ def _cell(
     skill: float,
     checkpoints: int,
     episodes: int,
-) -> CellRecord:
+) -> Trial:
     luck = skill + generator.normal(0, 0.03)
 
     def results(progress: float, count: int, roles: Sequence[str] = ()) -> tuple[TargetResult, ...]:
-        asked = [None] if cloning else [t.target_return for t in dataset.targets if not roles or t.role in roles]
+        asked = (
+            [None] if cloning else [t.target_return for t in dataset.targets if not roles or set(t.roles) & set(roles)]
+        )
         return tuple(_played(generator, dataset.data, of, luck * progress, count) for of in asked)
 
     steps = [20_000 * (i + 1) // checkpoints for i in range(checkpoints)]
-    return CellRecord(
+    return Trial(
         variant=label,
         dataset=dataset.data.name,
         seed=seed,
@@ -153,15 +160,73 @@ def _played(
     generator: np.random.Generator, data: DataSummary, asked: float | None, skill: float, episodes: int
 ) -> TargetResult:
     aim = data.return_mean if asked is None else min(asked, 3000.0)
-    returns = np.round(skill * aim + generator.normal(0, 150, episodes), 3)
-    scores = 100 * (returns - data.reference_min) / (data.reference_max - data.reference_min)
+    return achieved(data, asked, np.round(skill * aim + generator.normal(0, 150, episodes), 3).tolist())
+
+
+def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -> TargetResult:
+    """The result of episodes with these returns."""
+    values = np.array(returns)
+    scores = 100 * (values - data.reference_min) / (data.reference_max - data.reference_min)
     return TargetResult(
         target_return=asked,
         in_range=data.holds(asked),
-        return_mean=float(returns.mean()),
-        return_sd=float(returns.std()),
+        return_mean=float(values.mean()),
+        return_sd=float(values.std()),
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
         length_mean=800.0,
-        returns=tuple(returns.tolist()),
+        returns=tuple(returns),
     )
+
+
+ROUND = replace(
+    _dataset("own/round", 0),
+    data=replace(
+        _dataset("own/round", 0).data, return_min=0.0, return_max=3000.0, reference_min=0.0, reference_max=3000.0
+    ),
+)
+ROUND = replace(
+    ROUND,
+    targets=tuple(
+        Target(target_return=of, roles=(role,), in_range=of <= 3000.0)
+        for of, role in (
+            (3600.0, "paper"), (1800.0, "paper"), (3000.0, "best"), (1000.0, "spread"), (2000.0, "spread")
+        )
+    ),
+)  # fmt: skip
+"""A dataset on which a score is a return divided by 30."""
+
+
+def trials_of_scores(
+    scores: Sequence[float], label: str = "mingru", bc: bool = False, dataset: ComparedDataset = ROUND, **changes: Any
+) -> list[Trial]:
+    """A trial for each score, with the seeds 0, 1, ...: for every target two episodes with that mean score."""
+    asked = [None] if bc else [target.target_return for target in dataset.targets]
+    trials = []
+    for seed, score in enumerate(scores):
+        returns = (30 * score - 30, 30 * score + 30)
+        template = made_comparison((label,), 1, checkpoints=0).trials[0]
+        values = {
+            "dataset": dataset.data.name,
+            "seed": seed,
+            "targets": tuple(achieved(dataset.data, target, returns) for target in asked),
+            "loss": (),
+            "remarks": (),
+        }
+        trials.append(replace(template, **{**values, **changes}))
+    return trials
+
+
+def of_trials(trials: Sequence[Trial], **changes: Any) -> Comparison:
+    """A comparison of these trials; variants named bc... or c... are controls."""
+    labels = dict.fromkeys(trial.variant for trial in trials)
+    seeds = max(trial.seed for trial in trials) + 1
+    controls = [label for label in labels if label.startswith(("bc", "c"))]
+    made = made_comparison([label for label in labels if label not in controls], seeds, (), controls, ())
+    return replace(made, **{"datasets": (ROUND,), "trials": tuple(trials), "checkpoint_episodes": 20, **changes})
+
+
+def of_scores(**scores: Sequence[float]) -> Comparison:
+    """A comparison of variants with these scores of their seeds; bc has no target."""
+    trials = (trials_of_scores(of, label, bc=label == "bc") for label, of in scores.items())
+    return of_trials([trial for of_variant in trials for trial in of_variant])
