@@ -89,7 +89,7 @@ def main() -> None:
     targets: dict[str, float] = {}
     for run, cell in bar(runs, desc="evaluating", unit="agent"):
         trained = load_agent(run)
-        target = targets[cell.dataset] = trained.provenance.spec.target_returns[0]
+        target = targets[cell.dataset] = trained.provenance.target_returns[0]
         by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in LIMITS})
         for limit, seeds in by_limit.items():
             result = evaluate(trained, target, episodes=options.episodes, return_limit=limit, progress=False)

@@ -43,7 +43,7 @@ def find_mixer(name: str) -> Callable[..., Any]:
     module, dot, attribute = name.rpartition(".")
     if not dot:
         try:
-            return registered(name).mixer
+            return registered(name).cls
         except KeyError as error:
             hint = did_you_mean(name, registered_names()) or "a class of your own is named with its module, layers.Mine"
             raise InputError(f"{error.args[0]:.300}; {hint}") from None

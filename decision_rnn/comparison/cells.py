@@ -15,10 +15,11 @@ from decision_rnn.checkpoint import TrainedAgent, has_checkpoint
 from decision_rnn.comparison.latency import action_cost
 from decision_rnn.comparison.record import CellRecord, CheckpointScores
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.results import DataSummary, Key, Protocol, Result, find_result, write_result
+from decision_rnn.evaluation.results import Key, Protocol, Result, find_result, write_result
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
 from decision_rnn.training.loop import train
@@ -60,7 +61,7 @@ class Cell:
 
     def key(self, step: int, protocol: Protocol) -> Key:
         """The key of the result of one of the run's checkpoints."""
-        return Key.of(self.config, self.data.fingerprint, step, protocol)
+        return Key.from_run(self.config, self.data.fingerprint, step, protocol)
 
     @property
     def digest(self) -> str:

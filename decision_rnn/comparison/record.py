@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.evaluation.results import TargetResult
+from decision_rnn.records import read_record
 
 SCHEMA = 3
 """Schema of comparison.json. Files of schema 2, and of version 0.1 without one, hold one dataset and no episodes."""
@@ -236,7 +238,7 @@ class Comparison:
                     "seeds": tuple(data["seeds"]),
                     "datasets": tuple(
                         ComparedDataset(
-                            data=DataSummary(**{**entry["data"], "notes": tuple(entry["data"]["notes"])}),
+                            data=read_record(entry["data"], DataSummary),
                             targets=tuple(Target(**target) for target in entry["targets"]),
                         )
                         for entry in data["datasets"]

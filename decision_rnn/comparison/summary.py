@@ -15,7 +15,8 @@ from decision_rnn.evaluation.tuning import tuning_curve
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Comparison, Role, Target, Trial
-    from decision_rnn.evaluation.results import DataSummary, TargetResult
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import TargetResult
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
 """Numbers of episodes spent on choosing a target at which the tuning curve is evaluated."""
@@ -113,12 +114,12 @@ class VariantSummary:
         """Target error over the seeds, in % of the data's range; None without targets spread over it."""
         spread = [of for of in self.targets if "spread" in of.target.roles]
         asked = [of.target.target_return for of in spread if of.target.target_return is not None]
-        low, high = self.compared.data.return_min, self.compared.data.return_max
-        if not asked or low is None or high is None:
+        if not asked:
             return None
+        data_range = self.compared.data.return_min, self.compared.data.return_max
         by_seed = zip(*(of.results for of in spread), strict=True)
         returns = ([np.asarray(result.returns) for result in results] for results in by_seed)
-        return summarise_seeds([target_error(asked, achieved, (low, high)) for achieved in returns])
+        return summarise_seeds([target_error(asked, achieved, data_range) for achieved in returns])
 
     @cached_property
     def curves(self) -> tuple[LearningCurve, ...]:

@@ -10,7 +10,8 @@ from decision_rnn.evaluation.targets import is_best
 
 if TYPE_CHECKING:
     from decision_rnn.config import RunConfig
-    from decision_rnn.evaluation.results import DataSummary, Protocol, Result
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import Protocol, Result
 
 FAR_BEYOND = 2.0
 """How far outside the data's returns a target may be, in multiples of their range, before it is called out of all
@@ -21,7 +22,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
     for target in protocol.target_returns:
-        if target is None or low is None or high is None or low <= target <= high:
+        if target is None or low <= target <= high:
             continue
         bound, side = (high, "best") if target > high else (low, "worst")
         text = f"{target:g} is beyond the data's {side} {bound:.0f}: its score measures extrapolation"
@@ -40,7 +41,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     backbone = config.backbone.name
-    forgets_slowly = getattr(registered(backbone).mixer, "forgets_slowly", False)
+    forgets_slowly = getattr(registered(backbone).cls, "forgets_slowly", False)
     if forgets_slowly and config.training.carry == 1 and protocol.state == "carry":
         yield (
             f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "

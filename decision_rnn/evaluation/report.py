@@ -9,7 +9,8 @@ from decision_rnn.evaluation.remarks import beside_best
 from decision_rnn.evaluation.targets import is_best
 
 if TYPE_CHECKING:
-    from decision_rnn.evaluation.results import DataSummary, Result, TargetResult
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import Result, TargetResult
     from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores
 
 
@@ -32,8 +33,7 @@ def format_scores(scores: SeedScores, unit: str = "", digits: int = 1) -> str:
 def format_return(value: float, data: DataSummary, least: int = 0) -> str:
     """A return with as many decimals as the range of the data's returns asks for, at least `least`: none for returns in
     the thousands, two between 0 and 1."""
-    low, high = data.return_min, data.return_max
-    spread = high - low if low is not None and high is not None else data.reference_max - data.reference_min
+    spread = data.return_max - data.return_min
     places = max(least, 2 - math.floor(math.log10(spread))) if spread > 0 else least
     return f"{value:.{places}f}"
 

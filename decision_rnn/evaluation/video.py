@@ -120,7 +120,7 @@ def _film(
 ) -> list[Moment]:
     actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
     size, rate = FORMATS[suffix]
-    environment = watched_environment(trained.provenance.spec.environment_id, size)
+    environment = watched_environment(trained.provenance.environment_id, size)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / rate))
     ends = []

@@ -126,7 +126,7 @@ def _subject(mixer: object, config: BackboneConfig | None, width: int | None) ->
 
 def _config_of(mixer: type, width: int) -> BackboneConfig:
     """The default of the configuration that it, or a base class, was registered with, or else of `BackboneConfig`."""
-    configs = {entry.mixer: entry.config for entry in map(registered, registered_names())}
+    configs = {entry.cls: entry.config for entry in map(registered, registered_names())}
     of_class = next((configs[base] for base in mixer.__mro__ if base in configs), None)
     try:
         make: Callable[..., BackboneConfig] = of_class or partial(BackboneConfig, name=mixer.__name__.lower())

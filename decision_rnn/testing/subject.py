@@ -1,12 +1,13 @@
 """The subject of a test of the law: how to create the mixer, what it should compute, and the tolerances."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from decision_rnn.backbones import SequenceMixer, State
+from decision_rnn.backbones import Resets, SequenceMixer, State
 from decision_rnn.testing.cases import Flags, steps
 
 TIGHT = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -65,6 +66,7 @@ class Subject:
             with torch.no_grad():
                 self.shake(module)
         held: SequenceMixer = module._apply(lambda part: cast(part, dtype or self.widest))
+        held.register_forward_pre_hook(_with_resets)
         return held
 
     def naive(self, parameters: Mapping[str, Tensor], x: Tensor, state: State, reset: Flags) -> tuple[Tensor, State]:
@@ -76,6 +78,11 @@ class Subject:
         given = tuple(part.to(form) for part, form in zip(state, forms, strict=True))
         result: tuple[Tensor, State] = functional_call(_Steps(module), weights, (x.to(dtype), given, reset))
         return result
+
+
+def _with_resets(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Flags, (batch, time) bool, as the `Resets` that mixers take."""
+    return (*args[:2], Resets.from_mask(args[2])) if len(args) > 2 and isinstance(args[2], Tensor) else args
 
 
 class _Steps(nn.Module):

@@ -101,7 +101,7 @@ class Subject(testing.Subject):
         return not self.rectified
 
     def fresh(self) -> SequenceMixer:
-        return Backbone(self.config) if self.layers else registered(self.name).mixer(self.config)
+        return Backbone(self.config) if self.layers else registered(self.name).cls(self.config)
 
     def shake(self, module: SequenceMixer) -> None:
         super().shake(module)

@@ -41,7 +41,7 @@ def test_chunk_boundaries_do_not_change_outputs_or_gradients(subject, time):
 
 def test_retention_state_decays_at_the_papers_rates():
     """1 - 2^-5, 1 - 2^-6, ...: the factor on the state's norm in a step with zero input."""
-    mixer = registered("retention").mixer(registered("retention").config(width=64)).double()
+    mixer = registered("retention").cls(registered("retention").config(width=64)).double()
     state = noise(1, *mixer.initial_state(1)[0].shape[1:])
     _, (after,) = mixer.step(torch.zeros(1, 64).double(), (state,))
     sizes = [part.square().sum((0, 2, 3)).sqrt() for part in (after, state)]  # rotation keeps the norm

@@ -21,7 +21,7 @@ def far_mixer(name, options, dtype):
     parts = {"mingru": 2, "minlstm": 3}[name]
     biases = torch.tensor(list(itertools.product(FAR, repeat=parts))).T
     config = registered(name).config(width=biases.shape[1], **options)
-    mixer = registered(name).mixer(config)
+    mixer = registered(name).cls(config)
     with torch.no_grad():
         mixer.gates.weight.copy_(0.1 * noise(*mixer.gates.weight.shape, seed=7))
         mixer.gates.bias.copy_(biases.flatten())
@@ -81,7 +81,7 @@ def test_positive_has_a_gradient_at_zero():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_minlstm_weighs_state_and_candidate_evenly_if_both_gates_underflow(dtype):
     """f / (f + i) where both are below the smallest number: 1/2, not 0 / 0."""
-    mixer = registered("minlstm").mixer(registered("minlstm").config(width=1)).to(dtype)
+    mixer = registered("minlstm").cls(registered("minlstm").config(width=1)).to(dtype)
     with torch.no_grad():
         mixer.gates.weight.zero_()
         mixer.gates.bias.copy_(torch.tensor([-2000.0, -2000.0, 3.0]))
@@ -95,7 +95,7 @@ def test_larger_forget_bias_keeps_more_of_the_state(name, highest):
     kept = []
     for bias in (-4.0, 0.0, 4.0):
         torch.manual_seed(0)
-        mixer = registered(name).mixer(registered(name).config(width=16, forget_bias=bias))
+        mixer = registered(name).cls(registered(name).config(width=16, forget_bias=bias))
         x = noise(4, 1, 16, dtype=torch.float32)
         states = [(torch.full((4, 16), value),) for value in (0.0, 1.0)]
         without, with_memory = (mixer(x, state)[0] for state in states)
@@ -170,7 +170,7 @@ def test_mingru_and_minlstm_config_with_invalid_candidate_or_scan_raises(name, o
 @pytest.mark.parametrize("name", ["mingru", "minlstm"])
 def test_expansion_sets_the_state_size_relative_to_the_width(name):
     for expansion, size in ((1.0, 8), (0.5, 4), (2.0, 16)):
-        mixer = registered(name).mixer(registered(name).config(width=8, expansion=expansion))
+        mixer = registered(name).cls(registered(name).config(width=8, expansion=expansion))
         (state,) = mixer.initial_state(3)
         assert state.shape == (3, size)
         assert mixer(noise(3, 4, 8, dtype=torch.float32))[0].shape == (3, 4, 8)
@@ -183,7 +183,7 @@ def test_output_projection_exists_if_requested_or_if_expansion_is_not_one(name):
 
     def make(**options):
         torch.manual_seed(0)
-        return registered(name).mixer(registered(name).config(width=8, **options))
+        return registered(name).cls(registered(name).config(width=8, **options))
 
     for options, inner in (({"projection": True}, 8), ({"expansion": 1.5}, 12), ({"expansion": 0.5}, 4)):
         assert {key: tuple(p.shape) for key, p in make(**options).output.named_parameters()} == {
@@ -198,9 +198,9 @@ def test_output_projection_exists_if_requested_or_if_expansion_is_not_one(name):
 def test_output_without_projection_is_positive(name):
     """As documented: every channel added to the residual stream is positive, 0.68 on average at initialisation."""
     torch.manual_seed(0)
-    mixer, x = registered(name).mixer(registered(name).config()), noise(16, 50, 128, dtype=torch.float32)
+    mixer, x = registered(name).cls(registered(name).config()), noise(16, 50, 128, dtype=torch.float32)
     y, _ = mixer(x)
     assert y.min() > 0
     assert y[:, 10:].mean().item() == pytest.approx(0.68, abs=0.03)
-    projected = registered(name).mixer(registered(name).config(projection=True))
+    projected = registered(name).cls(registered(name).config(projection=True))
     assert abs(projected(x)[0].mean().item()) < 0.1

@@ -13,7 +13,7 @@ from decision_rnn.testing.comparing import assert_same
 
 def make(**options):
     torch.manual_seed(0)
-    return registered("lru").mixer(registered("lru").config(**options))
+    return registered("lru").cls(registered("lru").config(**options))
 
 
 def eigenvalues(lru):

@@ -13,7 +13,7 @@ from decision_rnn.testing.cases import noise
 
 def make(**options):
     torch.manual_seed(0)
-    return registered("mamba").mixer(registered("mamba").config(**{"width": WIDTH} | options)).double()
+    return registered("mamba").cls(registered("mamba").config(**{"width": WIDTH} | options)).double()
 
 
 def test_mamba_initialisation():

@@ -5,7 +5,7 @@ import torch
 from subjects import subjects
 from torch import nn
 
-from decision_rnn.backbones import registered
+from decision_rnn.backbones import Resets, registered
 from decision_rnn.backbones.ops import segments
 from decision_rnn.testing.agreement import all_modes_agree, gradients_agree
 from decision_rnn.testing.cases import Cases, gradients, noise, steps
@@ -24,7 +24,7 @@ IDS = ["gru", "lstm", "rnn-tanh", "rnn-relu"]
 
 def make(name, **options):
     torch.manual_seed(0)
-    return registered(name).mixer(registered(name).config(**{"width": WIDTH} | options)).double()
+    return registered(name).cls(registered(name).config(**{"width": WIDTH} | options)).double()
 
 
 def flat(state):
@@ -63,7 +63,7 @@ def test_gru_lstm_and_rnn_equal_torch_modules_with_copied_weights(name, options,
                 assert_near(grad, expected[key], 1e-13, f"gradient of {key}")
     reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
     reset[1, 4] = True
-    y, after = mixer(x, state, reset)
+    y, after = mixer(x, state, Resets.from_mask(reset))
     late, late_after = torch_whole(x[1:2, 4:], tuple(torch.zeros(1, WIDTH, dtype=torch.float64) for _ in state))
     assert_same((y[1:2, 4:], tuple(part[1:2] for part in after)), (late, late_after), 1e-13, "an episode alone")
 
@@ -75,12 +75,12 @@ def test_resets_split_slices_into_kernel_calls_unless_pieces_are_short(name, mon
     time = 2 * segments.CUT_STEPS
     reset, x = torch.zeros(BATCH, time, dtype=torch.bool), noise(BATCH, time, WIDTH)
     mixer(x)
-    mixer(x, None, reset)
+    mixer(x, None, Resets.from_mask(reset))
     reset[0, 3] = reset[2, 3] = reset[1, 7] = True
-    mixer(x, None, reset)
+    mixer(x, None, Resets.from_mask(reset))
     assert calls == [time, time, 3, 4, time - 7]
     reset[3, 9] = True
-    mixer(x, None, reset)
+    mixer(x, None, Resets.from_mask(reset))
     assert calls == [time, time, 3, 4, time - 7], "the kernel is called for many short pieces"
 
 

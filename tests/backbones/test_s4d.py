@@ -14,7 +14,7 @@ WIDTH = 4
 
 def make(**options):
     torch.manual_seed(0)
-    return registered("s4d").mixer(registered("s4d").config(**{"width": WIDTH} | options)).double()
+    return registered("s4d").cls(registered("s4d").config(**{"width": WIDTH} | options)).double()
 
 
 def eigenvalues(mixer):

@@ -16,7 +16,8 @@ from decision_rnn.comparison.record import (
     Target,
     Trial,
 )
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.data.summary import DataSummary
+from decision_rnn.evaluation.results import TargetResult
 
 LABELS = ("mingru", "minlstm", "lru", "s4d", "mamba", "transformer", "mlstm", "retention", "aaren", "gru", "lstm")
 HARDWARE = {"cpu": "Test CPU", "cores": 2, "threads": 1, "gpu": None}
@@ -97,14 +98,13 @@ def _dataset(name: str, number: int) -> ComparedDataset:
         return_sd=350.0,
         return_min=310.0,
         return_max=3118.0,
-        score_mean=43.6,
         reference_min=-20.272305,
         reference_max=3234.3,
         comparable="the data are not D4RL's: compare scores with each other alone",
     )
     asked = [(3600.0, "paper"), (1800.0, "paper"), (3118.0, "best"), (600.0, "spread"), (1200.0, "spread"),
              (2400.0, "spread")]  # fmt: skip
-    targets = (Target(target_return=of, roles=(role,), in_range=data.holds(of)) for of, role in asked)
+    targets = (Target(target_return=of, roles=(role,), in_range=data.contains(of)) for of, role in asked)
     return ComparedDataset(data=data, targets=tuple(targets))
 
 
@@ -169,7 +169,7 @@ def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -
     scores = 100 * (values - data.reference_min) / (data.reference_max - data.reference_min)
     return TargetResult(
         target_return=asked,
-        in_range=data.holds(asked),
+        in_range=data.contains(asked),
         return_mean=float(values.mean()),
         return_sd=float(values.std()),
         score_mean=float(scores.mean()),

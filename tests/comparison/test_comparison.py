@@ -89,9 +89,8 @@ def test_results_in_another_environment_of_the_same_episodes_are_not_reused(
     assert {target.length_mean for point in after.checkpoints for target in point.targets} == {7.0}
 
 
-@pytest.mark.parametrize("old", [False, True])
 def test_result_of_another_step_or_protocol_does_not_count_as_finished(
-    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
 ) -> None:
     variants = [Variant("mingru", small())]
     (finished,) = comparing(variants).cells
@@ -108,42 +107,18 @@ def test_result_of_another_step_or_protocol_does_not_count_as_finished(
         (last, replace(protocol, seed=3)),
     ):
         (run / "cell.json").unlink()
-        path = write_result(run, evaluate(trained, settings))
-        if old:
-            as_version_01(path, run / "result.json")
+        write_result(run, evaluate(trained, settings))
         (again,) = comparing(variants).cells
         assert again.targets == finished.targets
         assert evaluations.pop() == 4, "a result of another key was taken for the finished one"
         shutil.rmtree(run / "results")
-        (run / "result.json").unlink(missing_ok=True)
 
 
-def as_version_01(path: Path, old: Path) -> None:
-    """Move a result to where version 0.1 wrote it, in the format of that version."""
-    data = json.loads(path.read_text())
-    data["dataset"]["dataset"] = data["dataset"].pop("name")
-    for newer in ("return_min", "return_max", "notes"):
-        del data["dataset"][newer]
-    for target in data["targets"]:
-        del target["in_range"]
-    data["protocol"]["window"] = data["protocol"]["window"] or 20
-    data["checkpoint"] = data.pop("step")
-    for newer in ("plugins", "actions", "best_fraction"):
-        del data["config"][newer]
-    del data["schema"], data["remarks"]
-    path.unlink()
-    old.write_text(json.dumps(data))
-
-
-@pytest.mark.parametrize("old", [False, True])
 def test_finished_run_without_cell_json_is_not_evaluated_again(
-    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
 ) -> None:
     variants = [Variant("mingru", small())]
     (first,) = comparing(variants).cells
-    (path,) = (run / "results").iterdir()
-    if old:
-        as_version_01(path, run / "result.json")
     (run / "cell.json").unlink()
     evaluations.clear()
     (second,) = comparing(variants).cells

@@ -138,7 +138,7 @@ def test_table_has_rows_for_behaviour_cloning_and_the_mean_of_the_data() -> None
     mingru, bc, data = rows(format_comparison(of_scores(mingru=[80.0], bc=[40.0])), "score of the last")
     assert mingru[1:4] == ["80.0", "80.0", ""]
     assert bc == ["bc (control)", "", "", "40.0", ""]
-    assert data == ["(the data's mean)", "43.6", "43.6", "43.6", ""]
+    assert data == ["(the data's mean)", "46.7", "46.7", "46.7", ""]
 
 
 def test_table_has_columns_for_the_last_and_the_best_checkpoint() -> None:

@@ -28,7 +28,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def load_agent(run: Path) -> SimpleNamespace:
         spec = SimpleNamespace(target_returns=(3600.0, 1800.0))
-        return SimpleNamespace(provenance=SimpleNamespace(spec=spec), seed=int(run.name.partition("-seed")[2]))
+        return SimpleNamespace(provenance=spec, seed=int(run.name.partition("-seed")[2]))
 
     def evaluate(trained: SimpleNamespace, target: float, return_limit: float, **options: object) -> SimpleNamespace:
         assert target == 3600

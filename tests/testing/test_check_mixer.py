@@ -19,7 +19,7 @@ WIDTH = 4
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
     """A copy of the registry for each test."""
-    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
 
 
 class Average(SequenceMixer):
@@ -50,9 +50,9 @@ class Average(SequenceMixer):
         outputs = []
         for t in range(x.shape[1]):
             if reset is not None and self.fault == "multiplies by zero":
-                state = (state[0] * ~reset[:, t, None],)
+                state = (state[0] * ~reset.mask[:, t, None],)
             elif reset is not None and self.fault != "forgets resets":
-                state = reset_rows(state, self.initial_state(len(x)), reset[:, t])
+                state = reset_rows(state, self.initial_state(len(x)), reset.mask[:, t])
             if self.fault == "drops the gradient of the state":
                 state = (state[0].detach(),)
             h = torch.sigmoid(self.a) * state[0] + self.scale * x[:, t]

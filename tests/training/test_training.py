@@ -109,9 +109,10 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
     agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
     batches = [stream.sample() for _ in range(3)]
-    whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
+    inputs = ("return_to_go", "observation", "previous_action", "timestep")
+    whole = {key: torch.cat([getattr(batch, key) for batch in batches], dim=1) for key in (*inputs, "action")}
     action = whole.pop("action")
-    predicted, _ = agent.predict(**whole)
+    predicted, _ = agent.predict(**whole, reset=torch.cat([batch.reset.mask for batch in batches], dim=1))
     losses = [trainer.step(batch)[0] for batch in batches]
     expected = [((predicted - action)[:, 8 * i : 8 * i + 8] ** 2).mean() for i in range(3)]
     torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
@@ -326,7 +327,7 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
 ) -> None:
     greedy = type("Greedy", (objectives.SquaredError,), {"columns": ("action", "advantage")})
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     objectives.register_objective(config)(greedy)
     unknown = EpisodeStore.write(tmp_path / "data", store.read_episodes(), environment_id="Swing-v0", source={})
     monkeypatch.setattr(Dataset, "open", lambda dataset: unknown)

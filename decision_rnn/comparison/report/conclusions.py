@@ -41,10 +41,8 @@ def _on_dataset(dataset: ComparedDataset, found: Summaries, named: Callable[[str
     if not found:
         return [f"On {dataset.data.name} no run has a result."]
     paragraphs = [_at_target(targets, found, named) for targets in compared_targets(found)]
-    text = f"An episode of the data scores {dataset.data.score_mean:.1f} on average"
-    if dataset.data.return_max is not None:
-        text += f" and {float(dataset.data.normalised(dataset.data.return_max)):.1f} at best"
-    paragraphs.append(f"{text}.")
+    best = float(dataset.data.normalised(dataset.data.return_max))
+    paragraphs.append(f"An episode of the data scores {dataset.data.score_mean:.1f} on average and {best:.1f} at best.")
     errors = {of.variant: of.target_error for of in found if of.target_error is not None}
     if errors:
         least = min(errors, key=lambda label: errors[label].score)

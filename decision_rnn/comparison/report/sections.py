@@ -182,8 +182,8 @@ def _achieved_chart(findings: Findings, dataset: ComparedDataset, asking: Summar
     title = f"{summary.variant}: achieved over target return"
     plot = Plot(title, described, Axis.around("target return", every[:, 0]), Axis.around("achieved return", every))
     plot.diagonal()
-    if (best := dataset.data.return_max) is not None and plot.x.low < best < plot.x.high:
-        plot.vertical(best, "best in the data", dotted=True)
+    if plot.x.low < dataset.data.return_max < plot.x.high:
+        plot.vertical(dataset.data.return_max, "best in the data", dotted=True)
     plot.band(asked, low, high, mark.css)
     for points in medians if len(medians) > 1 else ():
         plot.line(points, f"{mark.css} thin")
