@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{COMMAND_LINE}: --clips is {command.clips}: it must be at least 0")
     plugins = split_names(command.plugins)
     import_plugins(plugins)
-    from decision_rnn.comparison.page.page import write_page  # here: imports torch
+    from decision_rnn.comparison.report.page import write_page  # here: imports torch
 
     path = write_page(command.comparison, command.output, command.clips, plugins)
     print(f"written to {path}")

@@ -75,8 +75,8 @@ class Axis:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
             values = [step * 10.0**power for power in powers for step in steps]
         else:
-            size = 10.0 ** math.floor(math.log10((self.high - self.low) / 5))
-            step = next(size * of for of in (1, 2, 5, 10) if size * of * 5 >= self.high - self.low)
+            size = 10.0 ** math.floor(math.log10((self.high - self.low) / 6))
+            step = next(size * of for of in (1, 2, 5, 10) if size * of * 6 >= self.high - self.low)
             values = [i * step for i in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
         return [(value, compact(value)) for value in values if self.low <= value <= self.high]
 
