@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.report.parts import Table
+from decision_rnn.comparison.report.words import describe_difference
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary, summarise
-from decision_rnn.comparison.table import describe_difference, format_rows
 from decision_rnn.evaluation.statistics import compare_seeds
 from decision_rnn.machine import describe_hardware
 
@@ -23,7 +24,7 @@ HEAD = ("data", "variant", "target", "first", "second", "difference")
 
 def machine(comparison: Comparison) -> str:
     """The machines that evaluated the runs."""
-    return " or ".join(dict.fromkeys(describe_hardware(cell.hardware) for cell in comparison.cells))
+    return " or ".join(dict.fromkeys(describe_hardware(cell.hardware) for cell in comparison.trials))
 
 
 def paired(first: Comparison, second: Comparison) -> Iterator[tuple[VariantSummary, VariantSummary]]:
@@ -42,15 +43,10 @@ def scores(of_target: TargetSummary) -> str:
 
 def by_target(summary: VariantSummary) -> dict[str, TargetSummary]:
     """The targets of a variant by name; the data's best return is another number on each machine."""
-    named = {}
+    named: dict[str, TargetSummary] = {}
     for target in summary.targets:
-        match target.target.role:
-            case "paper":
-                named[f"{target.target.target_return:g}"] = target
-            case "best":
-                named["the data's best"] = target
-            case "cloning":
-                named["none"] = target
+        names = {"paper": f"{target.target.target_return or 0:g}", "best": "the data's best", "bc": "none"}
+        named |= {names[role]: target for role in target.target.roles if role in names}
     return named
 
 
@@ -77,7 +73,7 @@ def main() -> None:
     if not found:
         parser.error(f"{options.first} and {options.second} have no variant on the same dataset: name two that do")
     print(f"first: {machine(first)}\nsecond: {machine(second)}\n")
-    print(format_rows([HEAD, *found]))
+    print(Table.of(HEAD[0], HEAD, found).markdown())
     print("\nMean ± standard deviation over seeds (their number); difference of the means, second minus first.")
 
 

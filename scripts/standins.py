@@ -23,8 +23,8 @@ from results_folder import ROOT, Made, write_report
 from standin_observations import REAL, SOURCE, Observations, compared
 
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.report.parts import Table
 from decision_rnn.comparison.summary import summarise
-from decision_rnn.comparison.table import format_rows
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
 from decision_rnn.data.standin.recipes import RECIPES
@@ -35,7 +35,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 RESULTS, RUNS = ALL_RESULTS / "standins", ROOT / "runs" / "standins"
-METHODS = ("cloning", "decision-transformer")
+METHODS = ("bc", "decision-transformer")
 """The variants of configs/comparisons/standins.yaml."""
 PUBLISHED = {  # normalised scores of the last checkpoint of METHODS on D4RL's sets, CORL's docs/benchmarks/offline.md
     "standin/hopper-medium-replay": (29.81, 81.77),
@@ -104,7 +104,7 @@ def scores_of(comparison: Comparison, contents: Mapping[str, set[str]]) -> dict[
     fingerprints = {dataset.data.name: dataset.data.fingerprint for dataset in comparison.datasets}
     scores: dict[str, dict[str, float]] = {}
     for summary in summarise(comparison):
-        target = summary.of_role("cloning") or summary.of_role("paper")
+        target = summary.of_role("bc") or summary.of_role("paper")
         if target is None or fingerprints[summary.dataset] not in contents.get(summary.dataset, set()):
             print(f"left out: {summary.variant} on {summary.dataset}, which has other contents than in the comparison")
             continue
@@ -174,11 +174,11 @@ def report(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})
     )
-    rows = [HEAD, *(row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries)]
+    rows = [row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries]
     learnt = "There is no comparison yet."
     if comparison is not None:
         methods = [method for method in METHODS if any(method in of for of in scores.values())]
-        cells = [cell for cell in comparison.cells if cell.variant in methods]
+        cells = [cell for cell in comparison.trials if cell.variant in methods]
         commits = dict.fromkeys(cell.commit or "unknown" for cell in cells)
         processors = dict.fromkeys(cell.hardware["cpu"] for cell in cells)
         learnt = (
@@ -195,7 +195,7 @@ def report(
             "it; for the expert sets the value follows from medium and medium-expert. Cloning and the Decision "
             "Transformer as published: our scores of the last checkpoint, where the comparison named below has them, "
             "the latter's at the first target of its paper; in brackets CORL's on the real set, trained for longer.",
-            format_rows(rows),
+            Table.of(HEAD[0], HEAD, rows).markdown(),
             "![returns](returns.png)",
             "## Observations",
             f"The real sets' statistics are those that {SOURCE} give.",

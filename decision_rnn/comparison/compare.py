@@ -7,9 +7,9 @@ from decision_rnn.comparison.cells import read_record, write_record
 from decision_rnn.comparison.display import Display
 from decision_rnn.comparison.executors.contract import Executor, Failed, Finished
 from decision_rnn.comparison.output import write_comparison
-from decision_rnn.comparison.page.words import plural
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
+from decision_rnn.comparison.report.words import plural
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.files import working_alone
@@ -59,9 +59,6 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         comparison = Comparison(
             command=command,
             seeds=plan.seeds,
-            jobs=executor.jobs,
-            state=protocol.state,
-            window=protocol.window,
             episodes=protocol.episodes,
             checkpoint_episodes=plan.checkpoint_episodes,
             datasets=datasets,
@@ -73,12 +70,13 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
                 )
                 for variant in plan.variants
             ),
-            cells=tuple(records[cell.run] for cell in cells if cell.run in records),
+            trials=tuple(records[cell.run] for cell in cells if cell.run in records),
             failed=tuple(
                 Failure(
                     variant=cell.variant,
                     dataset=cell.dataset,
                     seed=cell.config.seed,
+                    run=cell.run,
                     error=failures[cell.run].error,
                 )
                 for cell in cells

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from decision_rnn.comparison.cells import Cell
-from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.record import ComparedDataset, Role, Target
 from decision_rnn.comparison.variants import Variant, check_variants
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -120,7 +120,7 @@ class Plan:
             returns = tuple(dict.fromkeys(target for target in targets if target is not None))
             return Protocol.from_settings(replace(config.evaluation, episodes=episodes), returns, config.agent)
 
-        checkpoints = [asked[0], *(t.target_return for t in dataset.targets if t.role == "best")]
+        checkpoints = [asked[0], *(t.target_return for t in dataset.targets if "best" in t.roles)]
         return Cell(
             variant=variant.label,
             dataset=config.dataset,
@@ -138,10 +138,13 @@ def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStor
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range."""
     low, high = store.manifest["statistics"]["return_min"], store.manifest["statistics"]["return_max"]
     paper, spread = paper_returns(settings, spec), spread_targets(low, high, SPREAD) if low < high else ()
-    return (
-        *(Target(target_return=asked, role="paper", in_range=low <= asked <= high) for asked in paper),
-        Target(target_return=high, role="best", in_range=True),
-        *(Target(target_return=asked, role="spread", in_range=True) for asked in spread),
+    roles: dict[float, list[Role]] = {}
+    named: tuple[tuple[Role, tuple[float, ...]], ...] = (("paper", paper), ("best", (high,)), ("spread", spread))
+    for role, returns in named:
+        for asked in returns:
+            roles.setdefault(asked, []).append(role)
+    return tuple(
+        Target(target_return=asked, roles=tuple(of), in_range=low <= asked <= high) for asked, of in roles.items()
     )
 
 

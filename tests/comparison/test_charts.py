@@ -41,7 +41,7 @@ def test_axis_has_a_few_round_ticks(axis: Axis, texts: list[str]) -> None:
 
 def test_labels_are_apart_and_inside_the_axes() -> None:
     plot = Plot("", "", Axis("", 0, 1), Axis("", 0, 1))
-    plot.labels({label: (1.0, 0.5) for label in "abc"}, dict.fromkeys("abc", Mark("v0", "")))
+    plot.labels(dict.fromkeys("abc", (1.0, 0.5)), dict.fromkeys("abc", Mark("v0", "")))
     places = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="name"', str(plot.svg())))
     assert np.diff(places) == pytest.approx([15, 15], abs=0.1)
     assert plot.top <= places[0] - 4
