@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.comparison.record import Comparison, Target, Trial
@@ -67,8 +67,8 @@ def _clip(run: Path, trial: Trial, target: Target, plugins: Sequence[str]) -> Ch
         (end,) = film(agent, path, target.target_return, 1, None, seconds=SECONDS, plugins=plugins)
         moving, still = path.read_bytes(), io.BytesIO()
         with Image.open(path) as clip:
-            clip.seek(clip.n_frames - 1)
-            clip.save(still, "WEBP", quality=65)
+            *_, last = ImageSequence.Iterator(clip)
+            last.save(still, "WEBP", quality=65)
     where = describe_targets([target])
     ending = "the episode ends there" if end.ended else "the episode goes on"
     note = f"{end.steps} steps earn {end.earned:.6g}, and {ending}"

@@ -62,8 +62,10 @@ def _group(findings: Findings, overall: Overall) -> Group:
     datasets = f"{len(overall.datasets)} of {every} datasets" if overall.left_out else f"All {every} datasets"
     means = {of.data.name: of.data.score_mean for of in findings.comparison.datasets}
     mean = float(np.mean([means[name] for name in overall.datasets]))
-    runs = {label: f"{sum(map(len, of.values()))}" for label, of in overall.scores.items()}
-    columns: Columns = {"score": {label: format_scores(of) for label, of in overall.aggregates.items()}, "runs": runs}
+    columns: Columns = {
+        "score": {label: format_scores(of) for label, of in overall.aggregates.items()},
+        "runs": {label: f"{sum(map(len, of.values()))}" for label, of in overall.scores.items()},
+    }
     tables = [findings.table("interquartile mean of all runs", columns)]
     rows = {label: (of, ()) for label, of in overall.aggregates.items()}
     charts = [dots("Interquartile mean", "normalised score", rows, findings.marks, (mean, "mean of the data"))]

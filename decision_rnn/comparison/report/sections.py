@@ -111,10 +111,9 @@ def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
     for summary in found:
         for of in summary.targets:
             low, middle, high = of.return_quantiles
-            scores = [score_cell(of.scores, of.per_seed), format_deviation(of.deviation)]
-            quantiles = [returns("", middle), returns(" to ", low, high)]
-            named = [summary.variant, describe_targets([of.target])]
-            rows.append([*named, *scores, returns(" ± ", *of.return_mean_sd), *quantiles])
+            row: list[Cell | str] = [summary.variant, describe_targets([of.target]), score_cell(of.scores, of.per_seed)]
+            row += [format_deviation(of.deviation), returns(" ± ", *of.return_mean_sd)]
+            rows.append([*row, returns("", middle), returns(" to ", low, high)])
     return Table.of("every target", head, rows, behind_chart=True)
 
 
