@@ -1,4 +1,4 @@
-"""Imports between modules: only from the same or lower rooms, without cycles; and the size of source files."""
+"""Imports between modules: only from the same or lower rooms, without cycles."""
 
 import ast
 import subprocess
@@ -38,10 +38,6 @@ ROOMS = (
     "cli __main__",
 )
 """From the bottom up: a module imports only from its own room and those below. The names in one string share a room."""
-
-LARGEST = 300
-LARGER = {"backbones/ops/recurrence_kernels.py": "each Triton kernel stands beside its gradient"}
-"""Files that may have more lines than LARGEST, and why."""
 
 SOURCES = {
     ".".join(("decision_rnn", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
@@ -125,10 +121,3 @@ def test_backbones_import_only_the_registry_from_the_rest_of_the_package() -> No
 def test_fast_starting_modules_do_not_import_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize("path", SOURCES.values(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_source_files_have_at_most_300_lines_unless_listed(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    name = path.relative_to(PACKAGE).as_posix()
-    assert (lines > LARGEST) == (name in LARGER), f"{name} has {lines} lines: divide it, or give the reason in LARGER"

@@ -2,14 +2,14 @@
 
     python -m decision_rnn.evaluation.video < asked.json
 
-`asked.json` holds `{"agent", "video", "format", "report", "target_return", "episodes", "seed", "seconds", "plugins"}`:
-the agent's folder, where to write the video and a report on the episodes, and the most seconds of an episode, null for
-all.
+`asked.json` holds `{"agent", "video", "report", "target_return", "episodes", "seed", "seconds", "plugins"}`: the
+agent's folder, where to write the video and a report on the episodes, and the most seconds of an episode, null for all.
 """
 
 import io
 import itertools
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -67,12 +67,11 @@ def film(
     Raises:
         InputError: If nothing can be rendered here, or the agent cannot be used.
     """
-    with tempfile.TemporaryDirectory() as place, new_file(video) as new:
-        report = Path(place) / "report.json"
+    with tempfile.TemporaryDirectory() as place:
+        made, report = Path(place) / f"video{video.suffix}", Path(place) / "report.json"
         asked = {
             "agent": str(agent.absolute()),
-            "video": str(new.absolute()),
-            "format": video.suffix,
+            "video": str(made),
             "report": str(report),
             "target_return": target_return,
             "episodes": episodes,
@@ -86,6 +85,8 @@ def film(
         played = json.loads(report.read_text())
         if "error" in played:
             raise InputError(played["error"])
+        with new_file(video) as new:
+            shutil.move(made, new)
         return [Moment(**moment) for moment in played["episodes"]]
 
 
@@ -96,14 +97,8 @@ def main(asked: dict[str, Any]) -> None:
         torch.set_num_threads(1)
         trained = load_agent(Path(asked["agent"]))
         first = trained.config.evaluation.seed if asked["seed"] is None else asked["seed"]
-        ends = _film(
-            trained,
-            Path(asked["video"]),
-            asked["format"],
-            asked["target_return"],
-            range(first, first + asked["episodes"]),
-            asked["seconds"],
-        )
+        seeds = range(first, first + asked["episodes"])
+        ends = _film(trained, Path(asked["video"]), asked["target_return"], seeds, asked["seconds"])
         said: dict[str, Any] = {"episodes": [asdict(moment) for moment in ends]}
     except InputError as error:
         said = {"error": str(error)}
@@ -111,15 +106,10 @@ def main(asked: dict[str, Any]) -> None:
 
 
 def _film(
-    trained: TrainedAgent,
-    path: Path,
-    suffix: str,
-    target_return: float | None,
-    seeds: Sequence[int],
-    seconds: float | None,
+    trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
 ) -> list[Moment]:
     actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
-    size, rate = FORMATS[suffix]
+    size, rate = FORMATS[path.suffix]
     environment = watched_environment(trained.provenance.environment_id, size)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / rate))
@@ -130,14 +120,12 @@ def _film(
             for moment in play(actor, environment, target_return, seed):
                 over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
                 if moment.steps % every == 0 or over:
-                    picture = draw(environment)
-                    picture.thumbnail((size, size))
-                    yield label(picture, target_return, moment)
+                    yield label(draw(environment), target_return, moment)
                 if over:
                     break
             ends.append(moment)
 
-    if suffix == ".mp4":
+    if path.suffix == ".mp4":
         write_video(pictures(), Fraction(speed / every).limit_denominator(1000), path)
     else:
         write_clip(list(pictures()), 1000 * every / speed, path)
@@ -170,6 +158,8 @@ def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> 
 
 def write_clip(frames: Sequence[Image.Image], milliseconds: float, path: Path) -> None:
     """Write an animated WebP that plays once, in the best of three qualities that fits into `CLIP_BYTES`."""
+    for frame in frames:
+        frame.thumbnail(FORMATS[".webp"][:1] * 2)
     for quality in (65, 40, 20):
         buffer = io.BytesIO()
         frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:], duration=round(milliseconds), loop=1,

@@ -1,13 +1,18 @@
 """A report in Markdown: the tables of every dataset, explained below them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.report.parts import Findings
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed, plural
 from decision_rnn.machine import describe_hardware, describe_versions
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import Comparison
 
 
 def format_comparison(comparison: Comparison) -> str:

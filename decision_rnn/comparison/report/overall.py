@@ -1,9 +1,12 @@
 """The section over several datasets (Agarwal et al., "Deep RL at the Edge of the Statistical Precipice", 2021):
 interquartile means, probabilities of improvement and performance profiles."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from decision_rnn.comparison.record import Role
 from decision_rnn.comparison.report.charts import dots
 from decision_rnn.comparison.report.parts import Chart, Columns, Findings, Group, Section
 from decision_rnn.comparison.report.svg import Axis, Plot
@@ -19,6 +22,9 @@ from decision_rnn.evaluation.aggregate import (
 )
 from decision_rnn.evaluation.report import format_scores
 from decision_rnn.evaluation.statistics import probability_of_improvement
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import Role
 
 THRESHOLDS, SHOWN = 61, 10
 """Numbers of scores at which a profile is drawn and at which its table has a column."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from decision_rnn.comparison.record import ComparedDataset, Comparison
 from decision_rnn.comparison.report.svg import SHAPES, Mark
 from decision_rnn.comparison.summary import VariantSummary, summarise
 from decision_rnn.comparison.verdicts import Overall, over_datasets
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import ComparedDataset, Comparison
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """The sections of a report: each is a function from the findings to a section, listed in `SECTIONS`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.comparison.record import ComparedDataset, Target
 from decision_rnn.comparison.report.charts import cost_chart, dots, overlay
 from decision_rnn.comparison.report.overall import overall
 from decision_rnn.comparison.report.parts import Cell, Chart, Columns, Findings, Group, Section, Table
@@ -36,6 +38,9 @@ from decision_rnn.evaluation.statistics import (
     INTERVAL_NOTE,
     summarise_seeds,
 )
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import ComparedDataset, Target
 
 CHART_POINTS, TABLE_POINTS = 200, 10
 """The largest numbers of points of a loss curve in its chart and in its table."""

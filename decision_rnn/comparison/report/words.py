@@ -1,11 +1,16 @@
 """Formatting of numbers, names and targets in reports."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
 
-from decision_rnn.comparison.record import Target
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
 from decision_rnn.comparison.report.parts import Cell
 from decision_rnn.evaluation.report import describe_range, format_scores
 from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import Target
 
 
 def listed(names: Iterable[str], most: int | None = None) -> str:
