@@ -220,7 +220,7 @@ def test_report_of_comparison_json_writes_to_output_without_clips(
         ('{"schema": 2}', [], "schema 2"),
         ("[]", [], "schema None"),
         ("", ["--clips", "-1"], "--clips is -1"),
-        ("", ["--clip", "1"], "unknown key 'clip'"),
+        ("", ["--clip", "1"], "unknown argument '--clip'"),
     ],
 )
 def test_report_of_an_invalid_comparison_or_option_prints_one_line(
