@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from decision_rnn import __version__
-from decision_rnn.errors import InputError, SystemFault, did_you_mean
+from decision_rnn.errors import FULL, InputError, SystemFault, did_you_mean
 from decision_rnn.machine import limit_spinning
 from decision_rnn.messages import quiet
 
@@ -38,8 +38,6 @@ COMMANDS = (
 )
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Errors of file access that are a fault of the machine: a full disk, a quota, a file too large."""
 FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
 """Errors of file access that come from the path: a read-only file system, permissions, a name that is too long."""
 
