@@ -169,7 +169,7 @@ class RunConfig:
         if not 0 < self.best_fraction <= 1:  # also rejects NaN
             raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
         if self.training.carry is None:
-            slowly = getattr(registered(self.backbone.name).mixer, "forgets_slowly", False)
+            slowly = getattr(registered(self.backbone.name).cls, "forgets_slowly", False)
             object.__setattr__(self, "training", replace(self.training, carry=CARRY if slowly else 1))
 
 

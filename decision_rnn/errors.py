@@ -1,4 +1,4 @@
-"""The error for invalid input, whose message is meant for the user."""
+"""The errors whose message is meant for the user."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,6 +9,14 @@ class InputError(ValueError):
 
     The message is one sentence that names the file or key, says what is wrong with it and what to do. The command line
     prints it without a traceback and exits with code 2.
+    """
+
+
+class SystemFault(RuntimeError):  # noqa: N818 - not an error of the program
+    """A fault of the machine rather than of the input: a process that died, a full disk, too little memory.
+
+    The message is one sentence that says what failed, what remains intact and what to do. The command line prints it
+    without a traceback and exits with code 1.
     """
 
 

@@ -80,7 +80,7 @@ class Tied(MLP):
 def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
     store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
     register(TiedConfig)(Tied)
     agent = make(store, 2, run=run, backbone="tied")
     loaded = load_agent(last_checkpoint(run))

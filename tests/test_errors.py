@@ -1,4 +1,11 @@
-from decision_rnn.errors import InputError, did_you_mean
+import errno
+import sys
+import types
+
+import pytest
+
+from decision_rnn.cli.main import main
+from decision_rnn.errors import InputError, SystemFault, did_you_mean
 
 
 def test_did_you_mean_suggests_only_close_names() -> None:
@@ -9,3 +16,27 @@ def test_did_you_mean_suggests_only_close_names() -> None:
 
 def test_input_error_is_a_value_error() -> None:
     assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("seed is -1:\nit must be at least 0"), 2),
+        (SystemFault("a process that plays episodes died"), 1),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (PermissionError(errno.EACCES, "Permission denied"), 2),
+        (MemoryError(), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_command_line_prints_one_line_and_exits_with_the_code_of_the_error(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(arguments: list[str]) -> None:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "decision_rnn.cli.report", types.SimpleNamespace(run=run))
+    assert main(["report"]) == code
+    printed = capsys.readouterr().err
+    assert printed.startswith("decision-rnn: ")
+    assert printed.count("\n") == 1

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.objectives import ObjectiveConfig, SquaredErrorConfig, registered_objective
-from decision_rnn.backbones import Backbone, BackboneConfig, State, reset_rows
+from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 
@@ -116,7 +116,7 @@ class DecisionAgent(nn.Module):
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
         objective = objective or SquaredErrorConfig()
-        self.objective = registered_objective(objective.name).objective(objective, width, action_dim)
+        self.objective = registered_objective(objective.name).cls(objective, width, action_dim)
         unknown = sorted(set(self.objective.columns) - set(Batch._fields))
         if unknown:
             raise InputError(
@@ -230,10 +230,9 @@ class DecisionAgent(nn.Module):
         tokens = self._embed(return_to_go, observation, previous_action, timestep)
         if len(tokens) == 1:
             return self.backbone(self.embedding_norm(tokens[0]), state, reset)
-        nowhere = torch.zeros_like(reset)
-        resets = torch.stack([reset if i == self._first_token else nowhere for i in range(len(tokens))], dim=2)
+        resets = Resets.from_mask(reset).interleave(len(tokens), self._first_token)
         interleaved = self.embedding_norm(torch.stack(tokens, dim=2).flatten(1, 2))
-        hidden, state = self.backbone(interleaved, state, resets.flatten(1, 2))
+        hidden, state = self.backbone(interleaved, state, resets)
         return hidden[:, len(tokens) - 1 :: len(tokens)], state
 
     def _embed(

@@ -5,12 +5,14 @@ An objective is defined here or in a module of the user's own, which `--plugins`
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from decision_rnn.registry import Class, Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,54 +54,14 @@ class Objective(nn.Module, ABC):
         """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., width)."""
 
 
-@dataclass(frozen=True)
-class ObjectiveRegistration:
-    """An objective and its configuration class."""
-
-    objective: Callable[..., Objective]
-    config: type[ObjectiveConfig]
+OBJECTIVES: Registry[Objective, ObjectiveConfig] = Registry("objective")
+registered_objective = OBJECTIVES.registered
+registered_objectives = OBJECTIVES.names
 
 
-_REGISTRY: dict[str, ObjectiveRegistration] = {}
-
-ObjectiveClass = TypeVar("ObjectiveClass", bound=type[Objective])
-
-
-def register_objective(config: type[ObjectiveConfig]) -> Callable[[ObjectiveClass], ObjectiveClass]:
-    """Class decorator: register an objective under the name in its configuration class.
-
-    Raises:
-        ValueError: If the configuration class gives `name` no default, or the name is taken.
-    """
-    name = next(field.default for field in fields(config) if field.name == "name")
-    if not isinstance(name, str):
-        raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the objective")
-
-    def decorate(objective: ObjectiveClass) -> ObjectiveClass:
-        if name in _REGISTRY:
-            raise ValueError(
-                f"the name {name!r} is taken by {_REGISTRY[name].objective!r}: give {config.__name__}.name another"
-            )
-        _REGISTRY[name] = ObjectiveRegistration(objective, config)
-        return objective
-
-    return decorate
-
-
-def registered_objective(name: str) -> ObjectiveRegistration:
-    """The objective of that name and its configuration class; no module is imported.
-
-    Raises:
-        KeyError: If no objective has that name; the message lists the known names.
-    """
-    if name not in _REGISTRY:
-        raise KeyError(f"unknown objective {name!r}; known: {', '.join(registered_objectives())}")
-    return _REGISTRY[name]
-
-
-def registered_objectives() -> list[str]:
-    """The names of all registered objectives, sorted."""
-    return sorted(_REGISTRY)
+def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register an objective under the name in its configuration class; see `Registry.register`."""
+    return OBJECTIVES.register(config)
 
 
 @dataclass(frozen=True, kw_only=True)

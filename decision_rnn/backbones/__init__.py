@@ -27,11 +27,13 @@ from decision_rnn.backbones.contract import (
     select_rows,
 )
 from decision_rnn.backbones.matching import count_parameters, match_parameters
+from decision_rnn.backbones.resets import Resets
 from decision_rnn.backbones.stack import Backbone
 
 __all__ = [
     "Backbone",
     "BackboneConfig",
+    "Resets",
     "SequenceMixer",
     "State",
     "aaren",

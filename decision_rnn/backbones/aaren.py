@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.resets import Resets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +61,17 @@ class Aaren(SequenceMixer):
             self.query.new_zeros(batch_size, heads, width + 1),
         )
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         before, sums = self.initial_state(len(x)) if state is None else state
         score, value = self._score_and_value(x)
-        top = _running_max(score.detach(), before.detach(), reset)
+        top = _running_max(score.detach(), before.detach(), mask)
         earlier = torch.cat([before.unsqueeze(1), top[:, :-1]], dim=1)
-        if reset is not None:
-            earlier = earlier.masked_fill(reset.unsqueeze(-1), -torch.inf)
+        if mask is not None:
+            earlier = earlier.masked_fill(mask.unsqueeze(-1), -torch.inf)
         decay = torch.exp(earlier - top).unsqueeze(-1).expand_as(value)
         sums = linear_recurrence(
-            decay.flatten(2), (value * torch.exp(score - top).unsqueeze(-1)).flatten(2), sums.flatten(1), reset
+            decay.flatten(2), (value * torch.exp(score - top).unsqueeze(-1)).flatten(2), sums.flatten(1), mask
         ).unflatten(2, (self.heads, -1))
         return self._output(sums), (top[:, -1].clone(), sums[:, -1].clone())
 

@@ -1,18 +1,20 @@
 """The interface of a sequence layer, and the registry of backbones.
 
-The law, defined by decision_rnn/testing/ and tested for every registered mixer in tests/backbones/: `forward` over T
-steps, T calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
+The contract, checked by decision_rnn/testing/ for every registered mixer in tests/backbones/: `forward` over T steps, T
+calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
 state and gradients, with resets anywhere.
 """
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+
+from decision_rnn.backbones.resets import Resets
+from decision_rnn.registry import Class, Registry
 
 State = tuple[Tensor, ...]
 """A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
@@ -74,14 +76,13 @@ class SequenceMixer(nn.Module, ABC):
         """The state before an episode's first step, on the parameters' device."""
 
     @abstractmethod
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         """Map a slice of time in parallel.
 
         Args:
             x: (batch, time, width).
             state: The state before the first step; the initial state if left out.
-            reset: (batch, time) bool, true where a new episode begins: the state before that step is the
-                initial state.
+            reset: Where new episodes begin: the state before these steps is the initial state.
 
         Returns:
             The output, (batch, time, width), and the state after the last step.
@@ -113,74 +114,11 @@ def reset_rows(state: State, initial: State, reset: Tensor) -> State:
     )
 
 
-@dataclass(frozen=True)
-class Registration:
-    """A mixer and its configuration class."""
-
-    mixer: Callable[..., SequenceMixer]
-    config: type[BackboneConfig]
-
-    @property
-    def path(self) -> str:
-        """The mixer's module and name, such as `layers.Average`."""
-        return f"{self.mixer.__module__}.{self.mixer.__qualname__}"
+BACKBONES: Registry[SequenceMixer, BackboneConfig] = Registry("backbone")
+registered = BACKBONES.registered
+registered_names = BACKBONES.names
 
 
-_REGISTRY: dict[str, Registration] = {}
-
-MixerClass = TypeVar("MixerClass", bound=type[SequenceMixer])
-
-
-def register(config: type[BackboneConfig]) -> Callable[[MixerClass], MixerClass]:
-    """Class decorator: register a mixer under the name in its configuration class.
-
-    Raises:
-        ValueError: If the configuration class gives `name` no default or one with a dot, or the name is taken.
-    """
-
-    name = next(field.default for field in fields(config) if field.name == "name")
-    if not isinstance(name, str):
-        raise ValueError(f"{config.__name__} must give its field `name` a default: the name of the backbone")
-    if "." in name:
-        raise ValueError(f"the name {name!r} contains a dot, which separates a module from a class: choose one without")
-
-    def decorate(mixer: MixerClass) -> MixerClass:
-        if name in _REGISTRY:
-            raise ValueError(
-                f"the name {name!r} is taken by {_REGISTRY[name].path}: give {config.__name__}.name another default"
-            )
-        _REGISTRY[name] = Registration(mixer, config)
-        return mixer
-
-    return decorate
-
-
-def registered(name: str) -> Registration:
-    """The mixer and configuration class of that name; no module is imported, since the name may be untrusted.
-
-    Args:
-        name: The registered name or, as in checkpoints of mixers from outside the package, the module and class,
-            `layers.Average`, which is found if that module has been imported.
-
-    Raises:
-        KeyError: If no mixer has that name; the message lists the known names or, for a name with a dot, says what is
-            missing.
-    """
-    if name in _REGISTRY:
-        return _REGISTRY[name]
-    module, dot, _ = name.rpartition(".")
-    if not dot:
-        raise KeyError(f"unknown backbone {name!r}; known: {', '.join(registered_names())}")
-    for registration in _REGISTRY.values():
-        if registration.path == name:
-            return registration
-    if module in sys.modules:
-        raise KeyError(f"backbone {name!r} is not registered: decorate the class with @register")
-    raise KeyError(
-        f"backbone {name!r} comes from the module {module}, which is not imported: name it with --plugins {module}"
-    )
-
-
-def registered_names() -> list[str]:
-    """The names of all registered mixers, sorted."""
-    return sorted(_REGISTRY)
+def register(config: type[BackboneConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register a mixer under the name in its configuration class; see `Registry.register`."""
+    return BACKBONES.register(config)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import SequenceMixer, State
 from decision_rnn.backbones.ops.segments import fill_steps, may_hold
+from decision_rnn.backbones.resets import Resets
 
 
 class CausalConvolution(SequenceMixer):
@@ -28,12 +29,13 @@ class CausalConvolution(SequenceMixer):
         width, window = self.weight.shape
         return (self.weight.new_zeros(batch_size, window - 1, width),)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         (past,) = self.initial_state(len(x)) if state is None else state
         steps, time, window = torch.cat([past, x.to(past.dtype)], dim=1), x.shape[1], self.weight.shape[1]
         taps = [steps[:, j : j + time] for j in range(window)]
-        if reset is not None and may_hold(reset):
-            episode = torch.cat([reset.new_zeros(len(x), window - 1), reset], dim=1).cumsum(1)
+        if mask is not None and may_hold(mask):
+            episode = torch.cat([mask.new_zeros(len(x), window - 1), mask], dim=1).cumsum(1)
             current = episode[:, window - 1 :]
             taps = [fill_steps(tap, episode[:, j : j + time] != current, 0) for j, tap in enumerate(taps)]
             steps = fill_steps(steps, episode != episode[:, -1:], 0)

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.resets import Resets
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
 """Names of lambda's two parameters in each parametrisation."""
@@ -100,9 +101,10 @@ class LRU(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return self.b.new_zeros(batch_size, len(self.b)), self.b.new_zeros(batch_size, len(self.b))
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         initial = torch.complex(*(self.initial_state(len(x)) if state is None else state))
-        h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, reset)
+        h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, mask)
         return self._output(torch.view_as_real(h), x), (h[:, -1].real.clone(), h[:, -1].imag.clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.ops.segments import fill_steps
+from decision_rnn.backbones.resets import Resets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +79,21 @@ class Mamba(SequenceMixer):
         inner, size = self.a_log.shape
         return self.a_log.new_zeros(batch_size, self.kernel - 1, inner), self.a_log.new_zeros(batch_size, inner, size)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         time = x.shape[1]
         past, h = self.initial_state(len(x)) if state is None else state
         u, gate = self._inputs(x)
         u = torch.cat([past, u], dim=1)
         taps = [u[:, j : j + time] for j in range(self.kernel)]
-        if reset is not None:
-            episode = F.pad(reset.cumsum(1), (self.kernel - 1, 0))
+        if mask is not None:
+            episode = F.pad(mask.cumsum(1), (self.kernel - 1, 0))
             current = episode[:, self.kernel - 1 :]
             taps = [fill_steps(tap, episode[:, j : j + time] != current, 0) for j, tap in enumerate(taps)]
             u = fill_steps(u, episode != episode[:, -1:], 0)
         v = self._convolve(taps)
         decay, drive, c = self._select(v)
-        h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), reset).unflatten(2, self.a_log.shape)
+        h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), mask).unflatten(2, self.a_log.shape)
         return self._output(h, c, v, gate), (u[:, time:].clone(), h[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

@@ -42,6 +42,7 @@ from decision_rnn.backbones.ops.recurrence import (
     run_adjoint,
     run_interpolation,
 )
+from decision_rnn.backbones.resets import Resets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +106,15 @@ class MinGRU(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return (self.gates.weight.new_zeros(batch_size, self.inner),)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         (initial,) = self.initial_state(len(x)) if state is None else state
         if self.log_space:
             gate, candidate = self.gates(x).to(initial.dtype).chunk(2, dim=-1)
             log_b = F.logsigmoid(gate) + log_positive(candidate)
-            h = log_space_recurrence(F.logsigmoid(-gate), log_b, initial, reset)
+            h = log_space_recurrence(F.logsigmoid(-gate), log_b, initial, mask)
         else:
-            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, reset, self.signed)
+            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, mask, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

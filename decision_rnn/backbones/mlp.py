@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.resets import Resets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class MLP(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return ()
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         return self.output(F.gelu(self.hidden(x))), ()
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

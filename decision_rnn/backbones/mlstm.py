@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.segments import keep_apart, may_hold
+from decision_rnn.backbones.resets import Resets
 
 CHUNK = 64
 
@@ -71,8 +72,9 @@ class MLSTM(SequenceMixer):
             weight.new_zeros(batch_size, self.heads, width, width + 1),
         )
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return keep_apart(self._masked, x, state, self.initial_state, reset)
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
+        return keep_apart(self._masked, x, state, self.initial_state, mask)
 
     def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
         """`forward`, correct if all numbers are finite."""

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.segments import full_precision
+from decision_rnn.backbones.resets import Resets
 
 CHUNK = 64
 
@@ -91,9 +92,10 @@ class S4D(SequenceMixer):
         zeros = self.a_log.new_zeros(batch_size, *self.a_log.shape)
         return zeros, zeros.clone()
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         before = self.initial_state(len(x)) if state is None else state
-        s, after = full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
+        s, after = full_precision(lambda x, state: self._convolve(x, state, mask), x, before)
         return self._output(s, x), after
 
     def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:

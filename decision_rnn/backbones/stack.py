@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, registered
 from decision_rnn.backbones.convolution import CausalConvolution
+from decision_rnn.backbones.resets import Resets
 
 
 class Block(SequenceMixer):
@@ -24,7 +25,7 @@ class Block(SequenceMixer):
         hidden = round(config.width * config.mlp_ratio)
         self.convolution = CausalConvolution(config.width, config.convolution) if config.convolution else None
         self.mixer_norm = make_norm(config)
-        self.mixer = registered(config.name).mixer(config)
+        self.mixer = registered(config.name).cls(config)
         self.mlp_norm, self.mlp = None, None
         if hidden:
             self.mlp_norm = make_norm(config)
@@ -37,7 +38,7 @@ class Block(SequenceMixer):
         past = () if self.convolution is None else self.convolution.initial_state(batch_size)
         return *past, *self.mixer.initial_state(batch_size)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         past: State = ()
         if self.convolution is not None:
             mixed, past = self.convolution(x, None if state is None else state[:1], reset)
@@ -78,7 +79,12 @@ class Backbone(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return tuple(part for block in self._blocks() for part in block.initial_state(batch_size))
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, x: Tensor, state: State | None = None, reset: Resets | Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """As for every mixer; a mask, (batch, time) bool, is converted to `Resets`, once for all blocks."""
+        if isinstance(reset, Tensor):
+            reset = Resets.from_mask(reset)
         x = self.dropout(x)
         after: list[Tensor] = []
         for block, before in zip(self._blocks(), self._split(state), strict=True):

@@ -8,7 +8,7 @@ equation 34. Step t attends to the steps t - window < s <= t of its own episode:
 With `output_gate`, the heads' outputs are multiplied by sigmoid(W_g x_t) before W_o, after Qiu et al., "Gated Attention
 for Large Language Models" (2025).
 
-The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py. Over several layers a
+The band is the same in parallel mode and in `step`, so the layer keeps the contract. Over several layers a
 carried memory reaches back further than `window`, unlike re-running a window (WindowActor).
 
 What differs from the Decision Transformer, whose layers are those of GPT-2:
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
 from decision_rnn.backbones.ops.segments import fill_steps, keep_apart
+from decision_rnn.backbones.resets import Resets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +80,9 @@ class Transformer(SequenceMixer):
         unwritten = weight.new_full((batch_size, self.window, weight.shape[0]), torch.nan)
         return unwritten, unwritten.clone(), torch.zeros(batch_size, dtype=torch.int64, device=weight.device)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
-        return keep_apart(self._masked, x, state, self.initial_state, reset)
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
+        return keep_apart(self._masked, x, state, self.initial_state, mask)
 
     def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
         """`forward`, correct if all numbers are finite."""

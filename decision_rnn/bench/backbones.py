@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from decision_rnn.backbones import SequenceMixer, registered_names
+from decision_rnn.backbones import Resets, SequenceMixer, registered_names
 from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru_core, peer_mingru_core
 from decision_rnn.bench.measure import Row, check_rounds, compare, interleaved, timed
 from decision_rnn.bench.memory import peak_memory
@@ -179,7 +179,7 @@ def measure_resets(layers: dict[str, Layer], rounds: int, device: Any) -> list[R
         if isinstance(layer.module, SequenceMixer):
             timings = {}
             for kind, reset in (("endless", torch.zeros_like(short)), (episode, short)):
-                forward = partial(_forward, layer.module, reset)
+                forward = partial(_forward, layer.module, Resets.from_mask(reset))
                 work = _training_pass(forward, list(layer.module.parameters()), x, gradient)
                 calls = max(1, round(TIMING_SECONDS / timed(work, device=device)()))
                 timings[_name(name, "episodes", kind)] = timed(work, calls, device)
@@ -189,7 +189,7 @@ def measure_resets(layers: dict[str, Layer], rounds: int, device: Any) -> list[R
     return rows
 
 
-def _forward(mixer: SequenceMixer, reset: Tensor, x: Tensor) -> Tensor:
+def _forward(mixer: SequenceMixer, reset: Resets, x: Tensor) -> Tensor:
     return mixer(x, None, reset)[0]
 
 

@@ -43,7 +43,7 @@ def make_layer(name: str, width: int, device: torch.device | str = "cpu") -> Lay
             raise InputError(f"{name} is not installed: `pip install {peer.distribution}`, or leave it out")
         return peer.make(width, device)
     name = backbone_of({"backbone": name})
-    mixer = registered(name).mixer(registered(name).config(name=name, width=width)).to(device)
+    mixer = registered(name).cls(registered(name).config(name=name, width=width)).to(device)
     return Layer(mixer, lambda x: mixer(x)[0], lambda: mixer.initial_state(1), mixer.step)
 
 

@@ -1,4 +1,4 @@
-"""`decision-rnn check`: check a layer against the law of sequence mixers."""
+"""`decision-rnn check`: check a layer against the contract of sequence mixers."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from decision_rnn.plugins import import_plugins
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the report; returns 0 if the layer obeys the law, 1 if it breaks a clause."""
+    """Print the report; returns 0 if the layer keeps the contract, 1 if a property fails."""
     command = parse_command(parser(), arguments)
     if command.width is not None and command.width < 1:
         raise InputError(f"command line: width is {command.width}: it must be at least 1")
@@ -21,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
 
     report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
     print(report)
-    return 0 if report.obeys else 1
+    return 1 if report.failed else 0
 
 
 def parser() -> ArgumentParser:
@@ -43,9 +43,9 @@ def find_mixer(name: str) -> Callable[..., Any]:
     module, dot, attribute = name.rpartition(".")
     if not dot:
         try:
-            return registered(name).mixer
+            return registered(name).cls
         except KeyError as error:
-            hint = did_you_mean(name, registered_names()) or "a class of your own is named with its module, layers.Mine"
+            hint = did_you_mean(name, registered_names()) or "name another class with its module: layers.Mine"
             raise InputError(f"{error.args[0]:.300}; {hint}") from None
     import_plugins([module], "check")
     mixer = getattr(sys.modules[module], attribute, None)

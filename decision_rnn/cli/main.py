@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from decision_rnn import __version__
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, SystemFault, did_you_mean
 from decision_rnn.messages import quiet
 
 QUIET = "--quiet"
@@ -22,7 +22,7 @@ USAGE = """usage: decision-rnn COMMAND ...
   play AGENT        watch an agent in its environment, in a window or as a video
   export RUN        write an agent as a file that acts without torch
   package RUN       write an agent as one folder to hand on, and to the Hugging Face Hub
-  check MIXER       put a layer under the law of backbones: a name, or module.Class
+  check MIXER       check a layer against the contract of backbones: a name, or module.Class
   bench NAME        measure speed: train, rollout, data, scan, backbones or deploy
   completion SHELL  print a script by which your shell completes all this
 
@@ -46,13 +46,14 @@ COMMANDS = (
 )
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
 
-DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENAMETOOLONG)
-"""Errors of file access that the user can fix: full disk, quota, file too large, read-only file system, permissions, a
-name that is too long."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of file access that are a fault of the machine: a full disk, a quota, a file too large."""
+FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
+"""Errors of file access that come from the path: a read-only file system, permissions, a name that is too long."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 2 if the input is invalid, or what the command returns."""
+    """Run a command; returns the exit code: 0, 2 for an InputError, 1 for a SystemFault, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -70,30 +71,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with quiet(silent):
             return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except InputError as error:
-        print(f"decision-rnn: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        return 2
+        return _fail(str(error), 2)
+    except SystemFault as error:
+        return _fail(str(error), 1)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if error.errno not in DISK_FAULTS:
+        if error.errno not in FULL | FORBIDDEN:
             raise
         what = "access" if error.errno in (errno.EACCES, errno.ENAMETOOLONG) else "write"  # they may come from a read
         where = f" {error.filename}" if error.filename else ""
-        print(
-            f"decision-rnn: cannot {what}{where}: {error.strerror}; what was written before is intact", file=sys.stderr
-        )
-        return 2
+        message = f"cannot {what}{where}: {error.strerror}; what was written before is intact"
+        return _fail(message, 1 if error.errno in FULL else 2)
     except (MemoryError, RuntimeError) as error:
         if not (isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)):
             raise
-        print(
-            "decision-rnn: there is not enough memory: lower training.batch_size, training.context, backbone.width or "
+        return _fail(
+            "there is not enough memory: lower training.batch_size, training.context, backbone.width or "
             "backbone.layers; what was written before is intact",
-            file=sys.stderr,
+            1,
         )
-        return 2
     except KeyboardInterrupt as interrupt:
-        words = str(interrupt) or "interrupted; what was written is intact, and --resume continues a run"
-        print(f"decision-rnn: {words}", file=sys.stderr)
-        return 130
+        return _fail(str(interrupt) or "interrupted; what was written is intact, and --resume continues a run", 130)
+
+
+def _fail(message: str, code: int) -> int:
+    """Print a message as one line on stderr and return the exit code."""
+    print(f"decision-rnn: {' '.join(message.splitlines())}", file=sys.stderr)
+    return code

@@ -40,7 +40,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     backbone = config.backbone.name
-    forgets_slowly = getattr(registered(backbone).mixer, "forgets_slowly", False)
+    forgets_slowly = getattr(registered(backbone).cls, "forgets_slowly", False)
     if forgets_slowly and config.training.carry == 1 and protocol.state == "carry":
         yield (
             f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "

@@ -131,6 +131,7 @@ def _case(
     """The name of the mixer, and how to check it; InputError if it is not a mixer."""
     name = getattr(mixer, "__name__", type(mixer).__name__)
     if isinstance(mixer, type):
+        _require_methods(mixer, name)
         width = config.width if config else width or 8
         make = lambda: add_noise(mixer(config or _default_config(mixer, width)))  # noqa: E731
     elif width is None:
@@ -142,15 +143,19 @@ def _case(
     except Exception as error:  # a constructor may raise anything
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{name} cannot be made ({reason}): give a configuration or width that it takes") from error
-    missing = [method for method in METHODS if not callable(getattr(module, method, None))]
-    if missing:
-        raise InputError(f"{name} has no {', '.join(missing)}: wrap it in a SequenceMixer, which has them")
+    _require_methods(module, name)
     remembers = bool(module.initial_state(1))
     return name, MixerCase(make=make, width=width, tolerances=tolerances, remembers=remembers)
+
+
+def _require_methods(mixer: Any, name: str) -> None:
+    missing = [method for method in METHODS if not callable(getattr(mixer, method, None))]
+    if missing:
+        raise InputError(f"{name} has no {', '.join(missing)}: wrap it in a SequenceMixer, which has them")
 
 
 def _default_config(mixer: type, width: int) -> BackboneConfig:
     """Of the class that it, or a base class, was registered with, or else a `BackboneConfig`."""
     configs = {entry.cls: entry.config for entry in map(registered, registered_names())}
-    of_class = next((configs[base] for base in mixer.__mro__ if base in configs), None)
+    of_class: Any = next((configs[base] for base in mixer.__mro__ if base in configs), None)
     return of_class(width=width) if of_class else BackboneConfig(name=mixer.__name__.lower(), width=width)

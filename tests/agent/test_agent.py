@@ -243,7 +243,7 @@ def test_recurrent_parameters_get_learning_rate_of_their_paper_without_weight_de
 def test_optimizer_groups_use_mixer_rates_in_any_module() -> None:
     """Mixers of several kinds, without an agent; a shared one counts once."""
     mixers = {
-        name: registered(name).mixer(registered(name).config(name=name, width=4)) for name in ("lru", "mamba", "gru")
+        name: registered(name).cls(registered(name).config(name=name, width=4)) for name in ("lru", "mamba", "gru")
     }
     model = torch.nn.ModuleDict({**mixers, "again": mixers["lru"], "head": torch.nn.Linear(4, 2)})
     rates = rates_by_name(model, 1e-2, 0.1)

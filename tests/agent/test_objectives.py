@@ -33,7 +33,7 @@ HUBER = example("myobjective.py")
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo each test's registrations."""
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_register_objective_and_look_it_up_by_name() -> None:
     with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):
         register_objective(ObjectiveConfig)
     register_objective(ReturnConfig)(Return)
-    assert registered_objective("return").objective is Return
+    assert registered_objective("return").cls is Return
     with pytest.raises(KeyError, match="known: mse, return"):
         registered_objective("os.path")
 

@@ -4,16 +4,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.backbones import Resets, registered
+from decision_rnn.testing.harness import assert_near, gradients, noise, steps
 
 WIDTH, TIME = 8, 30
 
 
 def make(far=1.0, **options):
     torch.manual_seed(0)
-    mixer = registered("aaren").mixer(registered("aaren").config(width=WIDTH, **options)).double()
+    mixer = registered("aaren").cls(registered("aaren").config(width=WIDTH, **options)).double()
     with torch.no_grad():
         mixer.query.mul_(far)
     return mixer
@@ -45,7 +44,7 @@ def test_aaren_with_scores_far_apart_stays_finite_in_float32():
     mixer = make(1000.0, heads=2).float()
     x = noise(1, 200, WIDTH, dtype=torch.float32).requires_grad_()
     reset = noise(1, 200, seed=1) > 1
-    y, (top, sums) = mixer(x, None, reset)
+    y, (top, sums) = mixer(x, None, Resets.from_mask(reset))
     score = (mixer.kv(x)[..., :WIDTH].unflatten(-1, (2, -1)) * mixer.query).sum(-1)
     assert score.abs().max() > 1000
     for part in (y, top, sums, *torch.autograd.grad(y.square().sum(), [x, *mixer.parameters()])):

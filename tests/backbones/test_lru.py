@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
-from decision_rnn.testing.comparing import assert_same
+from decision_rnn.testing.harness import assert_same, noise
 
 
 def make(**options):
     torch.manual_seed(0)
-    return registered("lru").mixer(registered("lru").config(**options))
+    return registered("lru").cls(registered("lru").config(**options))
 
 
 def eigenvalues(lru):

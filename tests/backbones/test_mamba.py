@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from subjects import WIDTH
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
+from decision_rnn.testing.harness import noise
 
 
 def make(**options):
     torch.manual_seed(0)
-    return registered("mamba").mixer(registered("mamba").config(**{"width": WIDTH} | options)).double()
+    return registered("mamba").cls(registered("mamba").config(**{"width": WIDTH} | options)).double()
 
 
 def test_mamba_initialisation():

@@ -3,16 +3,15 @@
 import pytest
 import torch
 
-from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
+from decision_rnn.backbones import Resets, registered
+from decision_rnn.testing.harness import assert_near, assert_same, noise, steps
 
 WIDTH, TIME = 8, 12
 
 
 def make(forget, insert, dtype=torch.float64):
     torch.manual_seed(0)
-    mixer = registered("mlstm").mixer(registered("mlstm").config(width=WIDTH, heads=2))
+    mixer = registered("mlstm").cls(registered("mlstm").config(width=WIDTH, heads=2))
     with torch.no_grad():
         mixer.gates.weight.normal_(std=0.3)
         mixer.gates.bias[:2], mixer.gates.bias[2:] = forget, insert
@@ -24,11 +23,11 @@ def make(forget, insert, dtype=torch.float64):
 def test_mlstm_with_saturated_gates_is_finite_and_accurate_in_float32(forget, insert):
     """Finite values and gradients in float32, values near float64, and the same step by step."""
     x, reset = noise(2, TIME, WIDTH), noise(2, TIME, seed=1) > 1
-    right = make(forget, insert)(x, None, reset)
+    right = make(forget, insert)(x, None, Resets.from_mask(reset))
     mixer = make(forget, insert, torch.float32)
     narrow = x.float().requires_grad_()
-    for run in (mixer, lambda *a: steps(mixer, a[0], mixer.initial_state(2), a[2])):
-        y, state = run(narrow, None, reset)
+    for run in (mixer, lambda *a: steps(mixer, a[0], mixer.initial_state(2), reset)):
+        y, state = run(narrow, None, Resets.from_mask(reset))
         assert_same((y, state), right, 1e-4, "float32")  # exp of a gate whose own rounding is 120 * 6e-8
         for grad in torch.autograd.grad(y.square().sum(), [narrow, *mixer.parameters()]):
             assert grad.isfinite().all()
@@ -49,7 +48,7 @@ def test_mlstm_closed_forget_gate_keeps_the_accuracy_of_other_steps():
 
 
 def test_mlstm_gates_are_initialised_independent_of_the_input():
-    mixer = registered("mlstm").mixer(registered("mlstm").config(width=64, heads=4))
+    mixer = registered("mlstm").cls(registered("mlstm").config(width=64, heads=4))
     assert torch.count_nonzero(mixer.gates.weight) == 0
     assert mixer.gates.bias[:4].tolist() == [3, 4, 5, 6]
     assert mixer.gates.bias[4:].abs().max() < 0.6

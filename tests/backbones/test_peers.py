@@ -8,8 +8,7 @@ from minGRU_pytorch.minGRU import minGRU
 from minGRU_pytorch.minLSTM import minLSTM
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.harness import assert_near, noise
 
 WIDTH, BATCH, TIME = 8, 3, 20
 
@@ -24,7 +23,7 @@ def test_mingru_and_minlstm_equal_mingru_pytorch(name, theirs, maps, expansion, 
     """Its linear maps have no bias and another order: the candidate first."""
     peer = theirs(WIDTH, expansion, proj_out=projection or None).double()
     config = registered(name).config(width=WIDTH, expansion=expansion, projection=projection)
-    ours, x = registered(name).mixer(config).double(), noise(BATCH, TIME, WIDTH).requires_grad_()
+    ours, x = registered(name).cls(config).double(), noise(BATCH, TIME, WIDTH).requires_grad_()
     with torch.no_grad():
         joint = next(layer for key, layer in peer.named_children() if key.startswith("to_hidden_and"))
         candidate, *gates = joint.weight.chunk(maps)
@@ -41,7 +40,7 @@ def test_mingru_and_minlstm_equal_mingru_pytorch(name, theirs, maps, expansion, 
 def test_mamba_equals_mambapy():
     """Its parallel scan over the whole slice, and its step."""
     peer = MambaBlock(MambaConfig(d_model=WIDTH, n_layers=1, d_state=5)).double()
-    ours = registered("mamba").mixer(registered("mamba").config(width=WIDTH, state_size=5)).double()
+    ours = registered("mamba").cls(registered("mamba").config(width=WIDTH, state_size=5)).double()
     names = {
         "input.weight": "in_proj.weight",
         "convolution.weight": "conv1d.weight",

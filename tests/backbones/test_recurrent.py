@@ -1,16 +1,14 @@
-"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_law.py tests their equations."""
+"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_contract.py tests their equations."""
 
 import pytest
 import torch
 from subjects import subjects
 from torch import nn
 
-from decision_rnn.backbones import registered
+from decision_rnn.backbones import Resets, registered
 from decision_rnn.backbones.ops import segments
-from decision_rnn.testing.agreement import all_modes_agree, gradients_agree
-from decision_rnn.testing.cases import Cases, gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
-from decision_rnn.testing.isolation import infinities_stay_in_their_episode, nothing_crosses_a_reset
+from decision_rnn.testing.harness import assert_near, assert_same, gradients, noise, steps
+from decision_rnn.testing.properties import gradients_agree, modes_agree, resets_isolate
 
 WIDTH, BATCH, TIME = 6, 4, 9
 MIXERS = [
@@ -24,7 +22,7 @@ IDS = ["gru", "lstm", "rnn-tanh", "rnn-relu"]
 
 def make(name, **options):
     torch.manual_seed(0)
-    return registered(name).mixer(registered(name).config(**{"width": WIDTH} | options)).double()
+    return registered(name).cls(registered(name).config(**{"width": WIDTH} | options)).double()
 
 
 def flat(state):
@@ -63,7 +61,7 @@ def test_gru_lstm_and_rnn_equal_torch_modules_with_copied_weights(name, options,
                 assert_near(grad, expected[key], 1e-13, f"gradient of {key}")
     reset = torch.zeros(BATCH, TIME, dtype=torch.bool)
     reset[1, 4] = True
-    y, after = mixer(x, state, reset)
+    y, after = mixer(x, state, Resets.from_mask(reset))
     late, late_after = torch_whole(x[1:2, 4:], tuple(torch.zeros(1, WIDTH, dtype=torch.float64) for _ in state))
     assert_same((y[1:2, 4:], tuple(part[1:2] for part in after)), (late, late_after), 1e-13, "an episode alone")
 
@@ -75,22 +73,22 @@ def test_resets_split_slices_into_kernel_calls_unless_pieces_are_short(name, mon
     time = 2 * segments.CUT_STEPS
     reset, x = torch.zeros(BATCH, time, dtype=torch.bool), noise(BATCH, time, WIDTH)
     mixer(x)
-    mixer(x, None, reset)
+    mixer(x, None, Resets.from_mask(reset))
     reset[0, 3] = reset[2, 3] = reset[1, 7] = True
-    mixer(x, None, reset)
+    mixer(x, None, Resets.from_mask(reset))
     assert calls == [time, time, 3, 4, time - 7]
     reset[3, 9] = True
-    mixer(x, None, reset)
+    mixer(x, None, Resets.from_mask(reset))
     assert calls == [time, time, 3, 4, time - 7], "the kernel is called for many short pieces"
 
 
 @pytest.mark.parametrize("cut_steps", [0, 10**6], ids=["pieces", "equations"])
 @pytest.mark.parametrize("subject", [s for name in ("gru", "lstm", "rnn") for s in subjects(name)], ids=str)
-def test_kernel_pieces_and_stepwise_equations_both_obey_the_law(subject, cut_steps, monkeypatch):
-    """Each path is forced, because otherwise the density of the law's resets would choose it."""
+def test_kernel_pieces_and_stepwise_equations_both_keep_the_contract(subject, cut_steps, monkeypatch):
+    """Each path is forced, because otherwise the density of the resets would choose it."""
     monkeypatch.setattr(segments, "CUT_STEPS", cut_steps)
-    for law in (all_modes_agree, gradients_agree, nothing_crosses_a_reset, infinities_stay_in_their_episode):
-        law(subject, Cases.full())
+    for check in (modes_agree, gradients_agree, resets_isolate):
+        check(subject)
 
 
 def test_lstm_forget_gate_is_initialised_open_and_forget_bias_sets_it():

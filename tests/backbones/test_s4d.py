@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.harness import assert_near, noise
 
 WIDTH = 4
 
 
 def make(**options):
     torch.manual_seed(0)
-    return registered("s4d").mixer(registered("s4d").config(**{"width": WIDTH} | options)).double()
+    return registered("s4d").cls(registered("s4d").config(**{"width": WIDTH} | options)).double()
 
 
 def eigenvalues(mixer):

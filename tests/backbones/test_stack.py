@@ -1,4 +1,4 @@
-"""What the stack adds to the mixer. test_law.py tests its values and gradients."""
+"""What the stack adds to the mixer. test_contract.py tests its values and gradients."""
 
 import pytest
 import torch
@@ -6,15 +6,15 @@ import torch.nn.functional as F
 from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
-from decision_rnn.backbones import Backbone, registered, registered_names
-from decision_rnn.testing.cases import BATCH, TIME, noise
+from decision_rnn.backbones import Backbone, Resets, registered, registered_names
+from decision_rnn.testing.harness import BATCH, TIME, noise
 
 
 @pytest.mark.parametrize("name", registered_names())
 def test_stack_state_is_the_states_of_its_blocks_in_order(name):
     options = SMALL.get(name, [{}])[0]
     config = registered(name).config(width=WIDTH, layers=3, **options)
-    backbone, one = Backbone(config).double(), len(registered(name).mixer(config).initial_state(BATCH))
+    backbone, one = Backbone(config).double(), len(registered(name).cls(config).initial_state(BATCH))
     assert len(backbone.initial_state(BATCH)) == 3 * one
     x = noise(BATCH, TIME, WIDTH)
     _, state = backbone(x)
@@ -120,7 +120,7 @@ def test_block_convolution_ignores_nonfinite_values_before_a_reset(value):
     broken[:, :6] = value
     broken.requires_grad_()
     reset[:, 6] = True
-    y, state = convolution(broken, (torch.full((1, 3, WIDTH), value, dtype=x.dtype),), reset)
+    y, state = convolution(broken, (torch.full((1, 3, WIDTH), value, dtype=x.dtype),), Resets.from_mask(reset))
     assert torch.equal(y[:, 6:], right)
     assert torch.equal(state[0], after[0])
     (grad,) = torch.autograd.grad(y[:, 6:].sum(), broken)

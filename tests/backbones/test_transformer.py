@@ -4,9 +4,8 @@ import pytest
 import torch
 from subjects import WIDTH, Subject
 
-from decision_rnn.backbones import Backbone, registered, reset_rows
-from decision_rnn.testing.cases import noise, steps
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.backbones import Backbone, Resets, registered, reset_rows
+from decision_rnn.testing.harness import assert_near, noise, steps
 
 WINDOW, TIME = 4, 11
 
@@ -76,8 +75,9 @@ def test_transformer_memory_after_a_reset_holds_only_the_new_episode(mode):
     mixer, reset = make(), torch.zeros(3, TIME, dtype=torch.bool)
     reset[0, 2] = reset[1, TIME - 2] = reset[2, TIME - 1] = True
     x = noise(3, TIME, WIDTH)
-    run = mixer if mode == "forward" else lambda *a: steps(mixer, *a)
-    y, (keys, values, count) = run(x, mixer.initial_state(3), reset)
+    initial = mixer.initial_state(3)
+    y, after = steps(mixer, x, initial, reset) if mode == "steps" else mixer(x, initial, Resets.from_mask(reset))
+    keys, values, count = after
     assert y.isfinite().all()
     assert count.tolist() == [WINDOW, 2, 1]
     for part in (keys, values):

@@ -100,7 +100,7 @@ def test_measure_resets_compares_episodes_of_22_steps_with_no_resets(monkeypatch
     monkeypatch.setattr(bench, "TIMING_SECONDS", 0.0)
     layer = make_layer("mingru", bench.WIDTH)
     forward = layer.module.forward
-    layer.module.forward = lambda x, state, reset: seen.update({int(reset.sum()): reset}) or forward(x, state, reset)
+    layer.module.forward = lambda x, state, reset: seen.update({len(reset): reset.mask}) or forward(x, state, reset)
     rows = by_name(bench.measure_resets({"mingru": layer, BASELINE: make_layer(BASELINE, bench.WIDTH)}, 1, "cpu"))
     assert list(rows) == ["backbones/mingru/episodes-endless", "backbones/mingru/episodes-22"]
     none, some = seen.values()

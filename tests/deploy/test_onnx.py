@@ -141,8 +141,8 @@ def test_actions_of_actuators_that_drive_no_joint_have_no_names(
 @pytest.fixture
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes what a test registers afterwards."""
-    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
 
 
 def test_onnx_export_of_a_user_backbone_and_objective(registries: None, tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: d
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     sources = set(SOURCES)
     yield tmp_path
     for prefix in set(SOURCES) - sources:

@@ -144,7 +144,7 @@ def test_cloning_agent_ignores_the_target_return(pendulum: Make) -> None:
 
 def test_forgets_slowly_is_set_for_the_backbones_measured_to_forget_slowly() -> None:
     """results/hopper-mixed-backbones: with a carried state their returns are 9 to 39% off the target, others' 4%."""
-    slow = {name for name in registered_names() if registered(name).mixer.forgets_slowly}
+    slow = {name for name in registered_names() if registered(name).cls.forgets_slowly}
     assert slow >= {"s4d", "aaren", "lru", "retention"}
     assert not slow & {"mingru", "minlstm", "gru", "lstm", "rnn", "transformer", "mamba", "mlstm"}
 

@@ -326,7 +326,7 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
 ) -> None:
     greedy = type("Greedy", (objectives.SquaredError,), {"columns": ("action", "advantage")})
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
-    monkeypatch.setattr(objectives, "_REGISTRY", dict(objectives._REGISTRY))
+    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     objectives.register_objective(config)(greedy)
     unknown = EpisodeStore.write(tmp_path / "data", store.read_episodes(), environment_id="Swing-v0", source={})
     monkeypatch.setattr(Dataset, "open", lambda dataset: unknown)

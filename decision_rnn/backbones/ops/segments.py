@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
+from decision_rnn.backbones.resets import Resets
 
 CUT_STEPS = 6
 """One more call of a torch kernel costs as much time as the kernel saves over the equations in about this many steps
@@ -28,11 +29,12 @@ class KernelMixer(SequenceMixer):
     def initial_state(self, batch_size: int) -> State:
         return (next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size),)
 
-    def forward(self, x: Tensor, state: State | None = None, reset: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        mask = None if reset is None else reset.mask
         initial = self.initial_state(len(x))
-        if reset is None or CUT_STEPS * len(_cuts(reset)) <= x.shape[1]:
-            return run_segments(self._slice, x, state, initial, reset)
-        return full_precision(partial(self._loop, reset=reset), x, initial if state is None else state)
+        if mask is None or CUT_STEPS * len(_cuts(mask)) <= x.shape[1]:
+            return run_segments(self._slice, x, state, initial, mask)
+        return full_precision(partial(self._loop, reset=mask), x, initial if state is None else state)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         return full_precision(self._step, x, state)
