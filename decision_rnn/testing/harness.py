@@ -182,9 +182,8 @@ def assert_near(actual: Tensor, expected: Tensor, tolerance: float, what: str) -
         lines = [line for line in text.splitlines() if line and not line.startswith(("Tensor-likes", "Greatest rel"))]
         return f"{what}: {'; '.join(lines)}"
 
-    expected = expected.detach()
-    finite = expected[expected.isfinite()].abs() if tolerance else expected[:0]
-    atol = tolerance * float(finite.max()) if finite.numel() else 0.0
+    finite = expected.detach()[expected.isfinite()]
+    atol = tolerance * float(finite.abs().max()) if tolerance and finite.numel() else 0.0
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol, equal_nan=True, check_dtype=False, msg=message)
 
 

@@ -83,7 +83,7 @@ def modes_agree(case: MixerCase) -> None:
             with torch.no_grad():
                 expected = reference(x, state, mask)
                 for mode, run in MODES.items():
-                    what = f"{mode}, {dtype}, resets {pattern}, {start} state"
+                    what = f"{mode}, {dtype}, resets {pattern or 'left out'}, {start} state"
                     assert_same(run(module, x, state, mask), expected, tolerance, what)
 
 
@@ -99,7 +99,7 @@ def gradients_agree(case: MixerCase) -> None:
             for mode in ("forward", "forward in chunks of [5, 1, 6]", "steps"):
                 found = gradients(partial(MODES[mode], module, reset=mask), trainable(module), x, state)
                 for name, gradient in found.items():
-                    what = f"{mode}, {dtype}, resets {pattern}, gradient of {name}"
+                    what = f"{mode}, {dtype}, resets {pattern or 'left out'}, gradient of {name}"
                     assert_near(gradient, expected[name], tolerance, what)
 
 
@@ -199,12 +199,12 @@ def calls_are_pure(case: MixerCase) -> None:
     }
     with torch.no_grad():
         first = {name: call() for name, call in calls.items()}
+        for name, part in parts.items():
+            assert_near(part, kept[name], 0, f"{name}, after calls of forward and step")
         for name, call in calls.items():
             forward(module, others)
             module.step(others[:, 0], module.initial_state(BATCH + 1))
             assert_same(call(), first[name], 0, f"{name}, after other calls")
-    for name, part in parts.items():
-        assert_near(part, kept[name], 0, f"{name}, after calls of forward and step")
 
 
 def train_equals_eval(case: MixerCase) -> None:

@@ -10,7 +10,7 @@ from subjects import Subject
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.mingru import positive
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference, log_space_recurrence
-from decision_rnn.testing.harness import assert_near, assert_same, gradients, noise, steps
+from decision_rnn.testing.harness import assert_near, assert_same, forward, gradients, noise, steps
 
 FAR = (-120.0, 0.0, 120.0)
 
@@ -45,7 +45,7 @@ def test_mingru_and_minlstm_with_saturated_gates_match_the_float64_reference(nam
         return references.REFERENCES[name](config, wide, x, state, reset)
 
     def run(x, state):
-        return mixer(x, state, reset) if mode == "forward" else steps(mixer, x, state, reset)
+        return (forward if mode == "forward" else steps)(mixer, x, state, reset)
 
     wide_state = (state[0].double(),)
     assert_same(run(x, state), naive(x.double(), wide_state), tolerance, mode)
