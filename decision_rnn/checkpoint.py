@@ -12,9 +12,9 @@ Every folder is written under a temporary name, fsynced and renamed, so that it 
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -24,13 +24,13 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.spec import DatasetSpec, observation_index
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.spec import observation_index
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
-from decision_rnn.parsing import check_type, check_types
+from decision_rnn.parsing import check_type
 from decision_rnn.plugins import check_plugins, import_plugins
+from decision_rnn.records import read_record
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -45,93 +45,12 @@ LIMIT = "return_limit"
 
 
 @dataclass(frozen=True)
-class Provenance:
-    """What an agent was trained on: everything that evaluation needs to know about the data, without the data.
-
-    Attributes:
-        spec: The dataset's name, environment, reference scores and targets.
-        fingerprint: SHA-256 of its contents.
-        return_mean: Mean of its episodes' returns.
-        return_sd: Standard deviation of its episodes' returns.
-        return_min: Lowest return; None if an old checkpoint lacks it.
-        return_max: Highest return; None if an old checkpoint lacks it.
-        notes: What a reader of the scores should know about the data, in sentences.
-    """
-
-    spec: DatasetSpec
-    fingerprint: str
-    return_mean: float
-    return_sd: float
-    return_min: float | None = None
-    return_max: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, spec: DatasetSpec, store: EpisodeStore) -> "Provenance":
-        """The provenance of an agent trained on this store of this dataset."""
-        returns = store.manifest["statistics"]
-        return cls(
-            replace(spec, environment_id=store.environment_id),
-            store.fingerprint,
-            returns["return_mean"],
-            returns["return_sd"],
-            returns["return_min"],
-            returns["return_max"],
-            tuple(store.manifest["source"].get("notes", ())),
-        )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], partial: Literal["keep", "drop"] = "keep") -> "Provenance":
-        """The provenance that `dataclasses.asdict` wrote into a checkpoint.
-
-        Args:
-            data: The dictionary read from the checkpoint.
-            partial: Whether partial episodes were kept. Checkpoints of version 0.1 hold only the dataset's name; the
-                dataset is then opened.
-
-        Raises:
-            InputError: If the dataset that a checkpoint of version 0.1 needs is missing or has other contents.
-            TypeError: If a value has the wrong type or a key is unknown.
-            KeyError: If a key is missing.
-        """
-        if "spec" in data:
-            spec = check_types(DatasetSpec(**data["spec"]))
-            return check_types(cls(**{**data, "spec": spec, "notes": tuple(data["notes"])}))
-        name = data["dataset"]
-        try:
-            dataset = open_dataset(name, partial=partial)
-            spec = replace(dataset.spec, environment_id=data["environment_id"])
-            if spec.contents is not None and dataset.open().fingerprint != data["fingerprint"]:
-                raise InputError(f"{name} has other contents than those the agent was trained on")
-        except InputError as error:
-            raise InputError(
-                f"{error}; the checkpoint is of version 0.1, which kept the scale of its scores with its dataset: "
-                "put that dataset back to evaluate it"
-            ) from None
-        return check_types(cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"]))
-
-    def check_contents(self, store: EpisodeStore, subject: Path | str, remedy: str) -> None:
-        """InputError if the store has other contents than those trained on.
-
-        Args:
-            store: The current dataset.
-            subject: What was trained on the dataset, for the message.
-            remedy: What to do about it, for the message.
-        """
-        if store.fingerprint != self.fingerprint:
-            raise InputError(
-                f"{subject} was trained on other contents of {self.spec.name} (fingerprint {self.fingerprint[:12]}, "
-                f"now {store.fingerprint[:12]}): {remedy}"
-            )
-
-
-@dataclass(frozen=True)
 class TrainedAgent:
-    """The agent of a checkpoint, after `step` steps that took `seconds` of training."""
+    """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`."""
 
     agent: DecisionAgent
     config: RunConfig
-    provenance: Provenance
+    provenance: DataSummary
     step: int
     seconds: float
 
@@ -228,7 +147,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = json.loads(path.read_text())
         check_plugins(description["config"].get("plugins", ()), str(path))
         config = from_dict(description["config"], str(path))
-        provenance = Provenance.from_dict(description["provenance"], config.partial)
+        provenance = read_provenance(description["provenance"])
         step, seconds = check_type(description["step"], int), check_type(description["seconds"], float)
         dims = _size(description["observation_dim"]), _size(description["action_dim"])
     except InputError:
@@ -239,7 +158,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     try:
         weights = _renamed(safetensors.torch.load(path.read_bytes()))
         if config.observation.mask != "none" and INDEX not in weights:  # a checkpoint of version 0.1
-            index = observation_index(config.observation.mask, provenance.spec.environment_id)
+            index = observation_index(config.observation.mask, provenance.environment_id)
             weights[INDEX] = torch.from_numpy(index)
         agent = DecisionAgent(
             config.agent,
@@ -256,6 +175,11 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
     return TrainedAgent(agent.eval(), config, provenance, step, seconds)
+
+
+def read_provenance(data: dict[str, Any]) -> DataSummary:
+    """The data that a checkpoint or an exported policy was trained on; ValueError or TypeError if it is damaged."""
+    return read_record({**data, **data.get("spec", {})}, DataSummary)  # version 0.2 wrote a section `spec`
 
 
 def load_training_state(folder: Path) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class DecisionAgent(nn.Module):
             noise = torch.randn_like(return_to_go[:, :1]) * self.return_scale
             return_to_go = return_to_go + self.config.return_noise * noise
         hidden, state = self._hidden(
-            return_to_go, batch.observation, batch.previous_action, batch.timestep, batch.reset, state
+            return_to_go, batch.observation, batch.previous_action, batch.timestep, batch.reset.mask, state
         )
         columns = {name: getattr(batch, name) for name in self.objective.columns}
         return self.objective.loss(hidden, columns), state

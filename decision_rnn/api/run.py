@@ -10,11 +10,12 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
-from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
@@ -267,12 +268,12 @@ def evaluate(
     return result
 
 
-def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -> None:
+def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) -> None:
     """Report how many of the training episodes reach the target returns, and warn if few do."""
     if not config.agent.return_conditioning:
         return
-    settings, spec, best = config.evaluation, provenance.spec, provenance.return_max
-    asked = asked_returns(settings, spec, best)
+    settings, best = config.evaluation, provenance.return_max
+    asked = asked_returns(settings, provenance)
     tell(describe_reach(asked, seen.episode_returns))
     # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]

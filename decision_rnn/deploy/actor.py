@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.backbones import State
-from decision_rnn.checkpoint import Provenance
+from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config_parser import from_dict
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.errors import InputError
@@ -50,9 +50,11 @@ def load_subject(path: Path) -> Subject:
         training = policy.metadata["training"]
         check_plugins(training["config"].get("plugins", ()), str(path))
         config = from_dict(training["config"], str(path))
-        provenance = Provenance.from_dict(training["provenance"], config.partial)
+        provenance = read_provenance(training["provenance"])
         numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
-    except (KeyError, TypeError, AttributeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None

@@ -39,7 +39,7 @@ def write_card(
         loader=jinja2.PackageLoader("decision_rnn.deploy"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     config, provenance = trained.config, trained.provenance
-    title = f"{config.backbone.name} on {provenance.spec.name}"
+    title = f"{config.backbone.name} on {provenance.name}"
     return environment.get_template("card.md").render(
         front_matter=yaml.safe_dump(_front_matter(trained, result, title), sort_keys=False, allow_unicode=True),
         title=title,
@@ -62,7 +62,6 @@ def write_card(
         step=trained.step,
         seconds=trained.seconds,
         provenance=provenance,
-        spec=provenance.spec,
         result=result,
         asked=lambda target: _asked(target, provenance.return_max),
         versions=describe_versions(result.versions) if result else "",
@@ -88,7 +87,7 @@ def _asked(target: TargetResult, return_max: float | None) -> str:
 
 def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> dict[str, Any]:
     """The metadata that the hub reads; without scores there is no `model-index`."""
-    spec, backbone = trained.provenance.spec, trained.config.backbone.name
+    spec, backbone = trained.provenance, trained.config.backbone.name
     matter: dict[str, Any] = {
         "library_name": "decision_rnn",
         "pipeline_tag": "reinforcement-learning",

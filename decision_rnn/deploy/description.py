@@ -28,7 +28,7 @@ def describe(
         target_return: The policy's default target return; if None, the first of its evaluation.
         results: Its evaluations.
     """
-    spec, config = trained.provenance.spec, trained.config
+    spec, config = trained.provenance, trained.config
     asked = config.agent.return_conditioning
     default = default_return(config, trained.provenance) if target_return is None else target_return
     index = trained.agent.observation_index

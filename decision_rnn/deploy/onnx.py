@@ -73,7 +73,7 @@ def export_onnx(
     from decision_rnn.deploy.runtime import Policy  # imported here because onnxruntime may be missing
 
     agent = prepare_to_act(trained.agent)
-    environment = trained.provenance.spec.environment_id
+    environment = trained.provenance.environment_id
     spaces = describe_spaces(environment, agent.observation_dim, agent.action_dim)
     graph, signature = _model(agent, spaces["observation"]["size"])
     description = {**signature, **describe(trained, spaces, target_return, results)}

@@ -46,7 +46,7 @@ def package(
     checkpoint = find_agent(run)
     trained = load_agent(checkpoint, plugins)
     config = trained.config
-    label = f"{trained.provenance.spec.name.replace('/', '-')}-{config.backbone.name}-seed{config.seed}"
+    label = f"{trained.provenance.name.replace('/', '-')}-{config.backbone.name}-seed{config.seed}"
     folder = Path("packages") / label if output is None else Path(output)
     if folder.exists():
         raise InputError(f"{folder} is there already: remove it, or choose another --output")

@@ -10,7 +10,8 @@ from decision_rnn.evaluation.targets import is_best
 
 if TYPE_CHECKING:
     from decision_rnn.config import RunConfig
-    from decision_rnn.evaluation.results import DataSummary, Protocol, Result
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import Protocol, Result
 
 FAR_BEYOND = 2.0
 """How far outside the data's returns a target may be, in multiples of their range, before it is called out of all
@@ -21,7 +22,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
     for target in protocol.target_returns:
-        if target is None or low is None or high is None or low <= target <= high:
+        if target is None or low <= target <= high:
             continue
         bound, side = (high, "best") if target > high else (low, "worst")
         text = f"{target:g} is beyond the data's {side} {bound:.0f}: its score measures extrapolation"

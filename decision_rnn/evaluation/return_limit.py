@@ -8,7 +8,7 @@ import torch
 
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.store.best import best_episodes
+from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.errors import InputError
 
 
@@ -42,6 +42,6 @@ def with_return_limit(trained: TrainedAgent, quantile: float) -> TrainedAgent:
         dataset = open_dataset(config.dataset, config.path, config.partial)
         store = dataset.open()
         trained.provenance.check_contents(store, "the agent", "another return limit needs the data as they were")
-        limit = best_episodes(dataset.name, store, config.best_fraction).returns_to_go_quantile(quantile)
+        limit = top_episodes(store, config.best_fraction).returns_to_go_quantile(quantile)
         agent.return_limit = torch.from_numpy(limit).to(agent.return_scale)
     return replace(trained, agent=agent, config=config)

@@ -14,7 +14,6 @@ from torch import Tensor
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
-    Provenance,
     TrainedAgent,
     has_checkpoint,
     last_checkpoint,
@@ -27,9 +26,10 @@ from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.messages import bar, tell
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
@@ -72,7 +72,7 @@ def prepare(
         settings.batch_size,
         config.seed,
         trainer.device,
-        carry=settings.carry or 1,
+        tbptt_slices=settings.carry or 1,
         clip_actions=config.actions == "clip",
         return_weighting=settings.return_weighting,
     )
@@ -85,7 +85,7 @@ def train(
     resume: bool = False,
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_steps: Callable[[int], None] | None = None,
-    on_data: Callable[[Provenance, EpisodeStore], None] | None = None,
+    on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
 ) -> TrainedAgent:
     """Train an agent from scratch or from the last checkpoint; prints the agent's size first.
@@ -120,7 +120,7 @@ def _train(
     resume: bool,
     on_checkpoint: Callable[[TrainedAgent], None] | None,
     on_steps: Callable[[int], None] | None,
-    on_data: Callable[[Provenance, EpisodeStore], None] | None,
+    on_data: Callable[[DataSummary, EpisodeStore], None] | None,
     callback: Callback | None,
 ) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
@@ -134,9 +134,9 @@ def _train(
     store = dataset.open()
     check_actions(store, config.actions)
     spec = dataset.spec  # read again: it may depend on the contents of the opened store
-    seen = best_episodes(dataset.name, store, config.best_fraction)
+    seen = top_episodes(store, config.best_fraction)
     _check_best(config, store, seen)
-    provenance = Provenance.of(spec, store)
+    provenance = DataSummary.from_store(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
         begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decision_rnn.agent import AgentConfig, DecisionAgent
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.backbones import Resets, registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
 
@@ -40,6 +40,12 @@ def make_slice(batch: int, time: int) -> dict[str, torch.Tensor]:
         "timestep": torch.arange(time).expand(batch, time),
         "reset": reset,
     }
+
+
+def make_batch(inputs: dict[str, torch.Tensor], action: torch.Tensor) -> Batch:
+    nothing = torch.zeros(action.shape[:2])
+    rest = {"reward": nothing, "terminated": nothing.bool(), "truncated": nothing.bool()}
+    return Batch(**{**inputs, **rest, "reset": Resets.from_mask(inputs["reset"])}, action=action)
 
 
 @pytest.mark.parametrize("backbone", registered_names())
@@ -119,7 +125,7 @@ def test_return_limit_caps_return_to_go_per_timestep_in_predict_and_act(tokens: 
 
 def test_return_noise_shifts_whole_slices_and_only_in_training() -> None:
     agent = make_agent(AgentConfig(return_noise=0.3))
-    batch = Batch(**make_slice(2000, 4), action=torch.zeros(2000, 4, ACTIONS))
+    batch = make_batch(make_slice(2000, 4), torch.zeros(2000, 4, ACTIONS))
     seen = []
     agent._embed = lambda to_go, *others: (seen.append(to_go), DecisionAgent._embed(agent, to_go, *others))[1]
     agent.eval()(batch)
@@ -182,7 +188,7 @@ def test_every_backbone_overfits_one_batch(backbone: str) -> None:
     inputs = make_slice(4, 10)
     action = torch.rand(4, 10, ACTIONS) * 1.6 - 0.8
     optimizer = torch.optim.AdamW(optimizer_groups(agent, 5e-3, 0.0, 1.0), fused=True)  # as in training
-    batch = Batch(**inputs, action=action)
+    batch = make_batch(inputs, action)
     before = agent(batch)[0].item()
     for _ in range(200):
         optimizer.zero_grad()

@@ -66,13 +66,16 @@ def test_agent_with_observation_index_equals_smaller_agent_on_visible_entries(st
     whole = StepStream(store, 6, 4, 0).sample()
     visible = whole._replace(observation=whole.observation[..., index])
     assert torch.equal(masked(whole)[0], smaller(visible)[0])
-    whole, visible = ({k: v for k, v in batch._asdict().items() if k != "action"} for batch in (whole, visible))
-    assert torch.equal(masked.predict(**whole)[0], smaller.predict(**visible)[0])
+    predicted = [
+        agent.predict(b.return_to_go, b.observation, b.previous_action, b.timestep, b.reset.mask)[0]
+        for agent, b in ((masked, whole), (smaller, visible))
+    ]
+    assert torch.equal(*predicted)
     states = [agent.initial_state(torch.ones(4)) for agent in (masked, smaller)]
     for t in range(3):
         reward = torch.full((4,), float(t))
-        one, states[0] = masked.act(whole["observation"][:, t], reward, None, states[0])
-        other, states[1] = smaller.act(visible["observation"][:, t], reward, None, states[1])
+        one, states[0] = masked.act(whole.observation[:, t], reward, None, states[0])
+        other, states[1] = smaller.act(visible.observation[:, t], reward, None, states[1])
         assert torch.equal(one, other)
 
 

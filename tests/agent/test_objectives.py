@@ -53,8 +53,8 @@ def make_agent(objective: ObjectiveConfig | None = None) -> DecisionAgent:
 
 
 def predictions(agent: DecisionAgent, batch: Batch) -> np.ndarray:
-    inputs = {name: value for name, value in batch._asdict().items() if name != "action"}
-    return agent.predict(**inputs)[0].detach().double().numpy()
+    seen = batch.return_to_go, batch.observation, batch.previous_action, batch.timestep, batch.reset.mask
+    return agent.predict(*seen)[0].detach().double().numpy()
 
 
 def test_mse_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
@@ -139,7 +139,7 @@ def test_objective_receives_the_columns_it_names_and_defines_the_action(store: E
 
 def test_objective_with_unknown_column_raises_naming_it() -> None:
     register_objective(ReturnConfig)(type("Greedy", (Return,), {"columns": ("action", "advantage")}))
-    with pytest.raises(InputError, match=r"return asks for the columns advantage.*return_to_go, observation"):
+    with pytest.raises(InputError, match=r"return asks for the columns advantage.*reward, return_to_go"):
         make_agent(ReturnConfig())
 
 

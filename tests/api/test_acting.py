@@ -144,7 +144,7 @@ def test_actor_reset_of_some_environments_with_their_own_target_returns(run: Run
 
 def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
-    (first, _) = run.agent.provenance.spec.target_returns
+    (first, _) = run.agent.provenance.target_returns
     assert (run.actor()(observation) == run.actor(first)(observation)).all()
     assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
 

@@ -15,7 +15,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The results folder for a comparison on own/a (seeds 3 and 10) and own/b (seed 3); a score is the seed plus the
     return limit."""
     made = made_comparison(("mingru",), 1, ("own/a", "own/b"), (), (), checkpoints=0, episodes=2)
-    first, second = made.cells
+    first, second = made.trials
     cells = [
         replace(first, seed=10, commit="of-ten"),
         replace(first, seed=3, commit="of-three"),
@@ -23,12 +23,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     cells = [replace(cell, run=f"{cell.dataset.replace('/', '-')}/mingru-seed{cell.seed}") for cell in cells]
     (tmp_path / "runs").mkdir()
-    comparison = replace(made, cells=tuple(cells))
+    comparison = replace(made, trials=tuple(cells))
     (tmp_path / "runs" / "comparison.json").write_text(json.dumps(comparison.to_dict()))
 
     def load_agent(run: Path) -> SimpleNamespace:
         spec = SimpleNamespace(target_returns=(3600.0, 1800.0))
-        return SimpleNamespace(provenance=SimpleNamespace(spec=spec), seed=int(run.name.partition("-seed")[2]))
+        return SimpleNamespace(provenance=spec, seed=int(run.name.partition("-seed")[2]))
 
     def evaluate(trained: SimpleNamespace, target: float, return_limit: float, **options: object) -> SimpleNamespace:
         assert target == 3600

@@ -6,9 +6,10 @@ import torch
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, ObjectiveConfig, SquaredErrorConfig
 from decision_rnn.backbones import BackboneConfig
-from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import ObservationConfig, RunConfig
 from decision_rnn.data.spec import TASKS, observation_index
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
 
@@ -41,7 +42,8 @@ def made_agent(
     config = RunConfig(
         dataset=spec.name, backbone=backbone, agent=agent, objective=objective, observation=ObservationConfig(mask=mask)
     )
-    return TrainedAgent(made.eval(), config, Provenance(spec, "0" * 64, 1400.0, 400.0, 300.0, 3200.0), 7, 1.5)
+    returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
+    return TrainedAgent(made.eval(), config, DataSummary.from_spec(spec, fingerprint="0" * 64, **returns), 7, 1.5)
 
 
 def exported(folder: Path, trained: TrainedAgent) -> Policy:

@@ -180,7 +180,7 @@ def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_a
     assert filmed == [-350, -350]
     first, own, of_the_dataset = (EnvironmentActor(trained, target)(np.ones(3)) for target in (None, -350, -200))
     assert first == own != of_the_dataset
-    without = replace(trained.provenance, spec=replace(trained.provenance.spec, target_returns=()))
+    without = replace(trained.provenance, target_returns=())
     silent = replace(trained.config, evaluation=EvaluationConfig())
     assert default_return(silent, without) == -100  # the data's best is then the only target
     assert default_return(silent, replace(without, return_max=None)) is None

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -12,24 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.checkpoint import Provenance, last_checkpoint, load_agent
+from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.dataset import Dataset
-from decision_rnn.data.store.best import best_episodes
-from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 from decision_rnn.training.trainer import Trainer
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -52,78 +44,6 @@ def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
         taken.append(best)
         left.remove(best)
     return sorted(taken)
-
-
-def made_of(rewards: list[list[float]], path: Path) -> EpisodeStore:
-    episodes = [Episode(np.full((len(r) + 1, 2), i), np.zeros((len(r), 1), np.float32), np.array(r), True, False)
-                for i, r in enumerate(rewards)]  # fmt: skip
-    return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
-
-
-@pytest.mark.parametrize(("fraction", "count"), [(0.1, 3), (0.5, 15), (0.99, 29), (0.001, 1), (0.3, 9), (0.7, 21)])
-def test_best_episodes_keeps_highest_returns_whole_and_in_order(
-    store: EpisodeStore, fraction: float, count: int
-) -> None:
-    best, expected = best_episodes("standin/x", store, fraction), best_by_hand(store, count)
-    rows = np.concatenate([store.table[store.offsets[i] : store.offsets[i + 1]] for i in expected])
-    assert np.array_equal(best.table, rows)
-    assert best.episodes == count
-    for mine, right in zip(best.read_episodes(), (list(store.read_episodes())[i] for i in expected), strict=True):
-        assert np.array_equal(mine.observations, right.observations)
-        assert np.array_equal(mine.rewards, right.rewards)
-        assert (mine.terminated, mine.truncated) == (right.terminated, right.truncated)
-    np.testing.assert_allclose(best.observation_mean, rows[:, best.columns["observation"]].mean(0, np.float64))
-
-
-def test_best_fraction_of_one_returns_the_dataset_itself(store: EpisodeStore, cache: Path) -> None:
-    assert best_episodes("standin/x", store, 1.0) is store
-    assert not cache.exists()
-
-
-def test_best_fraction_counts_episodes_not_steps_and_keeps_the_earlier_of_equal_returns(tmp_path: Path) -> None:
-    whole = made_of([[1, 1], [2], [0.5] * 4, [3], [2], [0]], tmp_path / "store")
-    best = best_episodes("own/x", whole, 0.5)
-    assert best.observations[best.offsets[:-1], 0].tolist() == [0, 1, 3]
-
-
-def test_best_fraction_is_not_off_by_one_from_floating_point_rounding(tmp_path: Path) -> None:
-    """0.29 * 100 is 28.999999999999996 in floating point."""
-    whole = made_of([[float(i)] for i in range(100)], tmp_path / "store")
-    assert best_episodes("own/x", whole, 0.29).episodes == 29
-
-
-def test_best_episodes_caches_one_store_per_dataset_and_fraction(store: EpisodeStore, tmp_path: Path) -> None:
-    other = made_of([[1.0], [2.0]], tmp_path / "other")
-    wanted = [(store, 0.1), (store, 0.2), (other, 0.5)]
-    first = [best_episodes("own/x", *each).path for each in wanted]
-    assert len(set(first)) == 3
-    times = [(path / "manifest.json").stat().st_mtime_ns for path in first]
-    assert [best_episodes("own/x", *each).path for each in wanted] == first
-    assert [(path / "manifest.json").stat().st_mtime_ns for path in first] == times, "made again"
-
-
-def test_damaged_best_episodes_store_is_rebuilt(store: EpisodeStore, capsys: pytest.CaptureFixture[str]) -> None:
-    best = best_episodes("own/x", store, 0.2)
-    (best.path / "manifest.json").write_text("{}")
-    again = best_episodes("own/x", store, 0.2)
-    assert again.fingerprint == best.fingerprint
-    assert "making it again" in capsys.readouterr().err
-
-
-BEST = """
-import sys
-from pathlib import Path
-from decision_rnn.data.store.best import best_episodes
-from decision_rnn.data.store.episode_store import EpisodeStore
-print(best_episodes("own/x", EpisodeStore.open(Path(sys.argv[1])), 0.3).fingerprint)
-"""
-
-
-def test_best_episodes_in_concurrent_processes_all_return_the_store(store: EpisodeStore) -> None:
-    command = [sys.executable, "-c", BEST, str(store.path)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    found = [process.communicate(timeout=120)[0].strip() for process in processes]
-    assert found == [best_episodes("own/x", store, 0.3).fingerprint] * 3
 
 
 @pytest.mark.parametrize("options", [[], ["--training.carry", "3", "--observation.mask", "velocity"]])
@@ -162,7 +82,7 @@ def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
 ) -> None:
     told = []
 
-    def on_data(provenance: Provenance, seen: EpisodeStore) -> None:
+    def on_data(provenance: DataSummary, seen: EpisodeStore) -> None:
         assert "parameters" in capsys.readouterr().out
         assert not (tmp_path / "run" / "checkpoints").exists()
         told.append((provenance.return_min, provenance.return_max, seen.episode_returns))

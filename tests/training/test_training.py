@@ -109,9 +109,10 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
     same = ["--training.learning_rate", "0", "--training.context", "8", "--training.precision", "fp32"]
     agent, trainer, stream = prepare(configure("--backbone", backbone, *same, "--training.carry", "5"), store, 1.0)
     batches = [stream.sample() for _ in range(3)]
-    whole = {key: torch.cat([batch._asdict()[key] for batch in batches], dim=1) for key in Batch._fields}
+    inputs = ("return_to_go", "observation", "previous_action", "timestep")
+    whole = {key: torch.cat([getattr(batch, key) for batch in batches], dim=1) for key in (*inputs, "action")}
     action = whole.pop("action")
-    predicted, _ = agent.predict(**whole)
+    predicted, _ = agent.predict(**whole, reset=torch.cat([batch.reset.mask for batch in batches], dim=1))
     losses = [trainer.step(batch)[0] for batch in batches]
     expected = [((predicted - action)[:, 8 * i : 8 * i + 8] ** 2).mean() for i in range(3)]
     torch.testing.assert_close(torch.stack(losses), torch.stack(expected), rtol=0, atol=1e-6)
