@@ -304,9 +304,7 @@ def main() -> None:
     for layer in LAYERS:
         report = reports.setdefault(f"{layer.package} {layer.name}", (layer, check(layer)))[1]
         print(report, end="\n\n", flush=True)
-    data = {
-        name: {"failed": of.failed, "skipped": of.skipped, "passed": of.passed} for name, (_, of) in reports.items()
-    }
+    data = {name: {"failed": of.failed, "skipped": of.skipped} for name, (_, of) in reports.items()}
     write_report(FOLDER / "README.md", text(reports), made)
     write_atomically(
         FOLDER / "layers.json", f"{json.dumps({'made': asdict(made), 'layers': data}, indent=1)}\n".encode()

@@ -43,34 +43,28 @@ def state_form(case: MixerCase) -> None:
     for dtype in case.tolerances:
         module = case.build(dtype)
         initial = module.initial_state(BATCH)
-        check_parts(initial, "the initial state")
-        for i, part in enumerate(initial):
-            real = not part.is_complex() and (part.dtype == dtype or not part.is_floating_point())
-            what = f"part {i} of initial_state({BATCH}) is {part.dtype} {tuple(part.shape)}"
-            require(real and part.shape[:1] == (BATCH,), f"{what}: it must be real, of {dtype}, with the batch first")
+        for i, (part, shape) in enumerate(form_of(initial, "the initial state")):
+            real = not part.is_complex and (part == dtype or not part.is_floating_point)
+            what = f"part {i} of initial_state({BATCH}) is {part} {shape}"
+            require(real and shape[:1] == (BATCH,), f"{what}: it must be real, of {dtype}, with the batch first")
         for time, mode in product((1, 2, 7, 50), (forward, steps)):
             x, state = noise(BATCH, time, case.width, dtype=dtype), None
             for what in (f"{mode.__name__} over {time} steps", f"{mode.__name__} over {time} steps and as many again"):
                 y, state = mode(module, x, state)
-                check_parts(state, f"the state after {what}")
-                form, expected = form_of((y, *state)), form_of((x, *initial))
-                require(
-                    form == expected, f"{what} returns {form} and not the form of x and the initial state, {expected}"
-                )
+                found, right = form_of(state, f"the state after {what}"), form_of(initial, "the initial state")
+                require(found == right, f"the state after {what} is {found}, the initial state {right}")
+                found, right = form_of((y,), "y"), form_of((x,), "x")
+                require(found == right, f"{what} maps x, {right}, to {found}")
     meta = case.build().to("meta").initial_state(2)
     require(all(part.device.type == "meta" for part in meta), "initial_state is not on the parameters' device")
 
 
-def check_parts(state: Any, what: str) -> None:
-    """Raise AssertionError unless the state is a tuple of tensors."""
-    require(isinstance(state, tuple), f"{what} is of type {type(state).__name__}: it must be a flat tuple")
-    for i, part in enumerate(state):
-        require(isinstance(part, Tensor), f"part {i} of {what} is of type {type(part).__name__}: it must be a tensor")
-
-
-def form_of(parts: State) -> list[tuple[torch.dtype, tuple[int, ...]]]:
-    """The dtypes and shapes of tensors."""
-    return [(part.dtype, tuple(part.shape)) for part in parts]
+def form_of(state: Any, what: str) -> list[tuple[torch.dtype, tuple[int, ...]]]:
+    """The dtype and shape of every part; AssertionError if the state is not a tuple of tensors."""
+    parts = [type(part).__name__ for part in state]
+    tensors = isinstance(state, tuple) and all(isinstance(part, Tensor) for part in state)
+    require(tensors, f"{what} is a {type(state).__name__} of {parts}: it must be a flat tuple of tensors")
+    return [(part.dtype, tuple(part.shape)) for part in state]
 
 
 def modes_agree(case: MixerCase) -> None:
