@@ -21,10 +21,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.spec import observation_index
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
@@ -38,10 +37,16 @@ KEPT = 2
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 """The files that make up an agent."""
 
-INDEX = "observation_index"
-"""The agent's buffer with the indices of the observation entries that it sees."""
-LIMIT = "return_limit"
-"""The agent's buffer with the largest return-to-go that it sees at each timestep."""
+RENAMED_WEIGHTS = {
+    "observation_index": "encoder.index",
+    "observation_mean": "encoder.mean",
+    "observation_std": "encoder.std",
+    "return_scale": "condition.scale",
+    "return_limit": "condition.cap",
+    "embed_return.weight": "embed_condition.weight",
+    "embed_return.bias": "embed_condition.bias",
+}
+"""Names of an agent's weights and buffers in version 0.2, and their present ones."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
     """Write what `load_agent` reads into a folder: weights, with parameters in float16 if `half`, and description."""
     description = {
         "config": to_dict(trained.config),
-        "observation_dim": len(trained.agent.observation_mean),
+        "observation_dim": trained.agent.encoder.features,
         "action_dim": trained.agent.action_dim,
         "provenance": asdict(trained.provenance),
         "step": trained.step,
@@ -157,20 +162,14 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     path = folder / WEIGHTS
     try:
         weights = _renamed(safetensors.torch.load(path.read_bytes()))
-        if config.observation.mask != "none" and INDEX not in weights:  # a checkpoint of version 0.1
-            index = observation_index(config.observation.mask, provenance.environment_id)
-            weights[INDEX] = torch.from_numpy(index)
-        agent = DecisionAgent(
-            config.agent,
-            config.backbone,
+        spec = box_spec(
             torch.zeros(dims[0]),
             torch.ones(dims[0]),
-            action_dim=dims[1],
-            return_scale=1.0,
-            objective=config.objective,
-            observation_index=weights.get(INDEX),
-            return_limit=weights.get(LIMIT),
+            dims[1],
+            observation_index=weights.get("encoder.index"),
+            rtg_cap=weights.get("condition.cap"),
         )
+        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
@@ -186,7 +185,8 @@ def load_training_state(folder: Path) -> dict[str, Any]:
     """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
     path = folder / "training_state.pt"
     try:
-        return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        return {**state, "model": _renamed(state["model"])} if "model" in state else state
     except Exception as error:  # a damaged archive raises any of half a dozen types
         raise _damaged(path, error) from None
 
@@ -199,8 +199,11 @@ def _size(value: Any) -> int:
 
 
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by their current names: in version 0.1 the head of the squared error belonged to the agent."""
-    return {f"objective.{name}" if name.startswith("head.") else name: value for name, value in weights.items()}
+    """Weights by their present names; agents of version 0.2 have a return scale also without a condition."""
+    renamed = {RENAMED_WEIGHTS.get(name, name): value for name, value in weights.items()}
+    if "return_scale" in weights and "embed_return.weight" not in weights:
+        del renamed["condition.scale"]
+    return renamed
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from small_cli import NAME, STEPS
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
@@ -109,20 +109,25 @@ def pendulum() -> Callable[..., TrainedAgent]:
 
     def make(
         backbone: str = "mingru",
-        carry: int = 1,
+        tbptt_slices: int = 1,
         cloning: bool = False,
         return_min: float = -1500.0,
         return_max: float = -100.0,
-        return_limit: float = 0.0,
+        rtg_cap: float = 0.0,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
-            "agent": {"return_conditioning": not cloning, "return_limit": return_limit},
-            "training": {"steps": 10, "carry": carry},
+            "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
+            "training": {"steps": 10, "tbptt_slices": tbptt_slices},
         }
         config = new_config({"dataset": "own/pendulum", **sections}, "test")
         torch.manual_seed(0)
-        agent = DecisionAgent(config.agent, config.backbone, torch.zeros(3), torch.ones(3), 1, 1000.0)
+        agent = DecisionAgent(
+            config.agent,
+            config.backbone,
+            box_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0),
+            config.condition,
+        )
         spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
         returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}
         data = DataSummary.from_spec(spec, fingerprint="f" * 64, notes=("some note",), **returns)

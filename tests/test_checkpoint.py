@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import BackboneConfig, contract, register
+from decision_rnn.backbones import BackboneConfig, Resets, contract, register
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.checkpoint import (
     TrainedAgent,
@@ -23,13 +23,18 @@ from decision_rnn.checkpoint import (
     write_agent,
 )
 from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import to_dict
+from decision_rnn.config_parser import from_dict
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.results import results_of
+from decision_rnn.parsing import read_yaml
 from decision_rnn.training.loop import prepare
+from decision_rnn.training.trainer import Trainer
 
-OLD = Path(__file__).parent / "fixtures" / "checkpoint-0.1"
+OLD = Path(__file__).parent / "fixtures" / "run-0.2"
 
 
 @pytest.fixture
@@ -61,8 +66,8 @@ def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, 
     saved, back = agent.state_dict(), loaded.agent.state_dict()
     assert saved.keys() == back.keys()
     assert all(torch.equal(saved[name], back[name]) for name in saved)
-    assert loaded.agent.return_scale == 500
-    assert torch.allclose(loaded.agent.observation_mean, torch.from_numpy(store.observation_mean).float())
+    assert loaded.agent.condition.scale == 500
+    assert torch.allclose(loaded.agent.encoder.mean, torch.from_numpy(store.observation_mean).float())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +101,12 @@ def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
         assert torch.equal(halved[name], saved[name].half().float()), name
 
 
-def test_checkpoint_saves_and_loads_return_limit(store: EpisodeStore, run: Path) -> None:
-    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--agent.return_limit", "0.9"])
+def test_checkpoint_saves_and_loads_rtg_cap(store: EpisodeStore, run: Path) -> None:
+    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--condition.rtg_cap", "0.9"])
     agent, trainer, _ = prepare(config, store, 500.0)
     provenance = DataSummary.from_store(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), store)
     save_checkpoint(run, TrainedAgent(agent, config, provenance, 1, 2.5), trainer.state_dict())
-    limit = load_agent(last_checkpoint(run)).agent.return_limit
+    limit = load_agent(last_checkpoint(run)).agent.condition.cap
     np.testing.assert_array_equal(limit, store.returns_to_go_quantile(0.9).astype(np.float32))
 
 
@@ -204,10 +209,17 @@ def test_last_checkpoint_of_folder_without_run_or_checkpoint_raises(tmp_path: Pa
         last_checkpoint(tmp_path)
 
 
-def test_version_0_1_checkpoint_reproduces_its_recorded_actions() -> None:
-    """fixtures/checkpoint-0.1: minGRU of width 16, 20 steps on hopper-random, and the actions that `act` of that
-    version took in twelve steps of two environments."""
-    agent = load_agent(OLD).agent
+def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
+    """fixtures/run-0.2: four steps of a minGRU of width 8, and the actions that `act` of that version took in twelve
+    steps of two environments. Its keys, weights and results have other names."""
+    folder = last_checkpoint(OLD)
+    trained = load_agent(folder)
+    config, agent = trained.config, trained.agent
+    assert (config.condition.rtg_cap, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
+    assert (config.training.tbptt_slices, config.training.ema_decay) == (3, 0.999)
+    assert config == from_dict(read_yaml(OLD / "config.yaml"), "config.yaml")
+    assert from_dict(json.loads(json.dumps(to_dict(config))), "again") == config
+
     recorded = safetensors.torch.load_file(OLD / "actions.safetensors")
     target, observation, reward = (recorded[key] for key in ("target_return", "observation", "reward"))
     state, acted = agent.initial_state(target), []
@@ -218,11 +230,16 @@ def test_version_0_1_checkpoint_reproduces_its_recorded_actions() -> None:
         earned = torch.cat([torch.zeros(2, 1), reward[:, :-1].cumsum(1)], dim=1)
         previous = torch.cat([torch.zeros(2, 1, 3), recorded["action"][:, :-1]], dim=1)
         timestep = torch.arange(observation.shape[1]).expand(2, -1)
-        predicted, _ = agent.predict(
-            (target[:, None] - earned)[..., None], observation, previous, timestep, timestep == 0
-        )
+        asked = (target[:, None] - earned)[..., None]
+        predicted, _ = agent.predict(asked, observation, previous, timestep, Resets.from_mask(timestep == 0))
     torch.testing.assert_close(torch.stack(acted, dim=1), recorded["action"], rtol=0, atol=1e-6)
     torch.testing.assert_close(predicted, recorded["action"], rtol=0, atol=1e-6)
+
+    trainer = Trainer(agent, config.training)
+    trainer.load_state_dict(load_training_state(folder))
+    assert trainer.steps == 4
+    (result,) = results_of(OLD, trained)
+    assert (result.step, result.protocol.state, result.protocol.window) == (4, "window", 4)
 
 
 @pytest.fixture

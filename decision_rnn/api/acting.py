@@ -10,10 +10,10 @@ from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from decision_rnn.api.configuration import evaluation_settings
-from decision_rnn.backbones import State, reset_rows, select_rows
+from decision_rnn.backbones import reset_rows
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import Actor, WindowActor, actor_of, prepare_to_act, window_of
+from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned, default_return
 
@@ -38,7 +38,7 @@ class EnvironmentActor:
             first of the run's evaluation. An agent trained by cloning takes none.
         env: The environment to act in, for its number of environments and how they are reset.
         num_envs: The number of environments, if there is no `env`; None for one without a batch dimension.
-        state: `carry` the recurrent state, or re-run the last steps as a `window`; the run's setting if left out.
+        state: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
         window: Steps in that window, if `state` is `window`; the run's setting if left out.
 
     Raises:
@@ -74,7 +74,7 @@ class EnvironmentActor:
         *,
         env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
         num_envs: int | None = None,
-        state: Literal["carry", "window"] | None = None,
+        state: Literal["recurrent", "window"] | None = None,
         window: int | None = None,
     ) -> None:
         if not isinstance(trained, TrainedAgent):
@@ -85,13 +85,12 @@ class EnvironmentActor:
         agent = prepare_to_act(trained.agent)
         self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
         # An agent with an observation mask knows only the minimum size of an observation.
-        self._largest = self.observation_dim if agent.observation_index is None else sys.maxsize
+        self._largest = self.observation_dim if agent.encoder.index is None else sys.maxsize
         if env is not None:
             self._check_spaces(env)
-        self._memory: _Memory
-        actor = actor_of(agent, window_of(settings))
-        self._memory = _WindowMemory(actor) if isinstance(actor, WindowActor) else _CarriedMemory(actor)
+        self._actor = actor_of(agent, window_of(settings))
         self._target = torch.zeros(self.num_envs or 1)
+        self._state = self._actor.initial_state(self._target)
         self._pending = np.zeros(self.num_envs or 1, bool)
         default = default_return(trained.config, trained.provenance)
         self.reset(default if target_return is None else target_return)
@@ -141,9 +140,15 @@ class EnvironmentActor:
         if self._reset_by_next_step:
             self._pending |= ended
         with one_thread(), torch.inference_mode():
+            begins = None
             if first.any():
-                self._memory.begin(torch.from_numpy(first), self._target)
-            actions = self._memory.act(torch.from_numpy(observations.reshape(count, -1)), torch.from_numpy(rewards))
+                begins = torch.from_numpy(first)
+                initial = self._actor.initial_state(self._target)
+                condition = reset_rows(self._state.condition, initial.condition, begins)
+                self._state = self._state._replace(condition=condition)
+            actions, self._state = self._actor.act(
+                torch.from_numpy(observations.reshape(count, -1)), torch.from_numpy(rewards), begins, self._state
+            )
         return actions.numpy()[0].copy() if self.num_envs is None else actions.numpy().copy()
 
     def _check_spaces(self, env: Any) -> None:
@@ -158,58 +163,6 @@ class EnvironmentActor:
                 raise InputError(
                     f"the agent was trained on {kind}s of {least} numbers, where the environment has {space}"
                 )
-
-
-class _Memory:
-    """The agent's memory of every environment."""
-
-    def begin(self, first: Tensor, target: Tensor) -> None:
-        """Reset the rows where `first`, (batch,) bool, is true, to their target returns in `target`, (batch,)."""
-        raise NotImplementedError
-
-    def act(self, observation: Tensor, reward: Tensor) -> Tensor:
-        """Actions, (batch, A), for observations (batch, O) and rewards (batch,)."""
-        raise NotImplementedError
-
-
-class _CarriedMemory(_Memory):
-    """One state with a row for every environment."""
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.state: State | None = None
-
-    def begin(self, first: Tensor, target: Tensor) -> None:
-        initial = self.actor.initial_state(target.clone())
-        self.state = initial if self.state is None else reset_rows(self.state, initial, first)
-
-    def act(self, observation: Tensor, reward: Tensor) -> Tensor:
-        assert self.state is not None  # the first call starts all rows
-        action, self.state = self.actor.act(observation, reward, None, self.state)
-        return action
-
-
-class _WindowMemory(_Memory):
-    """A state for each group of environments whose episodes started together and are at the same step."""
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.groups: list[tuple[Tensor, State]] = []
-
-    def begin(self, first: Tensor, target: Tensor) -> None:
-        going = [(rows[~first[rows]], select_rows(state, ~first[rows])) for rows, state in self.groups]
-        begun = first.nonzero()[:, 0]
-        self.groups = [(rows, state) for rows, state in going if len(rows)]
-        self.groups.append((begun, self.actor.initial_state(target[begun])))
-
-    def act(self, observation: Tensor, reward: Tensor) -> Tensor:
-        parts = []
-        for number, (rows, state) in enumerate(self.groups):
-            action, state = self.actor.act(observation[rows], reward[rows], None, state)
-            self.groups[number] = rows, state
-            parts.append(action)
-        order = torch.argsort(torch.cat([rows for rows, _ in self.groups]))
-        return torch.cat(parts)[order]
 
 
 def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:

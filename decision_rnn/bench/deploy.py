@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint
@@ -94,16 +94,10 @@ def untrained() -> TrainedAgent:
     """An untrained agent with the default configuration, for Hopper."""
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "untrained: compare with nothing")
     config = RunConfig(dataset=spec.name, backbone=registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE))
-    agent = DecisionAgent(
-        config.agent,
-        config.backbone,
-        torch.zeros(11),
-        torch.ones(11),
-        action_dim=3,
-        return_scale=spec.return_scale,
-        objective=config.objective,
-        return_limit=torch.linspace(3000, 0, EPISODE),
+    made_for = box_spec(
+        torch.zeros(11), torch.ones(11), 3, return_scale=spec.return_scale, rtg_cap=torch.linspace(3000, 0, EPISODE)
     )
+    agent = DecisionAgent(config.agent, config.backbone, made_for)
     returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
     data = DataSummary.from_spec(spec, fingerprint="0" * 64, **returns)
     return TrainedAgent(agent.eval(), config, data, step=0, seconds=0.0)

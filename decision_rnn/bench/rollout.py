@@ -193,8 +193,8 @@ def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
 def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
     """Consecutive actions in a batch of environments, with the same noise as every observation."""
     generator = torch.Generator().manual_seed(0)
-    observation = agent.observation_mean + agent.observation_std * torch.randn(
-        batch, len(agent.observation_mean), generator=generator
+    observation = agent.encoder.mean + agent.encoder.std * torch.randn(
+        batch, agent.encoder.features, generator=generator
     )
     reward = torch.ones(batch)
     state = actor.initial_state(torch.full((batch,), 3600.0))

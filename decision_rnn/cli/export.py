@@ -43,7 +43,7 @@ def parser() -> ArgumentParser:
         "--output", type=Path | None, help="the file (default: policy.onnx in the run's folder, or here)"
     )
     parser.add_argument(
-        "--target-return",
+        "--target_returns",
         type=float | None,
         help="default target return of the policy (default: the first of the run's evaluation)",
     )

@@ -65,7 +65,7 @@ def parser() -> ArgumentParser:
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
     parser.add_argument(
-        "--target-return", type=float | None, help="target return (default: the first of the run's evaluation)"
+        "--target_returns", type=float | None, help="target return (default: the first of the run's evaluation)"
     )
     parser.add_argument("--episodes", type=int, default=1, help="number of episodes")
     parser.add_argument("--seed", type=int | None, help="seed of the first episode (default: the evaluation's)")

@@ -113,12 +113,12 @@ class Plan:
         return check_resumed_run(config, folder) if (folder / "config.yaml").is_file() else config
 
     def _cell(self, variant: Variant, config: RunConfig, dataset: ComparedDataset) -> Cell:
-        conditioned = config.agent.return_conditioning
+        conditioned = config.takes_target
         asked = tuple(target.target_return for target in dataset.targets)
 
         def protocol(episodes: int, targets: Sequence[float | None]) -> Protocol:
             returns = tuple(dict.fromkeys(target for target in targets if target is not None))
-            return Protocol.from_settings(replace(config.evaluation, episodes=episodes), returns, config.agent)
+            return Protocol.from_settings(replace(config.evaluation, episodes=episodes), returns, config.takes_target)
 
         checkpoints = [asked[0], *(t.target_return for t in dataset.targets if "best" in t.roles)]
         return Cell(

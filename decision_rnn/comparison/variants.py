@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
+from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
@@ -37,7 +38,7 @@ LABEL = re.compile(r"\w[\w.,+=%-]*")
 CONTROLS = ("bc", "bc-10%", "mlp", "conv")
 """The available controls: behaviour cloning of all episodes or of the best tenth, and two backbones with little or no
 memory."""
-BEST_FRACTION = 0.1
+TOP_FRACTION = 0.1
 """Share of the episodes that filtered cloning is trained on."""
 SHARED_EVALUATION = tuple(f"evaluation.{f.name}" for f in fields(EvaluationConfig) if f.name not in ("state", "window"))
 """Keys of an evaluation that all variants share, because their scores would not be comparable otherwise. How a variant
@@ -73,8 +74,8 @@ class Variant:
 
 def cloning_controls(config: RunConfig) -> dict[str, Variant]:
     """Plain and filtered behaviour cloning with the agent of a configuration, without return conditioning."""
-    cloning = replace(config, agent=replace(config.agent, return_conditioning=False))
-    filtered = replace(cloning, best_fraction=BEST_FRACTION)
+    cloning = replace(config, condition=NoConditionConfig())
+    filtered = replace(cloning, top_fraction=TOP_FRACTION)
     return {name: Variant(name, cloned, control=True) for name, cloned in (("bc", cloning), ("bc-10%", filtered))}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones import State
+from decision_rnn.agent import ActingState
 from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config_parser import from_dict
 from decision_rnn.deploy.runtime import Policy
@@ -18,25 +18,30 @@ from decision_rnn.plugins import check_plugins
 class PolicyActor:
     """Acts by an exported policy.
 
-    The state holds target returns, (batch,), whether an episode begins, (batch,), and the policy's state. An actor can
-    be pickled: every process creates its own session.
+    In its state the condition is the target returns, (batch,), and the memory the policy's state. An actor can be
+    pickled: every process creates its own session.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def initial_state(self, target_return: Tensor) -> State:
-        state = self.policy.initial_state(len(target_return))
-        begins = torch.ones(len(target_return), dtype=torch.bool)
-        return target_return.float(), begins, *map(torch.from_numpy, state)
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        batch = len(target_return)
+        memory = tuple(map(torch.from_numpy, self.policy.initial_state(batch)))
+        action = torch.zeros(batch, self.policy.action_dim)
+        return ActingState((target_return.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        target, begins, *before = state
-        if reset is not None:
-            begins = begins | reset
-        memory = [part.numpy() for part in before]
-        actions, after = self.policy.step(observation.numpy(), reward.numpy(), begins.numpy(), target.numpy(), memory)
-        return torch.from_numpy(actions), (target, torch.zeros_like(begins), *map(torch.from_numpy, after))
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        timestep = state.timestep if reset is None else state.timestep.masked_fill(reset, 0)
+        memory = [part.numpy() for part in state.memory]
+        (target,) = state.condition
+        played, after = self.policy.step(
+            observation.numpy(), reward.numpy(), (timestep == 0).numpy(), target.numpy(), memory
+        )
+        action = torch.from_numpy(played)
+        return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after)))
 
 
 def load_subject(path: Path) -> Subject:
@@ -59,5 +64,5 @@ def load_subject(path: Path) -> Subject:
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
-    config = replace(config, evaluation=replace(config.evaluation, state="carry"))
+    config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
     return Subject(PolicyActor(policy), config, provenance, *numbers)

@@ -5,9 +5,9 @@ from typing import Any
 import jinja2
 import yaml
 
-from decision_rnn.agent import AgentConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult
@@ -50,8 +50,8 @@ def write_card(
         clip=clip,
         half=half,
         target=default_return(config, provenance),
-        cloning=not config.agent.return_conditioning,
-        reads=_reads(config.agent),
+        cloning=not config.takes_target,
+        reads=_reads(config),
         backbone=config.backbone.name,
         layers=config.backbone.layers,
         width=config.backbone.width,
@@ -68,12 +68,12 @@ def write_card(
     )
 
 
-def _reads(config: AgentConfig) -> str:
+def _reads(config: RunConfig) -> str:
     """What the agent's history contains, such as "returns-to-go and observations"."""
     read = {
-        "returns-to-go": config.return_conditioning,
+        "returns-to-go": config.takes_target,
         "observations": True,
-        "actions": config.previous_action,
+        "actions": config.agent.previous_action,
     }
     return " and ".join(", ".join(name for name, seen in read.items() if seen).rsplit(", ", 1))
 

@@ -29,9 +29,9 @@ def describe(
         results: Its evaluations.
     """
     spec, config = trained.provenance, trained.config
-    asked = config.agent.return_conditioning
+    asked = config.takes_target
     default = default_return(config, trained.provenance) if target_return is None else target_return
-    index = trained.agent.observation_index
+    index = trained.agent.encoder.index
     return {
         "environment_id": spec.environment_id,
         **spaces,

@@ -91,7 +91,9 @@ def write_package(
     if (reason := _film(trained, folder)) is not None:
         parts["clip"] = None
         left_out.append(f"{CLIP} is left out: {reason}")
-    best = max(results, key=lambda result: (result.protocol.episodes, result.protocol.state == "carry"), default=None)
+    best = max(
+        results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"), default=None
+    )
     (folder / CARD).write_text(write_card(trained, best, name, on_hub, half=shipped, **parts))
     return left_out
 

@@ -6,18 +6,20 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State
+from decision_rnn.agent import ActingState, DecisionAgent
+from decision_rnn.backbones import Resets
 from decision_rnn.config import EvaluationConfig
 
 
 class Actor(Protocol):
     """Acts in a batch of environments, one step at a time; DecisionAgent is an Actor."""
 
-    def initial_state(self, target_return: Tensor) -> State:
-        """The state before the first step, for target returns (batch,): tensors with the batch dimension first."""
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        """The state before the first step, for target returns (batch,)."""
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
         """Choose an action for every environment of a batch.
 
         Args:
@@ -57,33 +59,39 @@ def describe_state(window: int | None) -> str:
 class WindowActor:
     """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
 
-    All rows of the batch are at the same step of their episodes. The state holds target returns and previous actions;
-    after the first step also the returns-to-go, observations, previous actions and timesteps of up to `window` steps,
-    (batch, steps, ...).
+    The memory of its state is the window: the condition's values, observations, previous actions and timesteps of up to
+    `window` steps, each (batch, steps, ...); empty before the first step.
     """
 
     def __init__(self, agent: DecisionAgent, window: int) -> None:
         self.agent = agent
         self.window = window
 
-    def initial_state(self, target_return: Tensor) -> State:
-        return target_return, target_return.new_zeros(len(target_return), self.agent.action_dim)
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        return self.agent.initial_state(target_return)._replace(memory=())
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        condition = self.agent.condition
         if reset is not None:
-            raise ValueError("a window cannot hold episodes that begin at different steps")
-        target, action, *window = state
-        newest = [
-            window[0][:, -1:] - reward[:, None, None] if window else target[:, None, None],
-            observation[:, None],
-            action[:, None],
-            window[3][:, -1:] + 1 if window else torch.zeros(len(target), 1, dtype=torch.int64, device=target.device),
-        ]
-        if window:
-            newest = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(window, newest, strict=True)]
-        returns_to_go, observations, previous_actions, timesteps = newest
-        actions, _ = self.agent.predict(returns_to_go, observations, previous_actions, timesteps, timesteps == 0)
-        return actions[:, -1], (target, actions[:, -1], *newest)
+            initial = state._replace(
+                condition=condition.restart(state.condition),
+                previous_action=torch.zeros_like(state.previous_action),
+                timestep=torch.zeros_like(state.timestep),
+            )
+            state = state.replaced(initial, reset)
+        asked, after = condition.advance(state.condition, reward, state.timestep == 0)
+        newest = (asked, observation, state.previous_action, state.timestep)
+        window = [part.unsqueeze(1) for part in newest]
+        if state.memory:
+            window = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(state.memory, window, strict=True)]
+        values, observations, previous_actions, timesteps = window
+        # Rows whose episodes began at different steps share a window: a reset cuts off what came before.
+        begins = Resets.from_mask(timesteps == 0)
+        actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, begins)
+        action = actions[:, -1]
+        return action, ActingState(after, action, state.timestep + 1, tuple(window))
 
 
 def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:

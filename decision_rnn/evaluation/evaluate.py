@@ -76,7 +76,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     config, dataset = subject.config, summarise_data(subject.provenance, subject.config)
     check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
-    protocol = Protocol.from_settings(settings, asked_returns(settings, dataset), config.agent)
+    protocol = Protocol.from_settings(settings, asked_returns(settings, dataset), config.takes_target)
     begun = time.perf_counter()
     played = rollout(
         subject.actor,

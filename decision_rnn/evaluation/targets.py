@@ -42,14 +42,14 @@ def asked_returns(settings: EvaluationConfig, data: DataSummary) -> tuple[float,
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         return None
     return next(iter(asked_returns(config.evaluation, data)), None)
 
 
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
     """Raise InputError, naming the agent, if it is trained by behaviour cloning and so cannot take a target return."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         raise InputError(f"{name} clones its data and takes no target return: leave it out")
 
 

@@ -11,7 +11,7 @@ from swing import CAR
 from decision_rnn import EnvironmentActor, InputError, Run
 
 SEED = 7
-PROTOCOLS: list[dict[str, Any]] = [{"state": "carry"}, {"state": "window", "window": 5}]
+PROTOCOLS: list[dict[str, Any]] = [{"state": "recurrent"}, {"state": "window", "window": 5}]
 
 
 class Pole(gymnasium.Env):
@@ -165,7 +165,7 @@ def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> No
         (lambda run: run.actor(num_envs=2).reset(index=[[0], [0, 1]]), "2 environments"),
         (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "names an environment twice"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
-        (lambda run: run.actor(state="windows"), "evaluation.state is 'windows': it must be carry or window"),
+        (lambda run: run.actor(state="windows"), "evaluation.state is 'windows': it must be recurrent or window"),
         (lambda run: run.actor(state="window", window=0), "evaluation.window is 0: it must be at least 1"),
         (lambda run: run.actor(window=7), "window is 7 but the state is carried"),
     ],

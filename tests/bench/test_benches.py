@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_scan, bench_train, format_rows
 from decision_rnn.bench import deploy as deploy_bench
@@ -39,7 +39,7 @@ def untrained(name="mingru"):
     torch.manual_seed(0)
     mean, std = torch.zeros(11), torch.ones(11)
     config = registered(name).config(name=name, width=16, layers=1)
-    return DecisionAgent(AgentConfig(), config, mean, std, 3, 1000.0).eval()
+    return DecisionAgent(AgentConfig(), config, box_spec(mean, std, 3, return_scale=1000.0)).eval()
 
 
 def test_benches_registry_names():

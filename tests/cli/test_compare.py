@@ -49,7 +49,7 @@ backbone: {name: transformer, match_parameters: 30k}
 variants:
   lru: {backbone: lru}
   wide: {backbone: {width: 48, heads: 2}}
-  long: {training: {context: 40}, agent: {return_conditioning: false}, objective: mse}
+  long: {training: {context: 40}, condition: none, objective: mse}
 """
 
 
@@ -69,15 +69,15 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
     assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
     assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
     assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
-    assert (config.agent.return_conditioning, config.objective.name) == (True, "mse")
-    assert not config.agent.return_limit
-    assert not training.averaging
-    assert (training.batch_size, training.context, training.carry) == (64, 20, 1)
+    assert (config.takes_target, config.objective.name) == (True, "mse")
+    assert not config.condition.rtg_cap
+    assert not training.ema_decay
+    assert (training.batch_size, training.context, training.tbptt_slices) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
     assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
     assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
     assert training.steps == first.training.steps
-    assert first.evaluation.state == "carry"
+    assert first.evaluation.state == "recurrent"
     assert first.agent.tokens == "step"  # controls derive from the first variant, not from the published one
 
 
@@ -139,7 +139,7 @@ def test_controls_come_last_and_only_if_not_already_compared() -> None:
     plan = asked("hopper-medium,walker2d-medium", "--backbones", "transformer,conv", "--backbone.dropout", "0.1")
     assert labels(plan) == ["transformer", "conv", "bc", "bc-10%", "mlp"]
     assert {variant.config.backbone.dropout for variant in plan.variants} == {0.1}
-    assert plan.variants[3].config.best_fraction == 0.1
+    assert plan.variants[3].config.top_fraction == 0.1
     options = ["--backbone.heads", "2", "--backbone.convolution", "4"]
     plan = asked("hopper-medium", "--backbones", "transformer", *options, "--controls", "mlp")
     assert plan.variants[0].config.backbone.convolution == 4
@@ -191,7 +191,7 @@ def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: 
         ("datasets: []", ["no dataset was named"]),
         ("controls: [cnov]", ["controls names 'cnov'", "did you mean conv?"]),
         ("seeds: x", ["seeds is 'x'"]),
-        ("ray_address: auto", ["--ray-address is for --executor ray"]),
+        ("ray_address: auto", ["--ray_address is for --executor ray"]),
     ],
 )
 def test_invalid_comparison_config_file_raises_a_one_line_input_error(file: File, text: str, words: list[str]) -> None:

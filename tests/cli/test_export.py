@@ -12,7 +12,7 @@ import yaml
 from made_policy import made_agent
 
 from decision_rnn import files
-from decision_rnn.agent import AgentConfig
+from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import save_checkpoint
 from decision_rnn.config import to_dict
@@ -33,7 +33,7 @@ def run_folder(tmp_path: Path) -> Path:
 def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_folder: Path) -> None:
     of_run = inline_cli("evaluate", str(run_folder), "--episodes", "2", "--processes", "1")
     assert of_run.returncode == 0, of_run.stderr
-    done = inline_cli("export", str(run_folder), "--target-return", "1700")
+    done = inline_cli("export", str(run_folder), "--target_returns", "1700")
     assert done.returncode == 0, done.stderr
     assert "largest difference from the agent's actions over 300 steps" in done.stdout
     policy = run_folder / "policy.onnx"
@@ -55,7 +55,7 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_fol
     for option, told in (
         (("--state", "window"), "carried state"),
         (("--window", "60"), "window is 60 but the state is carried"),
-        (("--return_limit", "0.5"), "return limit"),
+        (("--rtg_cap", "0.5"), "return limit"),
     ):
         refused = inline_cli("evaluate", str(policy), "--episodes", "2", *option)
         assert refused.returncode == 2
@@ -74,7 +74,7 @@ def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime_
         (["export", "nowhere"], "not a run folder"),
         (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
         (["export", str(run_folder), "--output", str(run_folder / "config.yaml" / "policy.onnx")], "name a file"),
-        (["export", str(run_folder), *in_new_folder, "--target-return", "nan"], "target-return"),
+        (["export", str(run_folder), *in_new_folder, "--target_returns", "nan"], "target-return"),
         (["export", str(run_folder), *in_new_folder, "--format", "pickle"], "format"),
         (["evaluate", str(run_folder / "absent.onnx"), "--episodes", "1"], "cannot read"),
     ]:
@@ -112,11 +112,11 @@ def contents(folder: Path) -> dict[Path, bytes]:
 def test_export_of_cloning_refuses_a_target_return_before_any_work(
     inline_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloning = made_agent(registered("mlp").config(width=8, layers=1), AgentConfig(return_conditioning=False))
+    cloning = made_agent(registered("mlp").config(width=8, layers=1), condition=NoConditionConfig())
     save_checkpoint(tmp_path / "cloning", cloning, {})
     (tmp_path / "cloning" / "config.yaml").write_text(yaml.safe_dump(to_dict(cloning.config)))
     monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))
     before = contents(tmp_path)
-    done = inline_cli("export", "cloning", "--target-return", "5", "--output", "new/policy.onnx")
+    done = inline_cli("export", "cloning", "--target_returns", "5", "--output", "new/policy.onnx")
     assert "takes no target return" in error_line(done)
     assert contents(tmp_path) == before

@@ -50,7 +50,7 @@ def made_comparison(
             config={
                 "training": {"steps": 20_000},
                 "plugins": [],
-                "evaluation": {"state": "window" if name in windows else "carry", "window": windows.get(name, 20)},
+                "evaluation": {"state": "window" if name in windows else "recurrent", "window": windows.get(name, 20)},
             },
         )
         for name in names

@@ -253,10 +253,10 @@ def test_checkpoint_episodes_leave_the_trained_weights_unchanged(
 def test_cloning_controls_have_no_return_conditioning_and_a_best_fraction(small: Make) -> None:
     config = small()
     controls = cloning_controls(config)
-    assert all(variant.control and not variant.config.agent.return_conditioning for variant in controls.values())
-    assert controls["bc"].config.best_fraction == 1
-    assert controls["bc-10%"].config.best_fraction == 0.1
-    assert replace(controls["bc"].config, agent=config.agent) == config
+    assert all(variant.control and not variant.config.takes_target for variant in controls.values())
+    assert controls["bc"].config.top_fraction == 1
+    assert controls["bc-10%"].config.top_fraction == 0.1
+    assert replace(controls["bc"].config, condition=config.condition) == config
 
 
 def test_variant_labels_must_be_valid_folder_names_and_unique(small: Make, comparing: Compare) -> None:

@@ -56,14 +56,12 @@ def test_evaluate_marks_targets_inside_and_beyond_the_returns_of_the_data(
     assert result.to_dict()["remarks"] == list(result.remarks)
 
 
-def test_remark_on_a_target_beyond_the_data_mentions_the_return_limit(
-    pendulum: Make, played: list[list[float]]
-) -> None:
+def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make, played: list[list[float]]) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
-    above, below = evaluate(pendulum(return_limit=1.0), asked).remarks
-    assert above.endswith("the agent sees at most what the data hold at each timestep (agent.return_limit)")
-    assert "return_limit" not in below
-    assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(return_limit=0.95), asked).remarks[0]
+    above, below = evaluate(pendulum(rtg_cap=1.0), asked).remarks
+    assert above.endswith("the agent sees at most what the data hold at each timestep (condition.rtg_cap)")
+    assert "rtg_cap" not in below
+    assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(rtg_cap=0.95), asked).remarks[0]
 
 
 def test_evaluate_adds_the_best_return_of_the_data_to_the_default_targets(
@@ -137,22 +135,22 @@ def test_forgets_slowly_is_set_for_the_backbones_measured_to_forget_slowly() -> 
 
 
 @pytest.mark.parametrize(
-    ("backbone", "state", "carry", "remarked"),
+    ("backbone", "state", "tbptt_slices", "remarked"),
     [
-        ("s4d", "carry", 1, True),
-        ("s4d", "carry", 50, False),
+        ("s4d", "recurrent", 1, True),
+        ("s4d", "recurrent", 50, False),
         ("s4d", "window", 1, False),
-        ("mingru", "carry", 1, False),
+        ("mingru", "recurrent", 1, False),
     ],
 )
 def test_remark_on_a_slowly_forgetting_backbone_with_carried_state(
-    pendulum: Make, played: list[list[float]], backbone: str, state: str, carry: int, remarked: bool
+    pendulum: Make, played: list[list[float]], backbone: str, state: str, tbptt_slices: int, remarked: bool
 ) -> None:
-    trained = pendulum(backbone, carry)
+    trained = pendulum(backbone, tbptt_slices)
     result = evaluate(trained, EvaluationConfig(episodes=1, state=state))
     named = [line for line in format_result(result).splitlines() if "--state window" in line]
     assert len(named) == remarked
-    assert all("--training.carry 50" in line for line in named)
+    assert all("--training.tbptt_slices 50" in line for line in named)
 
 
 def test_evaluate_with_0_episodes_raises(pendulum: Make) -> None:

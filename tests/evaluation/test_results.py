@@ -30,7 +30,7 @@ def old_form() -> dict[str, Any]:
         "dataset": "hopper-medium",
         "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
         "training": {"steps": 10_000, "learning_rate": 1e-3},
-        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
+        "evaluation": {"episodes": 2, "target_returns": None, "state": "recurrent", "window": 20, "seed": 7},
     }
     target = {"in_range": False, "return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2,
               "length_mean": 20.0, "returns": [10, 20.0]}  # fmt: skip
@@ -52,7 +52,13 @@ def old_form() -> dict[str, Any]:
             "notes": ["collected here"],
         },
         "step": 10_000,
-        "protocol": {"state": "carry", "window": None, "episodes": 2, "target_returns": [3600.0, 1800.0], "seed": 7},
+        "protocol": {
+            "state": "recurrent",
+            "window": None,
+            "episodes": 2,
+            "target_returns": [3600.0, 1800.0],
+            "seed": 7,
+        },
         "targets": [{"target_return": asked, **target} for asked in (3600.0, 1800.0)],
         "remarks": ["some remark"],
         "training_seconds": 12.5,
@@ -133,13 +139,13 @@ def test_damaged_result_file_raises_in_read_result_and_is_skipped_by_find_result
 
 
 def test_find_result_accepts_files_without_newer_configuration_keys(result: Result, tmp_path: Path) -> None:
-    """Without `best_fraction`, all episodes were trained on."""
+    """Without `top_fraction`, all episodes were trained on."""
     path = write_result(tmp_path, result)
     data = json.loads(path.read_text())
-    del data["config"]["best_fraction"]
+    del data["config"]["top_fraction"]
     path.write_text(json.dumps(data))
     assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, best_fraction=0.1))) is None
+    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, top_fraction=0.1))) is None
 
 
 def test_results_with_different_keys_have_different_files(result: Result, tmp_path: Path) -> None:
@@ -181,7 +187,7 @@ def test_protocol_with_carried_state_ignores_the_window() -> None:
 
 def test_result_file_name_has_step_and_protocol(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
-    assert name.startswith("results/step-10-carry-1-episodes-")
+    assert name.startswith("results/step-10-recurrent-1-episodes-")
     windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
     assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
 

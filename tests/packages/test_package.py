@@ -129,15 +129,14 @@ def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., Tr
     [
         (AgentConfig(), "a history of\nreturns-to-go and observations with"),
         (AgentConfig(previous_action=True), "a history of\nreturns-to-go, observations and actions with"),
-        (AgentConfig(return_conditioning=False), "a history of\nobservations with"),
-        (AgentConfig(return_conditioning=False, previous_action=True), "a history of\nobservations and actions with"),
+        (None, "a history of\nobservations with"),
     ],
 )
 def test_card_names_the_inputs_of_the_agent(
-    pendulum: Callable[..., TrainedAgent], seen: AgentConfig, words: str
+    pendulum: Callable[..., TrainedAgent], seen: AgentConfig | None, words: str
 ) -> None:
-    trained = pendulum()
-    trained = replace(trained, config=replace(trained.config, agent=seen))
+    trained = pendulum(cloning=seen is None)
+    trained = replace(trained, config=replace(trained.config, agent=seen or AgentConfig()))
     assert words in write_card(trained, None, "agent", on_hub=False)
 
 
@@ -193,7 +192,7 @@ def test_target_return_for_a_cloning_agent_is_refused(
     (tmp_path / "clone").mkdir()
     write_agent(tmp_path / "clone", trained)
     words = "clones its data and takes no target return: leave it out"
-    for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target-return", "5"]):
+    for arguments in (["evaluate", "--target_returns", "[5]"], ["export", "--target_returns", "5"]):
         done = inline_cli(*arguments, str(tmp_path / "clone"))
         assert done.returncode == 2
         assert words in done.stderr
@@ -205,7 +204,7 @@ def test_target_return_for_a_cloning_agent_is_refused(
     actor.reset()
 
 
-@pytest.mark.parametrize("state", ["carry", "window"])
+@pytest.mark.parametrize("state", ["recurrent", "window"])
 @pytest.mark.parametrize("cloning", [False, True])
 def test_card_python_example_has_the_return_of_evaluate(
     pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, cloning: bool

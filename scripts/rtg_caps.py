@@ -1,7 +1,7 @@
 """Makes results/return-limits/: scores of agents under different limits of the return-to-go.
 
     decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
-    python scripts/return_limits.py runs/kinds-of-data    # about half an hour on two cores (estimate)
+    python scripts/rtg_caps.py runs/kinds-of-data    # about half an hour on two cores (estimate)
 
 The limit applies only when the agent acts, so each agent is evaluated under all limits, with the paper's target return,
 which no episode reaches in most datasets. Only finished runs are evaluated.
@@ -64,7 +64,7 @@ def picture(scores: Scores, path: Path) -> None:
         for place, seeds in zip(places, by_limit.values(), strict=True):
             axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
     axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
-    axes.set(xlabel="agent.return_limit, a quantile at each timestep", ylabel="score at the paper's target return")
+    axes.set(xlabel="condition.rtg_cap, a quantile at each timestep", ylabel="score at the paper's target return")
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -92,7 +92,7 @@ def main() -> None:
         target = targets[cell.dataset] = trained.provenance.target_returns[0]
         by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in LIMITS})
         for limit, seeds in by_limit.items():
-            result = evaluate(trained, target, episodes=options.episodes, return_limit=limit, progress=False)
+            result = evaluate(trained, target, episodes=options.episodes, rtg_cap=limit, progress=False)
             seeds.append(round(result.targets[0].score_mean, 2))
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
