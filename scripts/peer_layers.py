@@ -1,4 +1,4 @@
-"""The layers that are compared: our mixers and, if installed, similar layers of other packages."""
+"""Layers of other packages with the methods that `bench_backbones` measures, and the core of minGRU alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,90 +6,47 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones import registered
-from decision_rnn.config_parser import backbone_of
-from decision_rnn.errors import InputError
+from decision_rnn.bench.backbones import WIDTH, make_layer
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A sequence layer with the common interface for measurements.
-
-    Attributes:
-        module: The module with the parameters.
-        forward: (batch, time, width) -> the same shape.
-        initial_state: Returns the state before the first step, for a batch of one.
-        step: (1, width) and a state -> (1, width) and the next state.
-    """
-
-    module: nn.Module
-    forward: Callable[[Tensor], Tensor]
-    initial_state: Callable[[], Any]
-    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
-
-
-def make_layer(name: str, width: int, device: torch.device | str = "cpu") -> Layer:
-    """Make a layer by name: a registered mixer with its defaults, or one of PEERS.
-
-    Raises:
-        InputError: If the name is unknown, or its package is not installed.
-    """
-    if name in PEERS:
-        peer = PEERS[name]
-        if find_spec(peer.package) is None:
-            raise InputError(f"{name} is not installed: `pip install {peer.distribution}`, or leave it out")
-        return peer.make(width, device)
-    name = backbone_of({"backbone": name})
-    mixer = registered(name).cls(registered(name).config(name=name, width=width)).to(device)
-    return Layer(mixer, lambda x: mixer(x)[0], lambda: mixer.initial_state(1), mixer.step)
-
-
-def installed_peers() -> list[str]:
-    """The names of the layers of other packages that are installed here."""
-    return [name for name, peer in PEERS.items() if find_spec(peer.package)]
-
-
-def _torch_recurrence(cell: type[nn.GRU] | type[nn.LSTM]) -> Callable[[int, Any], Layer]:
-    def make(width: int, device: torch.device | str) -> Layer:
-        module = cell(width, width, batch_first=True).to(device)
-
-        def step(x: Tensor, state: Any) -> tuple[Tensor, Any]:
-            y, state = module(x[:, None], state)
-            return y[:, 0], state
-
-        return Layer(module, lambda x: module(x)[0], lambda: None, step)
-
-    return make
-
-
-def _minimal(name: str) -> Callable[[int, Any], Layer]:
+class Minimal(nn.Module):
     """A layer of minGRU-pytorch: its parallel mode in log space, and its single-step mode."""
 
-    def make(width: int, device: torch.device | str) -> Layer:
-        module = getattr(import_module(f"minGRU_pytorch.{name}"), name)(width).to(device)
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.layer = getattr(import_module(f"minGRU_pytorch.{name}"), name)(WIDTH)
 
-        def step(x: Tensor, state: Any) -> tuple[Tensor, Any]:
-            y, state = module(x[:, None], state, return_next_prev_hidden=True)
-            return y[:, 0], state
+    def initial_state(self, batch_size: int) -> None:
+        return None
 
-        return Layer(module, module, lambda: None, step)
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        return self.layer(x), None
 
-    return make
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        y, state = self.layer(x[:, None], state, return_next_prev_hidden=True)
+        return y[:, 0], state
 
 
-def _mambapy(width: int, device: torch.device | str) -> Layer:
+class Mambapy(nn.Module):
     """mambapy's block, with its parallel scan in plain torch."""
-    package = import_module("mambapy.mamba")
-    config = package.MambaConfig(d_model=width, n_layers=1)
-    module = package.MambaBlock(config).to(device)
 
-    def initial_state() -> tuple[None, Tensor]:
-        return None, torch.zeros(1, config.d_inner, config.d_conv - 1, device=device)
+    def __init__(self) -> None:
+        super().__init__()
+        package = import_module("mambapy.mamba")
+        self.config = package.MambaConfig(d_model=WIDTH, n_layers=1)
+        self.block = package.MambaBlock(self.config)
 
-    return Layer(module, module, initial_state, module.step)
+    def initial_state(self, batch_size: int) -> Any:
+        like = next(self.block.parameters())
+        return None, like.new_zeros(batch_size, self.config.d_inner, self.config.d_conv - 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        return self.block(x), None
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return self.block.step(x, state)
 
 
 @dataclass(frozen=True)
@@ -98,17 +55,20 @@ class Peer:
 
     package: str
     distribution: str
-    make: Callable[[int, Any], Layer]
+    make: Callable[[], nn.Module]
 
 
 PEERS = {
-    "torch.nn.GRU": Peer("torch", "torch", _torch_recurrence(nn.GRU)),
-    "torch.nn.LSTM": Peer("torch", "torch", _torch_recurrence(nn.LSTM)),
-    "minGRU_pytorch.minGRU": Peer("minGRU_pytorch", "minGRU-pytorch", _minimal("minGRU")),
-    "minGRU_pytorch.minLSTM": Peer("minGRU_pytorch", "minGRU-pytorch", _minimal("minLSTM")),
-    "mambapy.MambaBlock": Peer("mambapy", "mambapy", _mambapy),
+    "minGRU_pytorch.minGRU": Peer("minGRU_pytorch", "minGRU-pytorch", lambda: Minimal("minGRU")),
+    "minGRU_pytorch.minLSTM": Peer("minGRU_pytorch", "minGRU-pytorch", lambda: Minimal("minLSTM")),
+    "mambapy.MambaBlock": Peer("mambapy", "mambapy", Mambapy),
 }
 """Layers of other packages by name, each with its own defaults."""
+
+
+def installed_peers() -> list[str]:
+    """The names of the layers of other packages that are installed here."""
+    return [name for name, peer in PEERS.items() if find_spec(peer.package)]
 
 
 class Preactivations(nn.Module):
@@ -122,15 +82,15 @@ class Preactivations(nn.Module):
         return x
 
 
-def mingru_core(width: int, device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
+def mingru_core() -> nn.Module:
     """Our minGRU from pre-activations (batch, time, 2 * width), gates first, to h: gates, g and the recurrence."""
-    mixer: Any = make_layer("mingru", width, device).module
+    mixer = make_layer("mingru")
     mixer.gates = Preactivations(mixer.gates.weight.detach())
-    return lambda preactivations: mixer(preactivations)[0]
+    return mixer
 
 
-def peer_mingru_core(width: int, device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
+def peer_mingru_core() -> nn.Module:
     """minGRU-pytorch's minGRU from pre-activations, candidates first, to h."""
-    module: Any = make_layer("minGRU_pytorch.minGRU", width, device).module
-    module.to_hidden_and_gate = Preactivations(module.to_hidden_and_gate.weight.detach())
-    return module
+    peer: Any = Minimal("minGRU")
+    peer.layer.to_hidden_and_gate = Preactivations(peer.layer.to_hidden_and_gate.weight.detach())
+    return peer

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from decision_rnn.bench import BENCHES, format_rows, write_rows
+from decision_rnn.bench import BENCHES
+from decision_rnn.bench.measure import format_rows, write_rows
 from decision_rnn.cli.help import arrange
 from decision_rnn.cli.words import command_parser, parse_command
 from decision_rnn.errors import InputError, did_you_mean
@@ -24,6 +25,8 @@ def run(arguments: Sequence[str]) -> None:
     name, *rest = arguments
     words, keys = _parser(name)
     command = parse_command(words, rest)
+    if command.rounds < 1:
+        raise InputError(f"--rounds is {command.rounds}: it must be at least 1")
     if command.json:
         check_destination(command.json)
     rows = BENCHES[name](**{key: command[key] for key in keys})
