@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones import Resets, SequenceMixer, registered, registered_names
+from decision_rnn.backbones import Resets, SequenceMixer, registered_names
 from decision_rnn.bench.measure import Row, compare, measure, seconds_of
 from decision_rnn.bench.memory import peak_memory
-from decision_rnn.config_parser import backbone_of
+from decision_rnn.config_parser import chosen
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.files import check_destination
@@ -114,8 +114,8 @@ def make_layer(name: str) -> Any:
     """A layer by name: a registered mixer with its defaults, or torch's GRU or LSTM; InputError for another name."""
     if name in TORCH:
         return TorchLayer(TORCH[name])
-    name = backbone_of({"backbone": name})
-    return registered(name).cls(registered(name).config(name=name, width=WIDTH))
+    registration = chosen("backbone", name)
+    return registration.cls(registration.config(name=name, width=WIDTH))
 
 
 def measure_layers(

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Baseline, Row, compare, interleaved, measure
 from decision_rnn.checkpoint import last_checkpoint, load_agent
@@ -20,7 +20,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
-from decision_rnn.evaluation.rollout import one_thread, rollout
+from decision_rnn.evaluation.rollout import Task, one_thread, rollout
 from decision_rnn.messages import bar
 from decision_rnn.training.loop import prepare
 from decision_rnn.workers import default_processes
@@ -33,8 +33,6 @@ WINDOW = 20
 TRAINING_STEPS = 500
 EPISODE = 1000
 """Number of steps after which all environments begin a new episode, where actions are timed."""
-Steps = list[tuple[list[int], np.ndarray]]
-"""For every step of a rollout, the numbers of the environments that ran, and their actions."""
 
 
 def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
@@ -68,6 +66,25 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
         return [*episodes, *time_actions(actors, BATCHES, 10 * rounds)]
 
 
+class Recorder:
+    """An actor that keeps its actions: for every group of episodes, those of each step."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.groups: list[list[np.ndarray]] = []
+
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        self.groups.append([])
+        return self.actor.initial_state(target_return)
+
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        action, state = self.actor.act(observation, reward, reset, state)
+        self.groups[-1].append(action.numpy().copy())
+        return action, state
+
+
 def time_episodes(
     actor: Actor, environment_id: str, target_returns: Sequence[float], episodes: int, rounds: int
 ) -> list[Row]:
@@ -76,32 +93,32 @@ def time_episodes(
     Compares CPU time on one core with CPU time on one core, and wall time with one process per core with the wall time
     of the environments on one core.
     """
-    each = episodes // len(target_returns)
-    steps: Steps = []
+    task = Task(actor, environment_id, tuple(target_returns), episodes // len(target_returns), SEED, None)
+    play = partial(
+        rollout, environment_id=environment_id, target_returns=target_returns, episodes=task.episodes, seed=SEED
+    )
+    recorder = Recorder(actor)
+    recorded = play(recorder)
+    right, lengths = (np.concatenate([getattr(of, name) for of in recorded]) for name in ("returns", "lengths"))
 
-    def play(**options: Any) -> np.ndarray:
-        results = rollout(actor, environment_id, target_returns, each, SEED, **options)
-        return np.concatenate([result.returns for result in results])
-
-    recorded = play(on_step=lambda running, actions: steps.append((list(running), actions.copy())))
-
-    def seconds_of(clock: Callable[[], float], work: Callable[[], np.ndarray]) -> float:
+    def seconds_of(clock: Callable[[], float], processes: int) -> float:
+        """The time of a rollout or, with no process, of the environments alone."""
         begun = clock()
-        returns = work()
+        if processes:
+            returns = np.concatenate([result.returns for result in play(actor, processes=processes)])
+        else:
+            returns = replay(task, recorder.groups, lengths)
         taken = clock() - begun
-        if not np.array_equal(returns, recorded):
+        if not np.array_equal(returns, right):
             raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
         return taken
 
     name, alone = f"rollout/episodes-{episodes}", "rollout/environments-alone"
-    cpu, wall = time.process_time, time.perf_counter
-    on_all = partial(play, processes=default_processes())
-    environments = partial(replay, environment_id, steps, each, len(recorded))
     timings = {
-        name: partial(seconds_of, cpu, play),
-        alone: partial(seconds_of, cpu, environments),
-        f"{name}/all-cores": partial(seconds_of, wall, on_all),
-        f"{alone}/wall": partial(seconds_of, wall, environments),
+        name: partial(seconds_of, time.process_time, 1),
+        alone: partial(seconds_of, time.process_time, 0),
+        f"{name}/all-cores": partial(seconds_of, time.perf_counter, default_processes()),
+        f"{alone}/wall": partial(seconds_of, time.perf_counter, 0),
     }
     seconds = interleaved(timings, rounds, "timing episodes")
     return [
@@ -110,23 +127,17 @@ def time_episodes(
     ]
 
 
-def replay(environment_id: str, steps: Steps, episodes: int, count: int) -> np.ndarray:
-    """The returns when the environments take recorded actions in the same order, without an agent.
-
-    Args:
-        environment_id: A Gymnasium id.
-        steps: The recorded steps.
-        episodes: Episodes per target return.
-        count: Episodes in all.
-    """
-    returns, environments = np.zeros(count), {}
-    for running, actions in steps:
-        if running[0] not in environments:  # a group begins
-            environments = {number: make_environment(environment_id) for number in running}
-            for number, environment in environments.items():
-                environment.reset(seed=SEED + number % episodes)
-        for number, action in zip(running, actions, strict=True):
-            returns[number] += environments[number].step(action)[1]
+def replay(task: Task, recorded: list[list[np.ndarray]], lengths: np.ndarray) -> np.ndarray:
+    """The returns when the environments take recorded actions in the same order, without an agent."""
+    returns = np.zeros(len(lengths))
+    for group, steps in zip(task.groups(), recorded, strict=True):
+        environments = {number: make_environment(task.environment_id) for number in group}
+        for number, environment in environments.items():
+            environment.reset(seed=task.seed + number % task.episodes)
+        for step, actions in enumerate(steps):
+            running = [number for number in group if lengths[number] > step]
+            for number, action in zip(running, actions, strict=True):
+                returns[number] += environments[number].step(action)[1]
     return returns
 
 

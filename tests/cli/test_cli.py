@@ -20,7 +20,7 @@ SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log
 SmallCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def read_result(run: Path, protocol: str = "carry") -> dict[str, Any]:
+def read_result(run: Path, protocol: str = "recurrent") -> dict[str, Any]:
     """The only result of that protocol in a run's folder."""
     (path,) = (run / "results").glob(f"step-*-{protocol}-*.json")
     return json.loads(path.read_text())
@@ -188,7 +188,7 @@ def test_full_disk_during_a_checkpoint_keeps_the_previous_checkpoint(
     config = tmp_path / "run" / "config.yaml"
     config.write_text(config.read_text().replace("steps: 10\n", "steps: 20\n", 1))
     done = small_cli(*command, "--training.steps", "20", "--resume", preexec_fn=limit)
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert "cannot write the checkpoint" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -286,4 +286,4 @@ def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: 
     done = inline_cli("compare", "--backbones", "lru", "--help")
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
-    assert "--backbone NAME" not in done.stdout
+    assert "--backbone BACKBONE" not in done.stdout
