@@ -289,7 +289,7 @@ def text(reports: dict[str, tuple[Layer, Report]]) -> str:
     for name, (layer, report) in zip(names, reports.values(), strict=True):
         tolerances = "float32" if layer.float32 else "float64 and float32"
         lines += [f"## {name}", "", f"{len(report.failed)} of {len(STATEMENTS)} properties fail in {tolerances}.", ""]
-        lines += [f"- `{failed}`: {reason}." for failed, reason in report.failed.items()]
+        lines += [f"- `{failed}`: {reason.removesuffix('.')}." for failed, reason in report.failed.items()]
         lines += [""] if report.failed else []
     return "\n".join(lines)
 
