@@ -44,12 +44,10 @@ def main() -> None:
         if name == "data" and options.d3rlpy:
             command = [sys.executable, "scripts/bench_d3rlpy.py", options.d3rlpy]
         subprocess.run([*command, "--json", str(path)], check=True)
-        shown = (
-            "python scripts/bench_d3rlpy.py PYTHON"
-            if name == "data" and options.d3rlpy
-            else f"decision-rnn bench {name}"
-        )
-        sections.append(f"## {name}\n\n`{shown}`\n\n{table(path)}")
+        shown = f"`decision-rnn bench {name}`"
+        if name == "data" and options.d3rlpy:
+            shown += " and, with d3rlpy as the baseline, `python scripts/bench_d3rlpy.py PYTHON`"
+        sections.append(f"## {name}\n\n{shown}\n\n{table(path)}")
     write_report(
         RESULTS / "README.md",
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
