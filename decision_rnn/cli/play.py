@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> None:
     trained = load_agent(folder)
     spec, settings = trained.provenance.spec, trained.config.evaluation
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    asked = command.target_return
+    asked = command.target_returns
     if asked is None:
         asked = default_return(trained.config, trained.provenance)
     else:
@@ -65,11 +65,11 @@ def parser() -> ArgumentParser:
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
     parser.add_argument(
-        "--target-return", type=float | None, help="target return (default: the first of the run's evaluation)"
+        "--target_returns", type=float | None, help="target return (default: the first of the run's evaluation)"
     )
     parser.add_argument("--episodes", type=int, default=1, help="number of episodes")
     parser.add_argument("--seed", type=int | None, help="seed of the first episode (default: the evaluation's)")
-    return arrange(parser, ["agent", "video", "target_return", "episodes", "seed"])
+    return arrange(parser, ["agent", "video", "target_returns", "episodes", "seed"])
 
 
 def has_screen() -> bool:

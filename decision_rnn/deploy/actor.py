@@ -16,27 +16,22 @@ from decision_rnn.plugins import check_plugins
 
 
 class PolicyActor:
-    """Acts by an exported policy.
+    """Acts by an exported policy; the state holds target returns, (batch,), and the policy's state.
 
-    The state holds target returns, (batch,), whether an episode begins, (batch,), and the policy's state. An actor can
-    be pickled: every process creates its own session.
+    An actor can be pickled: every process creates its own session.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def initial_state(self, target_return: Tensor) -> State:
-        state = self.policy.initial_state(len(target_return))
-        begins = torch.ones(len(target_return), dtype=torch.bool)
-        return target_return.float(), begins, *map(torch.from_numpy, state)
+        return target_return.float(), *map(torch.from_numpy, self.policy.initial_state(len(target_return)))
 
     def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        target, begins, *before = state
-        if reset is not None:
-            begins = begins | reset
-        memory = [part.numpy() for part in before]
-        actions, after = self.policy.step(observation.numpy(), reward.numpy(), begins.numpy(), target.numpy(), memory)
-        return torch.from_numpy(actions), (target, torch.zeros_like(begins), *map(torch.from_numpy, after))
+        begins = torch.zeros(len(reward), dtype=torch.bool) if reset is None else reset
+        target, *memory = (part.numpy() for part in state)
+        actions, after = self.policy.step(observation.numpy(), reward.numpy(), begins.numpy(), target, memory)
+        return torch.from_numpy(actions), (state[0], *map(torch.from_numpy, after))
 
 
 def load_subject(path: Path) -> Subject:

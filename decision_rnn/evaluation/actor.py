@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State
+from decision_rnn.backbones import State, reset_rows
 from decision_rnn.config import EvaluationConfig
 
 
@@ -57,9 +57,8 @@ def describe_state(window: int | None) -> str:
 class WindowActor:
     """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
 
-    All rows of the batch are at the same step of their episodes. The state holds target returns and previous actions;
-    after the first step also the returns-to-go, observations, previous actions and timesteps of up to `window` steps,
-    (batch, steps, ...).
+    The state begins as the agent's does: target, return-to-go, previous action and timestep. Its memory is what the
+    agent was shown in the last `window` steps, (batch, window, ...): returns-to-go, observations, previous actions.
     """
 
     def __init__(self, agent: DecisionAgent, window: int) -> None:
@@ -67,23 +66,23 @@ class WindowActor:
         self.window = window
 
     def initial_state(self, target_return: Tensor) -> State:
-        return target_return, target_return.new_zeros(len(target_return), self.agent.action_dim)
+        target, return_to_go, action, timestep, *_ = self.agent.initial_state(target_return)
+        sizes = (1, self.agent.observation_dim, self.agent.action_dim)
+        return target, return_to_go, action, timestep, *(action.new_zeros(len(action), self.window, n) for n in sizes)
 
     def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
         if reset is not None:
-            raise ValueError("a window cannot hold episodes that begin at different steps")
-        target, action, *window = state
-        newest = [
-            window[0][:, -1:] - reward[:, None, None] if window else target[:, None, None],
-            observation[:, None],
-            action[:, None],
-            window[3][:, -1:] + 1 if window else torch.zeros(len(target), 1, dtype=torch.int64, device=target.device),
-        ]
-        if window:
-            newest = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(window, newest, strict=True)]
-        returns_to_go, observations, previous_actions, timesteps = newest
-        actions, _ = self.agent.predict(returns_to_go, observations, previous_actions, timesteps, timesteps == 0)
-        return actions[:, -1], (target, actions[:, -1], *newest)
+            state = reset_rows(state, self.initial_state(state[0]), reset)
+        (target, return_to_go, previous_action, timestep), memory = state[:4], state[4:]
+        return_to_go = torch.where(timestep == 0, target, return_to_go - reward)
+        newest = return_to_go[:, None], observation[:, : self.agent.observation_dim], previous_action
+        memory = tuple(torch.cat([old[:, 1:], new[:, None]], dim=1) for old, new in zip(memory, newest, strict=True))
+        steps = min(int(timestep.max()) + 1, self.window)
+        # Steps before a row's episode have timestep 0, which is a reset: the backbone does not see what is before it.
+        timesteps = (timestep[:, None] - torch.arange(steps - 1, -1, -1, device=timestep.device)).clamp_min(0)
+        actions, _ = self.agent.predict(*(part[:, -steps:] for part in memory), timesteps, timesteps == 0)
+        action = actions[:, -1]
+        return action, (target, return_to_go, action, timestep + 1, *memory)
 
 
 def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:

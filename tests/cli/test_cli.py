@@ -234,7 +234,7 @@ def test_bench_backbones_writes_json_rows_and_a_plot(small_cli: SmallCLI, tmp_pa
         (["train", "hopper-medium", "--backbone", "transformer", "--backbone.heads", "3"], ["backbone.heads"]),
         (["evaluate", "."], ["is not a run folder"]),
         (["evaluate", ".", "--processes", "0"], ["--processes is 0", "at least 1"]),
-        (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
+        (["evaluate", "nowhere"], ["there is no run nowhere"]),
         (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
         (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),
         (["compare", "hopper-medium", "--backbones", "mingru,lru,mingru"], ["mingru", "twice"]),

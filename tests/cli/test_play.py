@@ -42,9 +42,9 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         (["run", "--video", "episode.gif"], "--video is episode.gif: name an .mp4"),
         (["run", "--episodes", "0"], "--episodes is 0: it must be at least 1"),
         (["run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
-        (["run", "--video", "v.mp4", "--target-return", "nan"], "target-return is 'nan': it must be a number"),
-        (["cloning", "--video", "v.mp4", "--target-return", "5"], "cloning clones its data and takes no target return"),
-        (["nowhere", "--video", "v.mp4"], "nowhere is not a run folder"),
+        (["run", "--video", "v.mp4", "--target_returns", "nan"], "target_returns is 'nan': it must be a number"),
+        (["cloning", "--video", "v.mp4", "--target_returns", "5"], "cloning clones its data and takes no target return"),
+        (["nowhere", "--video", "v.mp4"], "there is no run nowhere"),
         (["run", "--video", "v.mp4"], "nothing renders here (no EGL); on Linux, libegl1"),
     ],
 )
@@ -77,7 +77,7 @@ def test_play_prints_return_and_score_of_every_episode(
         return [Moment(200, -875.0, True), Moment(200, -150.0, True)]
 
     monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
-    done = inline_cli("play", "run", "--video", "a.mp4", "--episodes", "2", "--seed", "4", "--target-return", "-300")
+    done = inline_cli("play", "run", "--video", "a.mp4", "--episodes", "2", "--seed", "4", "--target_returns", "-300")
     assert done.returncode == 0, done.stderr
     expected = {"agent": Path("run/checkpoints/10"), "path": Path("a.mp4"), "target": -300, "episodes": 2, "seed": 4}
     assert asked == expected
@@ -133,7 +133,7 @@ def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, mo
 def test_play_video_of_hopper_is_h264_and_keeps_the_body_in_the_picture(inline_cli: CLI, tmp_path: Path) -> None:
     """Skipped where neither EGL nor OSMesa renders."""
     done = inline_cli(
-        "play", "pretrained/hopper-medium", "--video", "hopper.mp4", "--target-return", "1800", "--seed", "3"
+        "play", "pretrained/hopper-medium", "--video", "hopper.mp4", "--target_returns", "1800", "--seed", "3"
     )
     if "nothing renders here" in done.stderr:
         pytest.skip(done.stderr)
