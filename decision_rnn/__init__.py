@@ -14,9 +14,13 @@ from decision_rnn.machine import limit_spinning
 
 if TYPE_CHECKING:
     from decision_rnn.agent import AgentConfig as AgentConfig
+    from decision_rnn.agent import AgentSpec as AgentSpec
+    from decision_rnn.agent import Condition as Condition
+    from decision_rnn.agent import ConditionConfig as ConditionConfig
     from decision_rnn.agent import DecisionAgent as DecisionAgent
     from decision_rnn.agent import Objective as Objective
     from decision_rnn.agent import ObjectiveConfig as ObjectiveConfig
+    from decision_rnn.agent import register_condition as register_condition
     from decision_rnn.agent import register_objective as register_objective
     from decision_rnn.api.acting import EnvironmentActor as EnvironmentActor
     from decision_rnn.api.agents import load_agent as load_agent
@@ -54,7 +58,17 @@ _ROOMS = {
     "decision_rnn.api.comparing": ("compare",),
     "decision_rnn.api.recording": ("record",),
     "decision_rnn.api.run": ("Run", "evaluate", "train"),
-    "decision_rnn.agent": ("AgentConfig", "DecisionAgent", "Objective", "ObjectiveConfig", "register_objective"),
+    "decision_rnn.agent": (
+        "AgentConfig",
+        "AgentSpec",
+        "Condition",
+        "ConditionConfig",
+        "DecisionAgent",
+        "Objective",
+        "ObjectiveConfig",
+        "register_condition",
+        "register_objective",
+    ),
     "decision_rnn.backbones": ("Backbone", "BackboneConfig", "SequenceMixer", "register"),
     "decision_rnn.checkpoint": ("TrainedAgent", "last_checkpoint"),
     "decision_rnn.data.catalog": ("open_dataset",),

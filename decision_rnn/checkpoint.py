@@ -12,25 +12,24 @@ Every folder is written under a temporary name, fsynced and renamed, so that it 
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.spec import DatasetSpec, observation_index
-from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
-from decision_rnn.parsing import check_type, check_types
+from decision_rnn.parsing import check_type
 from decision_rnn.plugins import check_plugins, import_plugins
+from decision_rnn.records import read_record
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -38,100 +37,25 @@ KEPT = 2
 WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
 """The files that make up an agent."""
 
-INDEX = "observation_index"
-"""The agent's buffer with the indices of the observation entries that it sees."""
-LIMIT = "return_limit"
-"""The agent's buffer with the largest return-to-go that it sees at each timestep."""
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What an agent was trained on: everything that evaluation needs to know about the data, without the data.
-
-    Attributes:
-        spec: The dataset's name, environment, reference scores and targets.
-        fingerprint: SHA-256 of its contents.
-        return_mean: Mean of its episodes' returns.
-        return_sd: Standard deviation of its episodes' returns.
-        return_min: Lowest return; None if an old checkpoint lacks it.
-        return_max: Highest return; None if an old checkpoint lacks it.
-        notes: What a reader of the scores should know about the data, in sentences.
-    """
-
-    spec: DatasetSpec
-    fingerprint: str
-    return_mean: float
-    return_sd: float
-    return_min: float | None = None
-    return_max: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, spec: DatasetSpec, store: EpisodeStore) -> "Provenance":
-        """The provenance of an agent trained on this store of this dataset."""
-        returns = store.manifest["statistics"]
-        return cls(
-            replace(spec, environment_id=store.environment_id),
-            store.fingerprint,
-            returns["return_mean"],
-            returns["return_sd"],
-            returns["return_min"],
-            returns["return_max"],
-            tuple(store.manifest["source"].get("notes", ())),
-        )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], partial: Literal["keep", "drop"] = "keep") -> "Provenance":
-        """The provenance that `dataclasses.asdict` wrote into a checkpoint.
-
-        Args:
-            data: The dictionary read from the checkpoint.
-            partial: Whether partial episodes were kept. Checkpoints of version 0.1 hold only the dataset's name; the
-                dataset is then opened.
-
-        Raises:
-            InputError: If the dataset that a checkpoint of version 0.1 needs is missing or has other contents.
-            TypeError: If a value has the wrong type or a key is unknown.
-            KeyError: If a key is missing.
-        """
-        if "spec" in data:
-            spec = check_types(DatasetSpec(**data["spec"]))
-            return check_types(cls(**{**data, "spec": spec, "notes": tuple(data["notes"])}))
-        name = data["dataset"]
-        try:
-            dataset = open_dataset(name, partial=partial)
-            spec = replace(dataset.spec, environment_id=data["environment_id"])
-            if spec.contents is not None and dataset.open().fingerprint != data["fingerprint"]:
-                raise InputError(f"{name} has other contents than those the agent was trained on")
-        except InputError as error:
-            raise InputError(
-                f"{error}; the checkpoint is of version 0.1, which kept the scale of its scores with its dataset: "
-                "put that dataset back to evaluate it"
-            ) from None
-        return check_types(cls(spec, data["fingerprint"], data["return_mean"], data["return_sd"]))
-
-    def check_contents(self, store: EpisodeStore, subject: Path | str, remedy: str) -> None:
-        """InputError if the store has other contents than those trained on.
-
-        Args:
-            store: The current dataset.
-            subject: What was trained on the dataset, for the message.
-            remedy: What to do about it, for the message.
-        """
-        if store.fingerprint != self.fingerprint:
-            raise InputError(
-                f"{subject} was trained on other contents of {self.spec.name} (fingerprint {self.fingerprint[:12]}, "
-                f"now {store.fingerprint[:12]}): {remedy}"
-            )
+RENAMED_WEIGHTS = {
+    "observation_index": "encoder.index",
+    "observation_mean": "encoder.mean",
+    "observation_std": "encoder.std",
+    "return_scale": "condition.scale",
+    "return_limit": "condition.cap",
+    "embed_return.weight": "embed_condition.weight",
+    "embed_return.bias": "embed_condition.bias",
+}
+"""Names of an agent's weights and buffers in version 0.2, and their present ones."""
 
 
 @dataclass(frozen=True)
 class TrainedAgent:
-    """The agent of a checkpoint, after `step` steps that took `seconds` of training."""
+    """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`."""
 
     agent: DecisionAgent
     config: RunConfig
-    provenance: Provenance
+    provenance: DataSummary
     step: int
     seconds: float
 
@@ -164,7 +88,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
     """Write what `load_agent` reads into a folder: weights, with parameters in float16 if `half`, and description."""
     description = {
         "config": to_dict(trained.config),
-        "observation_dim": len(trained.agent.observation_mean),
+        "observation_dim": trained.agent.encoder.features,
         "action_dim": trained.agent.action_dim,
         "provenance": asdict(trained.provenance),
         "step": trained.step,
@@ -228,7 +152,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = json.loads(path.read_text())
         check_plugins(description["config"].get("plugins", ()), str(path))
         config = from_dict(description["config"], str(path))
-        provenance = Provenance.from_dict(description["provenance"], config.partial)
+        provenance = read_provenance(description["provenance"])
         step, seconds = check_type(description["step"], int), check_type(description["seconds"], float)
         dims = _size(description["observation_dim"]), _size(description["action_dim"])
     except InputError:
@@ -238,31 +162,31 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     path = folder / WEIGHTS
     try:
         weights = _renamed(safetensors.torch.load(path.read_bytes()))
-        if config.observation.mask != "none" and INDEX not in weights:  # a checkpoint of version 0.1
-            index = observation_index(config.observation.mask, provenance.spec.environment_id)
-            weights[INDEX] = torch.from_numpy(index)
-        agent = DecisionAgent(
-            config.agent,
-            config.backbone,
+        spec = box_spec(
             torch.zeros(dims[0]),
             torch.ones(dims[0]),
-            action_dim=dims[1],
-            return_scale=1.0,
-            objective=config.objective,
-            observation_index=weights.get(INDEX),
-            return_limit=weights.get(LIMIT),
+            dims[1],
+            observation_index=weights.get("encoder.index"),
+            rtg_cap=weights.get("condition.cap"),
         )
+        agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
     return TrainedAgent(agent.eval(), config, provenance, step, seconds)
 
 
+def read_provenance(data: dict[str, Any]) -> DataSummary:
+    """The data that a checkpoint or an exported policy was trained on; ValueError or TypeError if it is damaged."""
+    return read_record({**data, **data.get("spec", {})}, DataSummary)  # version 0.2 wrote a section `spec`
+
+
 def load_training_state(folder: Path) -> dict[str, Any]:
     """The training state of a checkpoint folder, on the CPU; InputError if it is missing or damaged."""
     path = folder / "training_state.pt"
     try:
-        return torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
+        return {**state, "model": _renamed(state["model"])} if "model" in state else state
     except Exception as error:  # a damaged archive raises any of half a dozen types
         raise _damaged(path, error) from None
 
@@ -275,8 +199,11 @@ def _size(value: Any) -> int:
 
 
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by their current names: in version 0.1 the head of the squared error belonged to the agent."""
-    return {f"objective.{name}" if name.startswith("head.") else name: value for name, value in weights.items()}
+    """Weights by their present names; agents of version 0.2 have a return scale also without a condition."""
+    renamed = {RENAMED_WEIGHTS.get(name, name): value for name, value in weights.items()}
+    if "return_scale" in weights and "embed_return.weight" not in weights:
+        del renamed["condition.scale"]
+    return renamed
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

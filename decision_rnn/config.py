@@ -5,18 +5,26 @@ config_parser.py reads it from files, checkpoints and command lines.
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from decision_rnn.agent import AgentConfig, ObjectiveConfig, SquaredErrorConfig
+from decision_rnn.agent import (
+    CONDITIONS,
+    AgentConfig,
+    Condition,
+    ConditionConfig,
+    ObjectiveConfig,
+    ReturnToGoConfig,
+    SquaredErrorConfig,
+)
 from decision_rnn.backbones import BackboneConfig, registered
 from decision_rnn.errors import InputError
 
 WARMUP_STEPS = 500
 """Default number of warm-up steps in runs of at least 1,000 steps."""
-LARGEST_WEIGHTING = 100.0
+MAX_WEIGHTING = 100.0
 """Upper bound of `return_weighting`; its exponential is far from overflowing float64."""
-CARRY = 50
-"""Default `carry` of layers that forget slowly: 1,000 steps of the default context, the length of an episode."""
+SLOW_TBPTT_SLICES = 50
+"""Default `tbptt_slices` of layers that forget slowly: 1,000 steps of the default context, the length of an episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +47,16 @@ class TrainingConfig:
         steps: Optimiser steps.
         batch_size: Slices per step.
         context: Environment steps per slice.
-        carry: How many consecutive slices a row of the batch reads, on average, before it restarts at a random place.
-            The state is carried from one slice to the next, the gradient is not (truncated backpropagation through
-            time). 1: every slice starts from the initial state. If left out, the backbone's default: 50 for layers
-            that forget slowly (lru, s4d, retention, aaren), which need it to act well with a state carried over an
-            episode; 1 for all others.
+        tbptt_slices: How many consecutive slices a row of the batch reads, on average, before it restarts at a random
+            place. The state is carried from one slice to the next, the gradient is not (truncated backpropagation
+            through time). 1: every slice starts from the initial state. If left out, the backbone's default: 50 for
+            layers that forget slowly (lru, s4d, retention, aaren), which need it to act well with a state carried over
+            an episode; 1 for all others.
         learning_rate: Peak learning rate of AdamW.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
         weight_decay: Weight decay of AdamW, applied to weight matrices only.
-        averaging: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
+        ema_decay: Decay of an exponential moving average of the weights; the average is saved and evaluated. 0 for the
             weights of the last step.
         return_weighting: How strongly sampling favours slices of better episodes: every step of an episode has weight
             exp(return_weighting * g), where g is the episode's return, scaled to 0 for the lowest in the data and 1
@@ -65,11 +73,11 @@ class TrainingConfig:
     steps: int = 2_000
     batch_size: int = 128
     context: int = 20
-    carry: int | None = None
+    tbptt_slices: int | None = None
     learning_rate: float = 1e-3
     recurrent_rate: float | None = None
     weight_decay: float = 1e-4
-    averaging: float = 0.999
+    ema_decay: float = 0.999
     return_weighting: float = 0.0
     warmup_steps: int | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
@@ -80,16 +88,16 @@ class TrainingConfig:
     log_every: int = 100
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "steps", "batch_size", "context", "carry", "checkpoint_every", "log_every")
+        _at_least(self, 1, "steps", "batch_size", "context", "tbptt_slices", "checkpoint_every", "log_every")
         if self.warmup_steps is None:
             object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 2))
         _at_least(self, 0, "learning_rate", "recurrent_rate", "weight_decay", "warmup_steps", "gradient_clip")
-        _at_least(self, 0, "averaging", "return_weighting")
-        if self.averaging >= 1:
-            raise InputError(f"training.averaging is {self.averaging}: it must be below 1, such as 0.999")
-        if self.return_weighting > LARGEST_WEIGHTING:
+        _at_least(self, 0, "ema_decay", "return_weighting")
+        if self.ema_decay >= 1:
+            raise InputError(f"training.ema_decay is {self.ema_decay}: it must be below 1, such as 0.999")
+        if self.return_weighting > MAX_WEIGHTING:
             raise InputError(
-                f"training.return_weighting is {self.return_weighting}: it must be at most {LARGEST_WEIGHTING:g}, "
+                f"training.return_weighting is {self.return_weighting}: it must be at most {MAX_WEIGHTING:g}, "
                 "beyond which the best episode alone is drawn"
             )
 
@@ -101,21 +109,21 @@ class EvaluationConfig:
     Attributes:
         episodes: Episodes per target return; 0 for no evaluation after training.
         target_returns: Target returns; if left out, the dataset's own targets and the best return in the data.
-        state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for
-            every action, the Decision Transformer's protocol.
+        state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
+            action, the Decision Transformer's protocol.
         window: Number of steps in the window.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
     """
 
     episodes: int = 100
     target_returns: tuple[float, ...] | None = None
-    state: Literal["carry", "window"] = "carry"
+    state: Literal["recurrent", "window"] = "recurrent"
     window: int = 20
     seed: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if self.state not in ("carry", "window"):
-            raise InputError(f"evaluation.state is {self.state!r:.100}: it must be carry or window")
+        if self.state not in ("recurrent", "window"):
+            raise InputError(f"evaluation.state is {self.state!r:.100}: it must be recurrent or window")
         _at_least(self, 1, "window")
         _at_least(self, 0, "episodes", "seed")
         if self.target_returns is not None and not self.target_returns:
@@ -135,14 +143,16 @@ class RunConfig:
             D4RL's files.
         actions: `keep` the data's actions, which must then lie within [-1, 1], or `clip` them to that range, as an
             environment with these action bounds does.
-        best_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
-            one episode. With `agent.return_conditioning false` this is filtered behaviour cloning. Scores are still
+        top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
+            one episode. With `condition none` this is filtered behaviour cloning. Scores are still
             reported beside the mean and the range of all episodes.
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
         seed: Seed of the weights' initialisation, the sampled slices and dropout.
         backbone: The sequence backbone; `--backbone NAME` selects it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
+        condition: What the agent is conditioned on; `--condition NAME` selects it, `--condition.KEY` sets its options.
+            `none` is behaviour cloning.
         agent: How histories become tokens.
         objective: The training objective; `--objective NAME` selects it, `--objective.KEY` sets its options.
         training: How the agent is trained.
@@ -153,11 +163,12 @@ class RunConfig:
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
     actions: Literal["keep", "clip"] = "keep"
-    best_fraction: float = 1.0
+    top_fraction: float = 1.0
     plugins: tuple[str, ...] = ()
     seed: int = 0
     backbone: BackboneConfig
     observation: ObservationConfig = field(default_factory=ObservationConfig)
+    condition: ConditionConfig = field(default_factory=ReturnToGoConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     objective: ObjectiveConfig = field(default_factory=SquaredErrorConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -166,17 +177,32 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}: it must be at least 0")
-        if not 0 < self.best_fraction <= 1:  # also rejects NaN
-            raise InputError(f"best_fraction is {self.best_fraction}: it must be above 0 and at most 1, which is all")
-        if self.training.carry is None:
+        if not 0 < self.top_fraction <= 1:  # also rejects NaN
+            raise InputError(f"top_fraction is {self.top_fraction}: it must be above 0 and at most 1, which is all")
+        if self.training.tbptt_slices is None:
             slowly = getattr(registered(self.backbone.name).cls, "forgets_slowly", False)
-            object.__setattr__(self, "training", replace(self.training, carry=CARRY if slowly else 1))
+            slices = SLOW_TBPTT_SLICES if slowly else 1
+            object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
+
+    @property
+    def takes_target(self) -> bool:
+        """Whether episodes begin with a target return; false for behaviour cloning."""
+        condition = cast(type[Condition], CONDITIONS.registered(self.condition.name).cls)
+        return condition.takes_target
 
 
-BEFORE_OPTIONS = {"agent": {"return_limit": 0.0, "previous_action": True}, "training": {"averaging": 0.0, "carry": 1}}
-"""What a saved configuration without these options means: they did not exist then, and their defaults are on now."""
+RENAMED = {
+    "best_fraction": "top_fraction",
+    "training.averaging": "training.ema_decay",
+    "training.carry": "training.tbptt_slices",
+    "agent.return_limit": "condition.rtg_cap",
+    "agent.return_noise": "condition.noise",
+    "agent.return_conditioning": "condition",
+}
+"""Keys of version 0.2 and their present names: refused where a user writes them, translated in saved files."""
 DEFAULT_BACKBONE = "mingru"
 DEFAULT_OBJECTIVE = SquaredErrorConfig().name
+DEFAULT_CONDITION = ReturnToGoConfig().name
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

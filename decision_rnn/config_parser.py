@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
-from decision_rnn.agent import AgentConfig, registered_objective, registered_objectives
+from decision_rnn.agent import CONDITIONS, OBJECTIVES, AgentConfig
 from decision_rnn.backbones import match_parameters, registered, registered_names
 from decision_rnn.config import (
-    BEFORE_OPTIONS,
     DEFAULT_BACKBONE,
+    DEFAULT_CONDITION,
     DEFAULT_OBJECTIVE,
+    RENAMED,
     EvaluationConfig,
     ObservationConfig,
     RunConfig,
@@ -28,7 +29,7 @@ from decision_rnn.parsing import check_numbers, parse_count, parse_keys
 from decision_rnn.plugins import PLUGINS_HELP, check_plugins, plugins_of
 
 ACTIONS_HELP = "keep the data's actions, which must lie within [-1, 1], or clip them as an environment of that box does"
-BEST_HELP = "share of the episodes, the best by return, that are trained on; 0.1 without return conditioning is 10% BC"
+BEST_HELP = "share of the episodes, the best by return, that are trained on; 0.1 with --condition none is 10% BC"
 WIDTH, MATCH = "backbone.width", "backbone.match_parameters"
 SECTIONS = {
     "observation": ObservationConfig,
@@ -39,17 +40,58 @@ SECTIONS = {
 
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
-    """The run configuration that `to_dict` of any version wrote; an InputError names `source` and the key."""
-    for section, options in BEFORE_OPTIONS.items():
-        if isinstance(data.get(section, {}), Mapping):
-            data = {**data, section: {**options, **data.get(section, {})}}
-    return new_config(data, source)
+    """The run configuration that `to_dict` of this version or 0.2 wrote; an InputError names `source` and the key."""
+    return new_config(translated(data), source)
+
+
+def translated(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the keys and values of version 0.2 in their present form."""
+    result: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in data.items()}
+    agent = result.get("agent")
+    if isinstance(agent, dict) and not agent.pop("return_conditioning", True):
+        result["condition"] = {"name": "none"}
+    for old, new in RENAMED.items():
+        value = _taken(result, old)
+        if value is not None and new != "condition" and not (new.startswith("condition.") and "condition" in data):
+            _put(result, new, value)
+    evaluation = result.get("evaluation")
+    if isinstance(evaluation, dict) and evaluation.get("state") == "carry":
+        evaluation["state"] = "recurrent"
+    if isinstance(result.get("condition"), dict) and result["condition"].get("name") == "none":
+        result["condition"] = {"name": "none"}
+    return result
+
+
+def refuse_renamed(data: Mapping[str, Any], source: str) -> None:
+    """InputError for a key of version 0.2; the message names the present one."""
+    for old, new in RENAMED.items():
+        name, _, key = old.partition(".")
+        if name in data and (not key or (isinstance(data[name], Mapping) and key in data[name])):
+            hint = "condition, `none` for behaviour cloning" if new == "condition" else new
+            raise InputError(f"{source}: {old} has been renamed: use {hint}")
+
+
+def _taken(data: dict[str, Any], key: str) -> Any:
+    """Remove `section.key` or `key` from a dictionary and return its value, None if it is not there."""
+    name, _, inner = key.partition(".")
+    if not inner:
+        return data.pop(name, None)
+    return data[name].pop(inner, None) if isinstance(data.get(name), dict) else None
+
+
+def _put(data: dict[str, Any], key: str, value: Any) -> None:
+    name, _, inner = key.partition(".")
+    if inner:
+        data.setdefault(name, {})[inner] = value
+    else:
+        data[name] = value
 
 
 def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
     """The run configuration from keys and values, with current defaults for the rest; InputError as in `from_dict`."""
     check_plugins(plugins_of(data, source), source)
-    parser = run_parser("decision-rnn", backbone_of(data), objective_of(data))
+    refuse_renamed(data, source)
+    parser = run_parser("decision-rnn", backbone_of(data), objective_of(data), condition_of(data))
     namespace = apply(parser, data, source)
     try:
         return instantiate(parser, namespace)
@@ -70,7 +112,14 @@ def backbone_of(data: Mapping[str, Any]) -> str:
 def objective_of(data: Mapping[str, Any]) -> str:
     """The name of the objective in a configuration dictionary: `objective: mse` or the section's `name` key."""
     name = _name_of(data.get("objective"), DEFAULT_OBJECTIVE)
-    _check_registered(name, registered_objective, registered_objectives())
+    _check_registered(name, OBJECTIVES.registered, OBJECTIVES.names())
+    return name
+
+
+def condition_of(data: Mapping[str, Any]) -> str:
+    """The name of the condition in a configuration dictionary: `condition: none` or the section's `name` key."""
+    name = _name_of(data.get("condition"), DEFAULT_CONDITION)
+    _check_registered(name, CONDITIONS.registered, CONDITIONS.names())
     return name
 
 
@@ -87,8 +136,8 @@ def _check_registered(name: str, find: Callable[[str], object], known: Sequence[
         raise InputError(f"{error.args[0]}; {hint}") from None
 
 
-def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
-    """A parser for every key of a run with that backbone and objective."""
+def run_parser(program: str, backbone: str, objective: str, condition: str) -> ArgumentParser:
+    """A parser for every key of a run with that backbone, objective and condition."""
     parser = ArgumentParser(
         prog=program,
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
@@ -100,7 +149,7 @@ def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
     parser.add_argument("--path", type=str | None, help="the HDF5 file of a D4RL dataset")
     parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
     parser.add_argument("--actions", type=Literal["keep", "clip"], default="keep", help=ACTIONS_HELP)
-    parser.add_argument("--best_fraction", type=float, default=1.0, help=BEST_HELP)
+    parser.add_argument("--top_fraction", type=float, default=1.0, help=BEST_HELP)
     parser.add_argument("--plugins", type=tuple[str, ...], default=(), metavar="A,B", help=PLUGINS_HELP)
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights, sampled slices and dropout")
     parser.add_class_arguments(registered(backbone).config, "backbone")
@@ -110,15 +159,23 @@ def run_parser(program: str, backbone: str, objective: str) -> ArgumentParser:
         metavar="NUMBER",
         help="instead of a width: find the one that gives the backbone about this many parameters, such as 600k",
     )
-    parser.add_class_arguments(registered_objective(objective).config, "objective")
+    parser.add_class_arguments(OBJECTIVES.registered(objective).config, "objective")
+    parser.add_class_arguments(CONDITIONS.registered(condition).config, "condition")
     for name, section in SECTIONS.items():
         parser.add_class_arguments(section, name)
     for action in parser._actions:
         if action.dest == "backbone":
             action.metavar, action.help = "NAME", f"which one: {', '.join(registered_names())}"
         elif action.dest == "objective":
-            action.metavar, action.help = "NAME", f"which one: {', '.join(registered_objectives())}"
-        elif action.dest in (*SECTIONS, "backbone.name", "objective.name"):  # `--backbone NAME` is shorter
+            action.metavar, action.help = "NAME", f"which one: {', '.join(OBJECTIVES.names())}"
+        elif action.dest == "condition":
+            action.metavar, action.help = "NAME", f"which one: {', '.join(CONDITIONS.names())}"
+        elif action.dest in (
+            *SECTIONS,
+            "backbone.name",
+            "objective.name",
+            "condition.name",
+        ):  # `--backbone NAME` is shorter
             action.help = argparse.SUPPRESS
     return parser
 
@@ -130,7 +187,9 @@ def apply(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Names
         raise two_widths(source)
     check_backbone_keys(backbone["name"], [f"backbone.{key}" for key in backbone], source)
     objective = {**section(data.get("objective")), "name": objective_of(data)}
-    return parse_keys(parser, {**data, "backbone": backbone, "objective": objective}, source)
+    condition = {**section(data.get("condition")), "name": condition_of(data)}
+    keys = {**data, "backbone": backbone, "objective": objective, "condition": condition}
+    return parse_keys(parser, keys, source)
 
 
 def check_backbone_keys(backbone: str, keys: Sequence[str], source: str) -> None:

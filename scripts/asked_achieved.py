@@ -4,7 +4,7 @@
     cp runs/kinds-of-data/comparison.json results/kinds-of-data
     python scripts/asked_achieved.py results/kinds-of-data
 
-A panel for each dataset; cloning, if the comparison has it, as a line.
+A panel for each dataset; bc, if the comparison has it, as a line.
 """
 
 import argparse
@@ -20,9 +20,9 @@ INK, PALE, CLONING = "#1f4e8c", "#9db8d9", "#c26a1b"
 
 
 def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> dict[float | None, list[float]]:
-    """The median return of each seed's episodes, by target return in ascending order; cloning has the target None."""
+    """The median return of each seed's episodes, by target return in ascending order; bc has the target None."""
     medians: dict[float | None, list[float]] = {}
-    for cell in comparison.cells:
+    for cell in comparison.trials:
         if (cell.variant, cell.dataset) == (variant, dataset.data.name):
             for asked, achieved in {achieved.target_return: achieved for achieved in cell.targets}.items():
                 medians.setdefault(asked, []).append(float(np.median(achieved.returns)))
@@ -30,7 +30,7 @@ def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> di
 
 
 def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: str) -> None:
-    """Plot one dataset: a line for the mean over seeds, a dot per seed, the diagonal, the data's range, cloning."""
+    """Plot one dataset: a line for the mean over seeds, a dot per seed, the diagonal, the data's range, bc."""
     data, medians = dataset.data, curves(comparison, dataset, variant)
     top = 1.05 * max(max(medians), data.return_max)
     axes.axvspan(data.return_min, data.return_max, color="0.94", linewidth=0)
@@ -38,9 +38,9 @@ def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: 
     for asked, seeds in medians.items():
         axes.plot([asked] * len(seeds), seeds, ".", color=PALE, markersize=5)
     axes.plot(list(medians), [np.mean(seeds) for seeds in medians.values()], "o-", color=INK, markersize=4)
-    if seeds := curves(comparison, dataset, "cloning").get(None):
+    if seeds := curves(comparison, dataset, "bc").get(None):
         axes.axhline(float(np.mean(seeds)), color=CLONING, linestyle=":", linewidth=1.5)
-        axes.annotate("cloning", (0.02 * top, np.mean(seeds)), color=CLONING, fontsize=8, va="bottom")
+        axes.annotate("bc", (0.02 * top, np.mean(seeds)), color=CLONING, fontsize=8, va="bottom")
     axes.set(xlim=(0, top), ylim=(0, top), aspect="equal")
     axes.set_title(data.name.removeprefix("standin/"), fontsize=10)
     axes.tick_params(labelsize=8)

@@ -23,7 +23,7 @@ HEAD = ("data", "variant", "target", "first", "second", "difference")
 
 def machine(comparison: Comparison) -> str:
     """The machines that evaluated the runs."""
-    return " or ".join(dict.fromkeys(describe_hardware(cell.hardware) for cell in comparison.cells))
+    return " or ".join(dict.fromkeys(describe_hardware(cell.hardware) for cell in comparison.trials))
 
 
 def paired(first: Comparison, second: Comparison) -> Iterator[tuple[VariantSummary, VariantSummary]]:
@@ -42,15 +42,10 @@ def scores(of_target: TargetSummary) -> str:
 
 def by_target(summary: VariantSummary) -> dict[str, TargetSummary]:
     """The targets of a variant by name; the data's best return is another number on each machine."""
-    named = {}
+    named: dict[str, TargetSummary] = {}
     for target in summary.targets:
-        match target.target.role:
-            case "paper":
-                named[f"{target.target.target_return:g}"] = target
-            case "best":
-                named["the data's best"] = target
-            case "cloning":
-                named["none"] = target
+        names = {"paper": f"{target.target.target_return or 0:g}", "best": "the data's best", "bc": "none"}
+        named |= {names[role]: target for role in target.target.roles if role in names}
     return named
 
 

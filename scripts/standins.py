@@ -35,7 +35,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 RESULTS, RUNS = ALL_RESULTS / "standins", ROOT / "runs" / "standins"
-METHODS = ("cloning", "decision-transformer")
+METHODS = ("bc", "decision-transformer")
 """The variants of configs/comparisons/standins.yaml."""
 PUBLISHED = {  # normalised scores of the last checkpoint of METHODS on D4RL's sets, CORL's docs/benchmarks/offline.md
     "standin/hopper-medium-replay": (29.81, 81.77),
@@ -104,7 +104,7 @@ def scores_of(comparison: Comparison, contents: Mapping[str, set[str]]) -> dict[
     fingerprints = {dataset.data.name: dataset.data.fingerprint for dataset in comparison.datasets}
     scores: dict[str, dict[str, float]] = {}
     for summary in summarise(comparison):
-        target = summary.of_role("cloning") or summary.of_role("paper")
+        target = summary.of_role("bc") or summary.of_role("paper")
         if target is None or fingerprints[summary.dataset] not in contents.get(summary.dataset, set()):
             print(f"left out: {summary.variant} on {summary.dataset}, which has other contents than in the comparison")
             continue
@@ -178,7 +178,7 @@ def report(
     learnt = "There is no comparison yet."
     if comparison is not None:
         methods = [method for method in METHODS if any(method in of for of in scores.values())]
-        cells = [cell for cell in comparison.cells if cell.variant in methods]
+        cells = [cell for cell in comparison.trials if cell.variant in methods]
         commits = dict.fromkeys(cell.commit or "unknown" for cell in cells)
         processors = dict.fromkeys(cell.hardware["cpu"] for cell in cells)
         learnt = (

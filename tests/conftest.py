@@ -13,14 +13,15 @@ import pytest
 import torch
 from small_cli import NAME, STEPS
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.agent import DecisionAgent, box_spec
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
 
@@ -108,22 +109,28 @@ def pendulum() -> Callable[..., TrainedAgent]:
 
     def make(
         backbone: str = "mingru",
-        carry: int = 1,
+        tbptt_slices: int = 1,
         cloning: bool = False,
-        return_min: float | None = -1500.0,
-        return_max: float | None = -100.0,
-        return_limit: float = 0.0,
+        return_min: float = -1500.0,
+        return_max: float = -100.0,
+        rtg_cap: float = 0.0,
     ) -> TrainedAgent:
         sections = {
             "backbone": {"name": backbone, "width": 16, "layers": 1},
-            "agent": {"return_conditioning": not cloning, "return_limit": return_limit},
-            "training": {"steps": 10, "carry": carry},
+            "condition": {"name": "none"} if cloning else {"name": "return_to_go", "rtg_cap": rtg_cap},
+            "training": {"steps": 10, "tbptt_slices": tbptt_slices},
         }
         config = new_config({"dataset": "own/pendulum", **sections}, "test")
         torch.manual_seed(0)
-        agent = DecisionAgent(config.agent, config.backbone, torch.zeros(3), torch.ones(3), 1, 1000.0)
+        agent = DecisionAgent(
+            config.agent,
+            config.backbone,
+            box_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0),
+            config.condition,
+        )
         spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")
-        provenance = Provenance(spec, "f" * 64, -900.0, 300.0, return_min, return_max, ("some note",))
-        return TrainedAgent(agent.eval(), config, provenance, 10, 1.25)
+        returns = {"return_mean": -900.0, "return_sd": 300.0, "return_min": return_min, "return_max": return_max}
+        data = DataSummary.from_spec(spec, fingerprint="f" * 64, notes=("some note",), **returns)
+        return TrainedAgent(agent.eval(), config, data, 10, 1.25)
 
     return make

@@ -62,18 +62,18 @@ def scores(folder: Path) -> dict[str, Any]:
     return {"dataset": result.to_dict()["dataset"], "targets": result.to_dict()["targets"]}
 
 
+SPEC = ("name", "environment_id", "reference_min", "reference_max", "target_returns", "comparable", "requirements",
+        "environment_settings")  # fmt: skip
+
+
 def make_old(folder: Path) -> None:
-    """Rewrite a checkpoint's config.json as version 0.1 wrote it, with less information about the dataset."""
+    """Rewrite a checkpoint's config.json as version 0.2 wrote it, with a section for the dataset's spec."""
     path = folder / "config.json"
     description = json.loads(path.read_text())
     provenance = description["provenance"]
-    description["provenance"] = {
-        "dataset": provenance["spec"]["name"],
-        "fingerprint": provenance["fingerprint"],
-        "environment_id": provenance["spec"]["environment_id"],
-        "return_mean": provenance["return_mean"],
-        "return_sd": provenance["return_sd"],
-    }
+    spec = {name: provenance.pop(name) for name in SPEC}
+    contents = {"return_scale": 10.0, "contents": provenance["fingerprint"]}
+    description["provenance"] = {"spec": {**spec, **contents}, **provenance}
     path.write_text(json.dumps(description))
 
 
@@ -97,29 +97,15 @@ def test_evaluate_after_dataset_change_gives_the_same_scores(tmp_path: Path) -> 
     assert scores(folder) == before
 
 
-@pytest.mark.parametrize("partial", ["keep", "drop"])
-def test_version_0_1_checkpoint_is_scored_by_its_dataset(tmp_path: Path, partial: str) -> None:
-    write(1.0)
-    folder = train_briefly(tmp_path, "--partial", partial)
-    before = scores(folder)
-    make_old(folder)
-    # Version 0.1 did not save the data's range of returns, its best return as a target return, or notes.
-    before["dataset"] |= {"return_min": None, "return_max": None, "notes": type(before["dataset"]["notes"])()}
-    assert [target["target_return"] for target in before["targets"][2:]] == ([40] if partial == "drop" else [])
-    before["targets"] = [{**target, "in_range": None} for target in before["targets"][:2]]
-    assert scores(folder) == before
-
-
-def test_version_0_1_checkpoint_without_its_dataset_raises(tmp_path: Path) -> None:
+def test_version_0_2_checkpoint_has_the_same_provenance(tmp_path: Path) -> None:
     write(1.0)
     folder = train_briefly(tmp_path)
+    before = load_agent(folder).provenance
+    assert (before.name, before.environment_id, before.return_max, before.target_returns) == (
+        *(NAME, ENVIRONMENT, 45.0, (45.0, 22.5)),
+    )
     make_old(folder)
-    shutil.rmtree(open_dataset(NAME).source.folder(NAME))
-    with pytest.raises(InputError, match=r"there is no dataset own/mine .* version 0\.1, .* put that dataset back"):
-        load_agent(folder)
-    write(100.0)
-    with pytest.raises(InputError, match=r"own/mine has other contents than .* version 0\.1, .* put that dataset back"):
-        load_agent(folder)
+    assert load_agent(folder).provenance == before
 
 
 @pytest.mark.parametrize("fault", [{}, {"spec": 5}, {"spec": {"name": "x"}}, 5])

@@ -1,22 +1,41 @@
-"""The return-conditioned agent and its training objectives."""
+"""The agent, what it is conditioned on, and its training objectives."""
 
-from decision_rnn.agent.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent.agent import ActingState, AgentConfig, DecisionAgent, TrainingOutput
+from decision_rnn.agent.conditions import (
+    CONDITIONS,
+    Condition,
+    ConditionConfig,
+    NoConditionConfig,
+    ReturnToGoConfig,
+    register_condition,
+)
 from decision_rnn.agent.objectives import (
+    OBJECTIVES,
     Objective,
     ObjectiveConfig,
     SquaredErrorConfig,
+    check_objective,
     register_objective,
-    registered_objective,
-    registered_objectives,
 )
+from decision_rnn.agent.spec import AgentSpec, box_spec
 
 __all__ = [
+    "CONDITIONS",
+    "OBJECTIVES",
+    "ActingState",
     "AgentConfig",
+    "AgentSpec",
+    "Condition",
+    "ConditionConfig",
     "DecisionAgent",
+    "NoConditionConfig",
     "Objective",
     "ObjectiveConfig",
+    "ReturnToGoConfig",
     "SquaredErrorConfig",
+    "TrainingOutput",
+    "box_spec",
+    "check_objective",
+    "register_condition",
     "register_objective",
-    "registered_objective",
-    "registered_objectives",
 ]

@@ -1,18 +1,29 @@
 """Training objectives: the head on the agent's hidden states, its loss and its actions.
 
-An objective is defined here or in a module of the user's own, which `--plugins` imports.
+An objective is defined here or in a user's module, which `--plugins` imports.
 """
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.agent.spaces import head_of, holds_actions
+from decision_rnn.agent.spec import AgentSpec
+from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
 from decision_rnn.registry import Class, Registry
+
+if TYPE_CHECKING:
+    from decision_rnn.agent.agent import DecisionAgent
+
+Metrics = Mapping[str, Tensor]
+"""Scalars by name, which are logged beside the loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,34 +40,51 @@ class ObjectiveConfig:
 class Objective(nn.Module, ABC):
     """Maps the agent's hidden states to a loss in training and to actions in the environment.
 
-    It is created as `Objective(config, width, action_dim)`; `config` is of the class it was registered with.
-
-    Attributes:
-        columns: The fields of data.stream.Batch that `loss` reads.
+    It is created as `Objective(config, spec)`, where `config` is of the class it was registered with and `spec`, an
+    `AgentSpec`, has the width of the hidden states, the spaces, the data's statistics and the return scale. It may own
+    further heads and networks, such as a critic with a target network.
     """
 
-    columns: ClassVar[tuple[str, ...]] = ("action",)
-
     @abstractmethod
-    def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        """The loss that training minimises.
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
+        """The loss that training minimises, and metrics to log.
 
         Args:
-            hidden: (batch, time, width). Linear layers return bfloat16 when training is in bfloat16.
-            columns: The columns named by `columns`, each (batch, time, ...).
+            hidden: (batch, time, tokens, width), the hidden state after every token, in float32. A step has one token,
+                or with `agent.tokens interleaved` one per input; the last one has seen all of the step's inputs.
+            batch: The batch.
 
         Returns:
-            A scalar in float32: the mean over batch and time.
+            A scalar in float32, the mean over batch and time, and scalars by name.
         """
 
     @abstractmethod
     def action(self, hidden: Tensor) -> Tensor:
-        """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., width)."""
+        """The actions to take, (..., action_dim) within the action space, at hidden states (..., tokens, width)."""
+
+    def propose(self, hidden: Tensor) -> Tensor | None:
+        """The values, (batch, size), that the agent is conditioned on from the next step on, given the hidden states
+        (batch, tokens, width) of this one; None, the default, leaves that to the condition."""
+        return None
+
+    def separate_parameters(self) -> Iterable[nn.Parameter]:
+        """The objective's parameters that the agent's optimiser leaves out, because `after_step` trains them or they
+        are a target network's; none by default."""
+        return ()
+
+    def after_step(self) -> None:
+        """Called after each step of the agent's optimiser, with the gradients of `loss` still in place: to step an
+        optimiser of `separate_parameters` and zero their gradients, or to update a target network."""
+
+    def training_state(self) -> dict[str, Any]:
+        """What resuming needs besides the weights, such as an optimiser's state: tensors and plain types."""
+        return {}
+
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        """Restore what `training_state` returned."""
 
 
 OBJECTIVES: Registry[Objective, ObjectiveConfig] = Registry("objective")
-registered_objective = OBJECTIVES.registered
-registered_objectives = OBJECTIVES.names
 
 
 def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:
@@ -75,12 +103,45 @@ class SquaredErrorConfig(ObjectiveConfig):
 class SquaredError(Objective):
     """The mean squared error of actions tanh(W h + b), as in Chen et al., "Decision Transformer" (2021)."""
 
-    def __init__(self, config: SquaredErrorConfig, width: int, action_dim: int) -> None:
+    def __init__(self, config: SquaredErrorConfig, spec: AgentSpec) -> None:
         super().__init__()
-        self.head = nn.Linear(width, action_dim)
+        self.head = head_of(spec)
 
-    def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        return F.mse_loss(self.action(hidden).float(), columns["action"])
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
+        return F.mse_loss(self.action(hidden), batch.action), {}
 
     def action(self, hidden: Tensor) -> Tensor:
-        return torch.tanh(self.head(hidden))
+        return self.head(hidden[..., -1, :])
+
+
+def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:
+    """Check an objective's rules on a batch, with a copy of the agent and without using up random numbers.
+
+    Raises:
+        InputError: Naming the rule, if the loss is not a finite scalar with a gradient, a metric is not a scalar, or
+            the actions have another shape than the data's or leave the action space.
+    """
+    agent = copy.deepcopy(agent)
+    with torch.random.fork_rng():
+        loss, metrics, _ = agent(batch)
+        with torch.inference_mode():
+            actions, _ = agent.eval().predict(
+                agent.condition.from_batch(batch), batch.observation, batch.previous_action, batch.timestep, batch.reset
+            )
+    fault = None
+    if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
+        found = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+        fault = f"its loss is {found}: return a scalar, the mean over batch and time"
+    elif not loss.requires_grad:
+        fault = "its loss has no gradient: compute it from the hidden states"
+    elif not loss.isfinite():
+        fault = f"its loss is {loss.item()} before the first step: check the formula and the data"
+    elif wrong := [key for key, value in metrics.items() if torch.as_tensor(value).numel() != 1]:
+        fault = f"its metric {wrong[0]} is not a scalar: return the mean over batch and time"
+    elif actions.shape != batch.action.shape:
+        fault = f"its actions have shape {tuple(actions.shape)}: return one for each of {tuple(batch.action.shape)}"
+    elif not holds_actions(agent.action_space, actions):
+        reach = actions.abs().max().item()
+        fault = f"its actions reach {reach:.3g}, outside the action space {agent.action_space}: bound them, as by tanh"
+    if fault:
+        raise InputError(f"the objective {name} breaks a rule: {fault}")

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from decision_rnn.acting import ActingLoop, State
 from decision_rnn.api.configuration import evaluation_settings
-from decision_rnn.backbones import reset_rows
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
@@ -38,7 +37,7 @@ class EnvironmentActor(ActingLoop):
             first of the run's evaluation. An agent trained by cloning takes none.
         env: The environment to act in, for its number of environments and how they are reset.
         num_envs: The number of environments, if there is no `env`; if left out, the first call determines it.
-        state: `carry` the recurrent state, or re-run the last steps as a `window`; the run's setting if left out.
+        state: `recurrent` to carry the state, or `window` to re-run the last steps; the run's setting if left out.
         window: Steps in that window, if `state` is `window`; the run's setting if left out.
 
     Raises:
@@ -74,7 +73,7 @@ class EnvironmentActor(ActingLoop):
         *,
         env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
         num_envs: int | None = None,
-        state: Literal["carry", "window"] | None = None,
+        state: Literal["recurrent", "window"] | None = None,
         window: int | None = None,
     ) -> None:
         if not isinstance(trained, TrainedAgent):
@@ -83,9 +82,10 @@ class EnvironmentActor(ActingLoop):
         self._config = trained.config
         agent = prepare_to_act(trained.agent)
         self._actor = actor_of(agent, window_of(settings))
+        self._layout = self._actor.initial_state(torch.zeros(1))
         self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
         # An agent with an observation mask knows only the minimum size of an observation.
-        self.max_observation_dim = self.observation_dim if agent.observation_index is None else sys.maxsize
+        self.max_observation_dim = self.observation_dim if agent.encoder.index is None else sys.maxsize
         super().__init__(default_return(trained.config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:
             self.reset(target_return)
@@ -99,16 +99,16 @@ class EnvironmentActor(ActingLoop):
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step: the parts of the agent's state, each (environments, ...)."""
         with torch.inference_mode():
-            return [part.numpy().copy() for part in self._actor.initial_state(torch.zeros(environments))]
+            return [part.numpy().copy() for part in self._actor.initial_state(torch.zeros(environments)).flatten()]
 
     def step(
         self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target_return: np.ndarray, state: State
     ) -> tuple[np.ndarray, State]:
         """One step of the agent, without the state that is kept between calls; see `ActingLoop.step`."""
         with one_thread(), torch.inference_mode():
-            before = tuple(map(torch.from_numpy, state))
+            before = self._layout.unflatten(tuple(map(torch.from_numpy, state)))
             if reset.any():
                 initial = self._actor.initial_state(torch.from_numpy(target_return))
-                before = reset_rows(before, initial, torch.from_numpy(reset))
+                before = before.replaced(initial, torch.from_numpy(reset))
             action, after = self._actor.act(torch.from_numpy(observation), torch.from_numpy(reward), None, before)
-        return action.numpy().copy(), [part.numpy().copy() for part in after]
+        return action.numpy().copy(), [part.numpy().copy() for part in after.flatten()]

@@ -23,8 +23,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
     Returns:
         The agent (`.agent`, a `DecisionAgent`), its configuration (`.config`), its data (`.provenance`: fingerprint,
-        mean and range of its returns, and in `.provenance.spec` its environment and the reference scores) and the
-        training step (`.step`).
+        mean and range of its returns, environment and reference scores) and the training step (`.step`).
 
     Raises:
         InputError: If there is no such agent, or a file or a required module is missing, damaged or does not match; the
@@ -32,7 +31,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
     Example:
         >>> trained = decision_rnn.load_agent(run.folder)
-        >>> trained.step, trained.provenance.spec.environment_id
+        >>> trained.step, trained.provenance.environment_id
         (20, 'MountainCarContinuous-v0')
     """
     return checkpoint.load_agent(find_agent(name), plugins)

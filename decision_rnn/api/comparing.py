@@ -60,7 +60,7 @@ def compare(
         backbones: Names, each a variant; if left out, `mingru`, `minlstm`, `lru` and `transformer`, or none if
             `variants` are given.
         variants: The keys of each variant, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
-        controls: What to compare them with: any of `cloning`, `filtered-cloning` (the best tenth of the episodes),
+        controls: What to compare them with: any of `bc` (behaviour cloning), `bc-10%` (of the best tenth),
             `mlp` and `conv`; an empty list for none.
         seeds: The number of seeds of every variant on every dataset, starting from `seed`.
         steps: Optimiser steps of every run; 2,000 if left out.
@@ -74,7 +74,7 @@ def compare(
         config: Any other key of a run, shared by all variants, as `train` takes it.
 
     Returns:
-        The comparison, as in its `comparison.json`: `.cells` are the runs with every episode's return, `.failed` those
+        The comparison, as in its `comparison.json`: `.trials` are the runs with every episode's return, `.failed` those
         that failed, which do not stop the others. `print(comparison)` shows the tables, in Markdown.
 
     Raises:
@@ -93,7 +93,7 @@ def compare(
         ...     backbone={"width": 16, "layers": 1},
         ...     evaluation={"episodes": 1},
         ... )
-        >>> [(cell.variant, cell.seed, len(cell.targets[0].returns)) for cell in comparison.cells]
+        >>> [(cell.variant, cell.seed, len(cell.targets[0].returns)) for cell in comparison.trials]
         [('mingru', 0, 1), ('lru', 0, 1)]
     """
     arguments = {name: value for name, value in locals().items() if name != "config"} | config

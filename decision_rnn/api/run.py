@@ -10,16 +10,17 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
-from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
-from decision_rnn.evaluation.return_limit import with_return_limit
+from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
@@ -125,8 +126,8 @@ def train(
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         plugins: Modules to import first, which register backbones, objectives, sources or environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:
-            `training={"batch_size": 32}`, `agent={"return_conditioning": False}`, `evaluation={"episodes": 20}`,
-            `best_fraction=0.1`.
+            `training={"batch_size": 32}`, `condition="none"`, `evaluation={"episodes": 20}`,
+            `top_fraction=0.1`.
 
     Returns:
         The run; its `.agent` is the one of the last step.
@@ -182,10 +183,10 @@ def evaluate(
     targets: float | Sequence[float] | None = None,
     *,
     episodes: int | None = None,
-    state: Literal["carry", "window"] | None = None,
+    state: Literal["recurrent", "window"] | None = None,
     window: int | None = None,
     seed: int | None = None,
-    return_limit: float | None = None,
+    rtg_cap: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
     progress: bool = True,
@@ -202,12 +203,12 @@ def evaluate(
         targets: The target returns, undiscounted sums of the environment's rewards; if left out, the paper's for the
             task and the best return in the data. An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
-        state: `carry` the recurrent state over the whole episode, or re-run the last steps as a `window` for every
+        state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `state` is `window`.
         seed: Episode i of every target starts with the environment's reset(seed + i).
-        return_limit: A limit on the return-to-go that replaces the run's `agent.return_limit`: a quantile of the data's
-            returns-to-go at each time step, 0 for no limit. Values above 0 need the data.
+        rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
+            returns-to-go at each time step, 0 for no cap. Values above 0 need the data.
         output: A folder to write the result to, instead of the run's.
         processes: The number of processes; one per core if left out.
         progress: Whether to show a progress bar.
@@ -242,8 +243,8 @@ def evaluate(
     if isinstance(subject, Subject):
         if state == "window":
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
-        if return_limit is not None:
-            raise InputError("an exported policy keeps its return limit: evaluate its run for another")
+        if rtg_cap is not None:
+            raise InputError("an exported policy keeps its rtg_cap: evaluate its run for another")
     if targets is not None:
         check_conditioned(subject.config)
     settings = evaluation_settings(
@@ -256,8 +257,8 @@ def evaluate(
         except OSError as error:
             raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
-        if isinstance(subject, TrainedAgent) and return_limit is not None:
-            subject = with_return_limit(subject, return_limit)
+        if isinstance(subject, TrainedAgent) and rtg_cap is not None:
+            subject = with_rtg_cap(subject, rtg_cap)
         if isinstance(subject, Subject):
             result = evaluate_actor(subject, settings, processes)
         else:
@@ -267,12 +268,12 @@ def evaluate(
     return result
 
 
-def _tell_reach(config: RunConfig, provenance: Provenance, seen: EpisodeStore) -> None:
+def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) -> None:
     """Report how many of the training episodes reach the target returns, and warn if few do."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         return
-    settings, spec, best = config.evaluation, provenance.spec, provenance.return_max
-    asked = asked_returns(settings, spec, best)
+    settings, best = config.evaluation, provenance.return_max
+    asked = asked_returns(settings, provenance)
     tell(describe_reach(asked, seen.episode_returns))
     # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
-from decision_rnn.checkpoint import Provenance, TrainedAgent, last_checkpoint, load_agent, save_checkpoint
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig
 from decision_rnn.data.spec import TASKS
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread
@@ -93,17 +94,13 @@ def untrained() -> TrainedAgent:
     """An untrained agent with the default configuration, for Hopper."""
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "untrained: compare with nothing")
     config = RunConfig(dataset=spec.name, backbone=registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE))
-    agent = DecisionAgent(
-        config.agent,
-        config.backbone,
-        torch.zeros(11),
-        torch.ones(11),
-        action_dim=3,
-        return_scale=spec.return_scale,
-        objective=config.objective,
-        return_limit=torch.linspace(3000, 0, EPISODE),
+    made_for = box_spec(
+        torch.zeros(11), torch.ones(11), 3, return_scale=spec.return_scale, rtg_cap=torch.linspace(3000, 0, EPISODE)
     )
-    return TrainedAgent(agent.eval(), config, Provenance(spec, "0" * 64, 1400.0, 400.0), step=0, seconds=0.0)
+    agent = DecisionAgent(config.agent, config.backbone, made_for)
+    returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
+    data = DataSummary.from_spec(spec, fingerprint="0" * 64, **returns)
+    return TrainedAgent(agent.eval(), config, data, step=0, seconds=0.0)
 
 
 def _actions(agent: DecisionAgent, policy: "Policy", rounds: int) -> list[Row]:

@@ -18,6 +18,7 @@ from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import OnStep, RolloutResult, one_thread, rollout
@@ -169,14 +170,14 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
         return [*time_episodes(recording, rounds), *time_acting(agent, ACTING_ROUNDS * rounds)]
 
 
-def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec]:
+def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
     trained = load_agent(last_checkpoint(run))
     if trained.config.observation.mask != "none":
         raise InputError(f"the agent of {run} does not see whole observations: measure one that does")
-    return trained.agent, trained.provenance.spec
+    return trained.agent, trained.provenance
 
 
-def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
+def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
     """A briefly trained agent, whose episodes are about as long as those of a trained one."""
     dataset = open_dataset(DATASET)
     spec = dataset.spec
@@ -192,8 +193,8 @@ def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec]:
 def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
     """Consecutive actions in a batch of environments, with the same noise as every observation."""
     generator = torch.Generator().manual_seed(0)
-    observation = agent.observation_mean + agent.observation_std * torch.randn(
-        batch, len(agent.observation_mean), generator=generator
+    observation = agent.encoder.mean + agent.encoder.std * torch.randn(
+        batch, agent.encoder.features, generator=generator
     )
     reward = torch.ones(batch)
     state = actor.initial_state(torch.full((batch,), 3600.0))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State, registered, registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
 from decision_rnn.bench.measure import Row, compare, interleaved, timed
@@ -42,7 +43,7 @@ class DecisionTransformerTask(nn.Module):
         self.register_buffer("std", torch.from_numpy(store.observation_std).float() + 1e-6)
         self.return_scale = return_scale
 
-    def forward(self, batch: Batch, state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, batch: Batch, state: State | None = None) -> TrainingOutput:
         """The loss, a scalar; no state is carried between batches."""
         loss = self.model.loss(
             (batch.observation - self.mean) / self.std,
@@ -51,7 +52,7 @@ class DecisionTransformerTask(nn.Module):
             batch.timestep,
             torch.ones(batch.timestep.shape, device=batch.timestep.device),
         )
-        return loss, ()
+        return TrainingOutput(loss, {}, ())
 
 
 def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:

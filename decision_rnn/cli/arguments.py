@@ -9,15 +9,17 @@ from jsonargparse import ArgumentParser, Namespace
 
 from decision_rnn.cli.help import arrange
 from decision_rnn.cli.words import take
-from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_OBJECTIVE, RunConfig
+from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.config_parser import (
     MATCH,
     WIDTH,
     apply,
     backbone_of,
     check_backbone_keys,
+    condition_of,
     instantiate,
     objective_of,
+    refuse_renamed,
     run_parser,
     section,
     two_widths,
@@ -27,6 +29,7 @@ from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml, spl
 from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
 
 BACKBONE, OBJECTIVE = "--backbone --backbone.name", "--objective --objective.name"
+CONDITION = "--condition --condition.name"
 
 
 def parse_run(
@@ -51,7 +54,9 @@ def parse_run(
     Raises:
         InputError: If a file or key is invalid; the message names it.
     """
-    first, rest = take(arguments, BACKBONE, OBJECTIVE, "--config", "--plugins")  # the other options depend on them
+    first, rest = take(
+        arguments, BACKBONE, OBJECTIVE, CONDITION, "--config", "--plugins"
+    )  # the other options depend on them
     plugins = split_names(first.plugins)
     import_plugins(plugins)
     data: dict[str, Any] = {}
@@ -73,7 +78,10 @@ def parse_run(
         data["backbone"] = {**section(data.get("backbone")), "name": chosen}
     if first.objective is not None:
         data["objective"] = {**section(data.get("objective")), "name": first.objective}
-    parser = run_parser(program, backbone_of(data), objective_of(data))
+    if first.condition is not None:
+        data["condition"] = {**section(data.get("condition")), "name": first.condition}
+    refuse_renamed(data, source)
+    parser = run_parser(program, backbone_of(data), objective_of(data), condition_of(data))
     add_options(parser)
     base = apply(parser, data, source)
     add_config(parser, needed)
@@ -99,7 +107,7 @@ def default_parser(
     program: str, add_options: Callable[[ArgumentParser], None], needed: Sequence[str]
 ) -> ArgumentParser:
     """The parser of a command for runs, with the default backbone and objective."""
-    parser = run_parser(program, DEFAULT_BACKBONE, DEFAULT_OBJECTIVE)
+    parser = run_parser(program, DEFAULT_BACKBONE, DEFAULT_OBJECTIVE, DEFAULT_CONDITION)
     add_options(parser)
     add_config(parser, needed)
     return parser

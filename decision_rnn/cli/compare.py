@@ -37,7 +37,7 @@ def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     """The plan that a command line describes, and the command's own options."""
     variants, datasets, command = parse_variants(PROGRAM, arguments, _options, NEEDED)
     if command.ray_address is not None and command.executor != "ray":
-        raise InputError("command line: --ray-address is for --executor ray: give both or neither")
+        raise InputError("command line: --ray_address is for --executor ray: give both or neither")
     plan = comparing.plan_of(
         variants, datasets, command.seeds, command.output, command.checkpoint_episodes, command.jobs
     )
@@ -74,5 +74,5 @@ def _options(parser: ArgumentParser) -> None:
     )
     add("--jobs", type=int | None, help="runs at the same time (default: one for each core)")
     add("--executor", type=Literal["local", "ray"], default="local", help="where the runs are made")
-    add("--ray-address", type=str | None, help="address of a running Ray cluster (default: one on this machine)")
+    add("--ray_address", type=str | None, help="address of a running Ray cluster (default: one on this machine)")
     add("--output", type=Path | None, help="folder of the runs (default: runs/compare-DATASET)")

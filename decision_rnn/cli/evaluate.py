@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> None:
     if not settings.get("episodes", subject.config.evaluation.episodes):
         raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
     output = command.output or run_folder
-    extra = {"return_limit": command.return_limit, "processes": command.processes}
+    extra = {"rtg_cap": command.rtg_cap, "processes": command.processes}
     result = evaluate(subject, settings.pop("target_returns", None), output=output, **extra, **settings)
     print(result)
     if output is None:
@@ -57,8 +57,8 @@ def parser() -> ArgumentParser:
     for action in parser._actions:
         if action.dest in OF_THE_RUN:  # their defaults are known only once the run is read
             action.help = f"{OF_THE_RUN[action.dest] or action.help} (default: the run's)"
-    help_limit = "in place of the run's agent.return_limit, from 0 (none) to 1; above 0 it needs the run's data"
-    parser.add_argument("--return_limit", type=float | None, help=help_limit)
+    help_limit = "in place of the run's condition.rtg_cap, from 0 (none) to 1; above 0 it needs the run's data"
+    parser.add_argument("--rtg_cap", type=float | None, help=help_limit)
     parser.add_argument("--output", type=Path | None, help="folder to write the result into (default: that of the run)")
     help_processes = "number of processes that play; the result does not depend on it (default: one per core)"
     parser.add_argument("--processes", type=int | None, help=help_processes)

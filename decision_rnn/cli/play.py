@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> None:
 
     folder = find_agent(command.agent)
     trained = load_agent(folder)
-    spec, settings = trained.provenance.spec, trained.config.evaluation
+    spec, settings = trained.provenance, trained.config.evaluation
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     asked = command.target_returns
     if asked is None:
@@ -82,7 +82,7 @@ def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed
     from decision_rnn.evaluation.play import play, watched_environment
 
     actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
-    environment = watched_environment(trained.provenance.spec.environment_id)
+    environment = watched_environment(trained.provenance.environment_id)
     begun = False
     try:
         for number in range(episodes):
@@ -100,5 +100,5 @@ def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed
 
 def _tell(trained: "TrainedAgent", asked: float | None, seed: int, end: "Moment") -> None:
     what = "" if asked is None else f"target {asked:g}, "
-    score = float(trained.provenance.spec.normalised(end.earned))
+    score = float(trained.provenance.normalised(end.earned))
     print(f"seed {seed}: {what}return {end.earned:.1f}, normalised score {score:.1f}, {end.steps} steps", flush=True)

@@ -13,14 +13,16 @@ from pathlib import Path
 
 from decision_rnn.checkpoint import TrainedAgent, has_checkpoint
 from decision_rnn.comparison.latency import action_cost
-from decision_rnn.comparison.record import CellRecord, CheckpointScores
+from decision_rnn.comparison.record import CheckpointScores, Trial
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.results import DataSummary, Key, Protocol, Result, find_result, write_result
+from decision_rnn.evaluation.results import Key, Protocol, Result, find_result, write_result
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
+from decision_rnn.records import read_record as decoded
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import read_metrics
 
@@ -60,7 +62,7 @@ class Cell:
 
     def key(self, step: int, protocol: Protocol) -> Key:
         """The key of the result of one of the run's checkpoints."""
-        return Key.of(self.config, self.data.fingerprint, step, protocol)
+        return Key.from_run(self.config, self.data.fingerprint, step, protocol)
 
     @property
     def digest(self) -> str:
@@ -75,7 +77,7 @@ class Cell:
 class CellOutcome:
     """The record of a finished cell, and the seconds that this process spent on training and evaluation."""
 
-    record: CellRecord
+    record: Trial
     busy_seconds: float
 
 
@@ -132,12 +134,12 @@ def settings_of(protocol: Protocol) -> EvaluationConfig:
     )
 
 
-def read_record(cell: Cell) -> CellRecord | None:
+def read_record(cell: Cell) -> Trial | None:
     """Read the record of a cell; None if the cell is not finished or was run with other settings."""
     path = cell.folder / "cell.json"
     try:
         data = json.loads(path.read_bytes())
-        return CellRecord.from_dict(data["record"]) if data["digest"] == cell.digest else None
+        return decoded(data["record"], Trial) if data["digest"] == cell.digest else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -146,7 +148,7 @@ def read_record(cell: Cell) -> CellRecord | None:
         return None
 
 
-def write_record(cell: Cell, record: CellRecord) -> None:
+def write_record(cell: Cell, record: Trial) -> None:
     """Write the record of a finished cell; InputError if it cannot be written."""
     text = json.dumps({"digest": cell.digest, "record": asdict(record)}, separators=(",", ":"))
     try:
@@ -158,14 +160,14 @@ def write_record(cell: Cell, record: CellRecord) -> None:
 
 def _record(
     cell: Cell, trained: TrainedAgent, result: Result, checkpoints: Mapping[int, Result], jobs: int | None
-) -> CellRecord:
+) -> Trial:
     agent = copy.deepcopy(trained.agent).cpu()  # where it plays, wherever it was trained
     microseconds, state_bytes = action_cost(agent, actor_of(agent, cell.protocol.window))
     achieved = {target.target_return: target for target in result.targets}
     remarks = list(result.remarks)
     if result.dataset.comparable != cell.data.comparable:
         remarks.insert(0, result.dataset.comparable)
-    return CellRecord(
+    return Trial(
         variant=cell.variant,
         dataset=cell.dataset,
         seed=cell.config.seed,

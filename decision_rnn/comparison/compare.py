@@ -59,9 +59,6 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
         comparison = Comparison(
             command=command,
             seeds=plan.seeds,
-            jobs=executor.jobs,
-            state=protocol.state,
-            window=protocol.window,
             episodes=protocol.episodes,
             checkpoint_episodes=plan.checkpoint_episodes,
             datasets=datasets,
@@ -73,12 +70,13 @@ def compare(plan: Plan, executor: Executor, command: str) -> Comparison:
                 )
                 for variant in plan.variants
             ),
-            cells=tuple(records[cell.run] for cell in cells if cell.run in records),
+            trials=tuple(records[cell.run] for cell in cells if cell.run in records),
             failed=tuple(
                 Failure(
                     variant=cell.variant,
                     dataset=cell.dataset,
                     seed=cell.config.seed,
+                    run=cell.run,
                     error=failures[cell.run].error,
                 )
                 for cell in cells

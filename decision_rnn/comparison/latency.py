@@ -18,7 +18,7 @@ def action_cost(agent: DecisionAgent, actor: Actor, actions: int = 300) -> tuple
         actor: The agent, or its `WindowActor`.
         actions: Number of consecutive actions.
     """
-    device = agent.return_scale.device
+    device = next(agent.parameters()).device
     observation, reward = torch.zeros(1, agent.observation_dim, device=device), torch.zeros(1, device=device)
     times = []
     with one_thread(), torch.inference_mode():
@@ -27,4 +27,4 @@ def action_cost(agent: DecisionAgent, actor: Actor, actions: int = 300) -> tuple
             begun = time.perf_counter()
             _, state = actor.act(observation, reward, None, state)
             times.append(time.perf_counter() - begun)
-    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state)
+    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())

@@ -36,10 +36,10 @@ def write_comparison(output: Path, comparison: Comparison) -> None:
 def _episodes(comparison: Comparison) -> Iterator[tuple[object, ...]]:
     """Rows in long form: one for each variant, dataset, seed, target and episode."""
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
-    for cell in comparison.cells:
+    for cell in comparison.trials:
         dataset = datasets[cell.dataset]
         for target, achieved in dataset.with_results(cell):
             for number, value in enumerate(achieved.returns):
                 score = round(float(dataset.data.normalised(value)), 4)
-                asked = (target.target_return, target.role, target.in_range)
+                asked = (target.target_return, "+".join(target.roles), target.in_range)
                 yield (cell.variant, cell.dataset, cell.seed, *asked, number, value, score)

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from decision_rnn.checkpoint import Provenance
 from decision_rnn.comparison.cells import Cell
-from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.record import ComparedDataset, Role, Target
 from decision_rnn.comparison.variants import Variant, check_variants
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -18,6 +17,7 @@ from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
 from decision_rnn.evaluation.obedience import spread_targets
@@ -92,7 +92,7 @@ class Plan:
             dataset = self._dataset(name)
             store = dataset.open()
             spec = dataset.spec  # read again: now it describes what the store holds
-            data = summarise_data(Provenance.of(spec, store), replace(first, dataset=name))
+            data = summarise_data(DataSummary.from_store(spec, store), replace(first, dataset=name))
             compared[name] = ComparedDataset(data=data, targets=targets_of(first.evaluation, spec, store))
         for name, variant, seed in self._runs():
             cells.append(self._cell(variant, self._check(variant, name, seed), compared[name]))
@@ -113,14 +113,14 @@ class Plan:
         return check_resumed_run(config, folder) if (folder / "config.yaml").is_file() else config
 
     def _cell(self, variant: Variant, config: RunConfig, dataset: ComparedDataset) -> Cell:
-        conditioned = config.agent.return_conditioning
+        conditioned = config.takes_target
         asked = tuple(target.target_return for target in dataset.targets)
 
         def protocol(episodes: int, targets: Sequence[float | None]) -> Protocol:
             returns = tuple(dict.fromkeys(target for target in targets if target is not None))
-            return Protocol.of(replace(config.evaluation, episodes=episodes), returns, config.agent)
+            return Protocol.from_settings(replace(config.evaluation, episodes=episodes), returns, config.takes_target)
 
-        checkpoints = [asked[0], *(t.target_return for t in dataset.targets if t.role == "best")]
+        checkpoints = [asked[0], *(t.target_return for t in dataset.targets if "best" in t.roles)]
         return Cell(
             variant=variant.label,
             dataset=config.dataset,
@@ -138,10 +138,13 @@ def targets_of(settings: EvaluationConfig, spec: DatasetSpec, store: EpisodeStor
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range."""
     low, high = store.manifest["statistics"]["return_min"], store.manifest["statistics"]["return_max"]
     paper, spread = paper_returns(settings, spec), spread_targets(low, high, SPREAD) if low < high else ()
-    return (
-        *(Target(target_return=asked, role="paper", in_range=low <= asked <= high) for asked in paper),
-        Target(target_return=high, role="best", in_range=True),
-        *(Target(target_return=asked, role="spread", in_range=True) for asked in spread),
+    roles: dict[float, list[Role]] = {}
+    named: tuple[tuple[Role, tuple[float, ...]], ...] = (("paper", paper), ("best", (high,)), ("spread", spread))
+    for role, returns in named:
+        for asked in returns:
+            roles.setdefault(asked, []).append(role)
+    return tuple(
+        Target(target_return=asked, roles=tuple(of), in_range=low <= asked <= high) for asked, of in roles.items()
     )
 
 

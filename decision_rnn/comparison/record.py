@@ -1,50 +1,54 @@
 """The record of a comparison: the content of comparison.json, and how to read it.
 
-It holds the measurements, cell by cell; the summaries in tables and on the page are computed from it (summary.py).
+It holds the measurements, trial by trial; the summaries in tables and on the page are computed from it (summary.py).
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.evaluation.results import TargetResult
+from decision_rnn.records import damaged, read_json, read_record
 
-SCHEMA = 3
-"""Schema of comparison.json. Files of schema 2, and of version 0.1 without one, hold one dataset and no episodes."""
+SCHEMA = 4
+"""Schema of comparison.json; files of earlier versions are made again from the runs."""
+LOG = "run.log"
+"""The file in a trial's folder with what its processes printed, tracebacks included."""
 
-Role = Literal["paper", "best", "spread", "cloning"]
+Role = Literal["paper", "best", "spread", "bc"]
 """Where a target return comes from: the `paper` of the task (or the user), the `best` return in the data, one of those
-`spread` over the data's range, or `cloning`, which has none."""
+`spread` over the data's range, or `bc`, behaviour cloning, which has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """A target return on a dataset; None in behaviour cloning.
 
-    `in_range`: whether it is inside the data's range, where its score measures obedience; beyond it, extrapolation.
+    `in_range`: whether it is inside the data's range, where its score measures the target error; beyond it,
+    extrapolation.
     """
 
     target_return: float | None
-    role: Role
+    roles: tuple[Role, ...]
     in_range: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedDataset:
-    """A dataset of the comparison, and its targets, those of the paper first."""
+    """A dataset of the comparison, and its distinct targets, those of the paper first."""
 
     data: DataSummary
     targets: tuple[Target, ...]
 
-    def with_results(self, cell: "CellRecord") -> tuple[tuple[Target, TargetResult], ...]:
-        """Every target with the result of a run's episodes; for cloning the single target with the role `cloning`."""
-        if [achieved.target_return for achieved in cell.targets] == [None]:
-            return ((Target(target_return=None, role="cloning", in_range=None), cell.targets[0]),)
-        return tuple(zip(self.targets, cell.targets, strict=True))
+    def with_results(self, trial: "Trial") -> tuple[tuple[Target, TargetResult], ...]:
+        """Every target with the result of a trial; for behaviour cloning the single target with the role `bc`."""
+        if [achieved.target_return for achieved in trial.targets] == [None]:
+            return ((Target(target_return=None, roles=("bc",), in_range=None), trial.targets[0]),)
+        achieved = {result.target_return: result for result in trial.targets}
+        return tuple((target, achieved[target.target_return]) for target in self.targets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,7 @@ class ComparedVariant:
 
     Attributes:
         label: Its name in every table.
-        control: Whether it is a control, such as cloning.
+        control: Whether it is a control, such as `bc`.
         config: Complete configuration of its run on the first dataset with the first seed, as plain JSON values.
     """
 
@@ -63,7 +67,7 @@ class ComparedVariant:
 
     @property
     def window(self) -> int | None:
-        """Number of steps that it re-runs for every action; None where it carries its state."""
+        """Number of steps that it re-runs for every action; None if its state is recurrent."""
         evaluation = self.config["evaluation"]
         return int(evaluation["window"]) if evaluation["state"] == "window" else None
 
@@ -77,8 +81,8 @@ class CheckpointScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellRecord:
-    """One run: a variant on a dataset with a seed.
+class Trial:
+    """One run of the comparison: a variant on a dataset with a seed. Costs that are None are not known.
 
     Attributes:
         variant: Label of the variant.
@@ -86,8 +90,7 @@ class CellRecord:
         seed: Seed of the run.
         run: Folder of the run, relative to the comparison's.
         steps: Number of training steps.
-        targets: Results of the last checkpoint for every target of the dataset, in the same order (a return that is
-            both the paper's and the data's best appears twice), or for cloning's single target None.
+        targets: Results of the last checkpoint, for every target of the dataset, or for behaviour cloning's None.
         checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
         loss: Training steps and the loss at each.
         parameters: Number of parameters of the agent.
@@ -100,7 +103,7 @@ class CellRecord:
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and of the packages that scores depend on.
         hardware: The machine that evaluated it.
-        jobs: Number of runs trained at the same time, including this one; None if not known.
+        jobs: Number of runs trained at the same time, including this one.
     """
 
     variant: str
@@ -113,8 +116,8 @@ class CellRecord:
     loss: tuple[tuple[int, float], ...]
     parameters: int
     backbone_parameters: int | None
-    state_bytes: int
-    action_microseconds: float
+    state_bytes: int | None
+    action_microseconds: float | None
     training_seconds: float
     evaluation_seconds: float
     remarks: tuple[str, ...]
@@ -123,31 +126,21 @@ class CellRecord:
     hardware: dict[str, Any]
     jobs: int | None = None
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "CellRecord":
-        """Read the output of `dataclasses.asdict` after JSON; KeyError or TypeError if it is something else."""
-        return cls(
-            **{
-                **data,
-                "targets": _targets(data["targets"]),
-                "checkpoints": tuple(
-                    CheckpointScores(step=point["step"], targets=_targets(point["targets"]))
-                    for point in data["checkpoints"]
-                ),
-                "loss": tuple((int(step), float(loss)) for step, loss in data["loss"]),
-                "remarks": tuple(data["remarks"]),
-            }
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A run that failed, and its error in one line."""
+    """A run that failed: its folder, and its error in one line. The folder's run.log holds the traceback."""
 
     variant: str
     dataset: str
     seed: int
+    run: str
     error: str
+
+    @property
+    def log(self) -> str:
+        """Path of the log, relative to the comparison's folder."""
+        return f"{self.run}/{LOG}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,15 +150,11 @@ class Comparison:
     Attributes:
         command: The command that made it, to be run again.
         seeds: Seeds of the runs of every variant on every dataset.
-        jobs: Number of runs at a time that the collecting command allowed; every cell has its own `jobs`.
-        state: How the first variant acts: `carry` its state, or re-run a `window`; for the others see
-            `ComparedVariant.window`.
-        window: Number of steps in the first variant's window; None where its state is carried.
         episodes: Episodes of the last checkpoint, for each target.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated, for each target; 0 for none.
         datasets: The datasets, in the order given.
         variants: The variants, in the order given, controls last.
-        cells: The runs that have a result.
+        trials: The runs that have a result.
         failed: The runs that failed.
         versions: Versions of Python and packages on the machine that collected the results.
         hardware: The machine that collected the results.
@@ -173,32 +162,34 @@ class Comparison:
 
     command: str
     seeds: tuple[int, ...]
-    jobs: int
-    state: Literal["carry", "window"]
-    window: int | None
     episodes: int
     checkpoint_episodes: int
     datasets: tuple[ComparedDataset, ...]
     variants: tuple[ComparedVariant, ...]
-    cells: tuple[CellRecord, ...]
+    trials: tuple[Trial, ...]
     failed: tuple[Failure, ...]
     versions: dict[str, str]
     hardware: dict[str, Any]
 
-    def cells_of(self, variant: str, dataset: str) -> tuple[CellRecord, ...]:
+    def trials_of(self, variant: str, dataset: str) -> tuple[Trial, ...]:
         """The runs of a variant on a dataset, by seed."""
-        found = [cell for cell in self.cells if (cell.variant, cell.dataset) == (variant, dataset)]
-        return tuple(sorted(found, key=lambda cell: cell.seed))
+        found = [trial for trial in self.trials if (trial.variant, trial.dataset) == (variant, dataset)]
+        return tuple(sorted(found, key=lambda trial: trial.seed))
 
     def jobs_at_a_time(self) -> str:
         """How many runs were trained at a time: `2`, or `1 or 2`; empty if that is not known of any run."""
-        return " or ".join(map(str, sorted({cell.jobs for cell in self.cells if cell.jobs is not None})))
+        return " or ".join(map(str, sorted({trial.jobs for trial in self.trials if trial.jobs is not None})))
 
     def describe_jobs(self) -> str:
         """The same as a clause for a sentence on training times; empty for one run at a time or if not known."""
         jobs = self.jobs_at_a_time()
-        some = " where that is known" * any(cell.jobs is None for cell in self.cells)
+        some = " where that is known" * any(trial.jobs is None for trial in self.trials)
         return f", {jobs} runs at a time{some}" if jobs not in ("", "1") else ""
+
+    @property
+    def window(self) -> int | None:
+        """The `ComparedVariant.window` of the first variant."""
+        return self.variants[0].window
 
     def own_windows(self) -> dict[str, int | None]:
         """The `ComparedVariant.window` of the variants that do not act in the way of the first one, by label."""
@@ -220,50 +211,16 @@ class Comparison:
         """The content of comparison.json, as plain JSON values."""
         return {"schema": SCHEMA, **asdict(self)}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], source: str) -> "Comparison":
-        """Read the output of `to_dict`; InputError, naming `source`, if it is something else."""
-        schema = data.get("schema", 1) if isinstance(data, Mapping) else None
-        if schema != SCHEMA:
-            raise InputError(
-                f"{source} is a comparison of schema {schema}, of which this version knows {SCHEMA}: run its command "
-                "again, which makes the file again from the runs"
-            )
-        try:
-            return cls(
-                **{
-                    **{key: value for key, value in data.items() if key != "schema"},
-                    "seeds": tuple(data["seeds"]),
-                    "datasets": tuple(
-                        ComparedDataset(
-                            data=DataSummary(**{**entry["data"], "notes": tuple(entry["data"]["notes"])}),
-                            targets=tuple(Target(**target) for target in entry["targets"]),
-                        )
-                        for entry in data["datasets"]
-                    ),
-                    "variants": tuple(ComparedVariant(**entry) for entry in data["variants"]),
-                    "cells": tuple(CellRecord.from_dict(entry) for entry in data["cells"]),
-                    "failed": tuple(Failure(**entry) for entry in data["failed"]),
-                }
-            )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise InputError(f"{source} is not a comparison, or damaged ({reason}): run its command again") from None
-
 
 def read_comparison(path: Path) -> Comparison:
     """Read a comparison from its folder or its comparison.json; InputError if there is none."""
     file = path / "comparison.json" if path.is_dir() else path
+    remedy = "name the folder of a comparison, or run its command again, which makes the file again from the runs"
+    data = read_json(file, remedy)
+    schema = data.get("schema", 1) if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        raise InputError(f"{file} is a comparison of schema {schema}, of which this version knows {SCHEMA}: {remedy}")
     try:
-        data = json.loads(file.read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"cannot read {file}: {error.strerror}; name the folder of a comparison made with `decision-rnn compare`"
-        ) from None
+        return read_record(data, Comparison)
     except ValueError as error:
-        raise InputError(f"{file} is not a comparison, or damaged ({error}): run its command again") from None
-    return Comparison.from_dict(data, str(file))
-
-
-def _targets(entries: list[dict[str, Any]]) -> tuple[TargetResult, ...]:
-    return tuple(TargetResult(**{**entry, "returns": tuple(entry["returns"])}) for entry in entries)
+        raise damaged(str(file), error, remedy) from None

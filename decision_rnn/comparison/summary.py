@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores, deviat
 from decision_rnn.evaluation.tuning import tuning_curve
 
 if TYPE_CHECKING:
-    from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison, Target
-    from decision_rnn.evaluation.results import DataSummary, TargetResult
+    from decision_rnn.comparison.record import ComparedDataset, Comparison, Target, Trial
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import TargetResult
 
 BUDGETS = (1, 2, 5, 10, 20, 50, 100)
 """Numbers of episodes spent on choosing a target at which the tuning curve is evaluated."""
@@ -123,7 +125,7 @@ class VariantSummary:
 
     def of_role(self, role: str) -> TargetSummary | None:
         """The first target with that role; None if there is none."""
-        return next((target for target in self.targets if target.target.role == role), None)
+        return next((target for target in self.targets if role in target.target.roles), None)
 
 
 def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
@@ -131,7 +133,7 @@ def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:
     summaries = []
     for dataset in comparison.datasets:
         for variant in comparison.variants:
-            cells = comparison.cells_of(variant.label, dataset.data.name)
+            cells = comparison.trials_of(variant.label, dataset.data.name)
             if cells:
                 summaries.append(_summarise(dataset, cells))
     return tuple(summaries)
@@ -146,7 +148,7 @@ def remarks_of(summaries: Sequence[VariantSummary]) -> dict[str, tuple[str, ...]
     return {remark: tuple(of) if len(of) < len(summaries) else () for remark, of in said.items()}
 
 
-def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> VariantSummary:
+def _summarise(dataset: ComparedDataset, cells: Sequence[Trial]) -> VariantSummary:
     per_target = list(zip(*(dataset.with_results(cell) for cell in cells), strict=True))
     targets = tuple(_target(dataset.data, pairs[0][0], [achieved for _, achieved in pairs]) for pairs in per_target)
     return VariantSummary(
@@ -159,8 +161,10 @@ def _summarise(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> Variant
         tuning=_tuning(dataset.data, cells),
         parameters=cells[0].parameters,
         training_seconds=statistics.median(cell.training_seconds for cell in cells),
-        action_microseconds=min(cell.action_microseconds for cell in cells),
-        state_bytes=cells[0].state_bytes,
+        action_microseconds=min(
+            (of for cell in cells if (of := cell.action_microseconds) is not None), default=math.nan
+        ),
+        state_bytes=cells[0].state_bytes or 0,
         remarks=tuple(dict.fromkeys(remark for cell in cells for remark in cell.remarks)),
     )
 
@@ -182,10 +186,10 @@ def _target(data: DataSummary, target: Target, achieved: Sequence[TargetResult])
     )
 
 
-def _obedience(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> SeedScores | None:
+def _obedience(dataset: ComparedDataset, cells: Sequence[Trial]) -> SeedScores | None:
     errors = []
     for cell in cells:
-        spread = [result for target, result in dataset.with_results(cell) if target.role == "spread"]
+        spread = [result for target, result in dataset.with_results(cell) if "spread" in target.roles]
         asked = [result.target_return for result in spread if result.target_return is not None]
         if not asked or dataset.data.return_min is None or dataset.data.return_max is None:
             return None
@@ -194,7 +198,7 @@ def _obedience(dataset: ComparedDataset, cells: Sequence[CellRecord]) -> SeedSco
     return summarise_seeds(errors)
 
 
-def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
+def _tuning(data: DataSummary, cells: Sequence[Trial]) -> Tuning | None:
     """The tuning curve over all distinct target returns, from the episodes of the last checkpoint."""
     per_seed = []
     for cell in cells:
@@ -207,7 +211,7 @@ def _tuning(data: DataSummary, cells: Sequence[CellRecord]) -> Tuning | None:
     return Tuning(episodes=BUDGETS, score=score, low=low, high=high, spread=curve.spread)
 
 
-def _curves(targets: Sequence[Target], cells: Sequence[CellRecord]) -> tuple[LearningCurve, ...]:
+def _curves(targets: Sequence[Target], cells: Sequence[Trial]) -> tuple[LearningCurve, ...]:
     """Curves for the targets with which every checkpoint was evaluated, over the steps that all runs have."""
     scores = [
         {(point.step, t.target_return): t.score_mean for point in cell.checkpoints for t in point.targets}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OBEDIENCE = "obedience error"
 DEVIATION = "standard deviation over seeds"
-HEADS: dict[Role, str] = {"paper": "at the first target", "best": "at the data's best", "cloning": "no target"}
+HEADS: dict[Role, str] = {"paper": "at the first target", "best": "at the data's best", "bc": "no target"}
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -52,18 +52,18 @@ def format_comparison(comparison: Comparison) -> str:
 def _of_dataset(comparison: Comparison, dataset: ComparedDataset, summaries: Sequence[VariantSummary]) -> list[str]:
     data = dataset.data
     names = {label: f"{label} ({traits})" if traits else label for label, traits in comparison.traits().items()}
-    asked = [t for t in dataset.targets if t.role in ("paper", "best")]
+    asked = [t for t in dataset.targets if {"paper", "best"} & set(t.roles)]
     heads = [
-        f"target {t.target_return:.5g}, " + (describe_range(t.in_range, t.role == "best") or "paper's") for t in asked
+        f"target {t.target_return:.5g}, " + (describe_range(t.in_range, "best" in t.roles) or "paper's") for t in asked
     ]
     scores = [["score of the last checkpoint", *heads, "cloning", OBEDIENCE]]
     for summary in summaries:
-        found = {(t.target.role, t.target.target_return): t for t in summary.targets}
-        cloning = summary.of_role("cloning")
+        found = {t.target.target_return: t for t in summary.targets}
+        cloning = summary.of_role("bc")
         scores.append(
             [
                 names[summary.variant],
-                *(_score(found.get((t.role, t.target_return))) for t in asked),
+                *(_score(found.get(t.target_return)) for t in asked),
                 _score(cloning),
                 "" if summary.obedience is None else format_scores(summary.obedience, "%"),
             ]
@@ -103,8 +103,8 @@ def _deviations(
     rows = [[DEVIATION, *heads, "cloning"]]
     for summary in summaries:
         if len(summary.seeds) >= FEWEST_FOR_INTERVAL:
-            found = {(t.target.role, t.target.target_return): t for t in summary.targets}
-            of = [*(found.get((t.role, t.target_return)) for t in asked), summary.of_role("cloning")]
+            found = {t.target.target_return: t for t in summary.targets}
+            of = [*(found.get(t.target_return) for t in asked), summary.of_role("bc")]
             rows.append([names[summary.variant], *(format_deviation(None if t is None else t.deviation) for t in of)])
     return _without_empty(rows) if len(rows) > 1 else rows
 
@@ -138,7 +138,7 @@ def _tuning(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[
 
 def _differences(names: dict[str, str], summaries: Sequence[VariantSummary]) -> list[list[str]]:
     """The variants' differences from the first one, with verdicts, for each role of targets that the dataset has."""
-    roles: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)] or ["cloning"]
+    roles: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)] or ["bc"]
     found = [differences(summaries, role).differences for role in roles]
     rows = [[f"difference from {summaries[0].variant}", *(HEADS[role] for role in roles)]]
     for label in found[0]:
@@ -174,7 +174,7 @@ def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) 
         rows.append(row)
     kept, every = len(asked.datasets), len(comparison.datasets)
     title = f"## All {every} datasets" if kept == every else f"## {kept} of {every} datasets"
-    cloned = any(summary.of_role("cloning") is not None for summary in summaries)
+    cloned = any(summary.of_role("bc") is not None for summary in summaries)
     return [
         title,
         format_rows(_without_empty(rows)),
@@ -193,7 +193,7 @@ def _notes_over_datasets(
         yield f"Better than {first}: {HEADS[found[0].role]}, {IMPROVEMENT_NOTE if known else IMPROVEMENT}."
     if not all(given):
         yield "No interval is given for few seeds or datasets."
-    if cloned and found[0].role != "cloning":
+    if cloned and found[0].role != "bc":
         yield "Cloning has no target and appears with its one score in all columns."
     same = len({of.omissions for of in found}) == 1
     for of in found[:1] if same else found:
@@ -273,9 +273,9 @@ def _notes(comparison: Comparison, summaries: Sequence[VariantSummary]) -> list[
 
 def _made(comparison: Comparison) -> str:
     """The command, commits, machines and versions behind the numbers."""
-    commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in comparison.cells)
+    commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in comparison.trials)
     machines = dict.fromkeys(
-        f"{describe_hardware(cell.hardware)}; {describe_versions(cell.versions)}" for cell in comparison.cells
+        f"{describe_hardware(cell.hardware)}; {describe_versions(cell.versions)}" for cell in comparison.trials
     )
     made = f"Made by `{comparison.command}`"
     return "; ".join([f"{made} at commit {', '.join(commits)}" if commits else made, *machines]) + "."

@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
+from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
@@ -33,10 +34,11 @@ Configure = Callable[[Mapping[str, Any], str, Collection[str] | None], RunConfig
 """Makes a run's configuration from keys and values, their source (for messages), and the names of the backbone options
 that may be applied on top of them, None for all."""
 
-LABEL = re.compile(r"\w[\w.,+=-]*")
-CONTROLS = ("cloning", "filtered-cloning", "mlp", "conv")
-"""The available controls: cloning of all episodes or of the best ones, and two backbones with little or no memory."""
-BEST_FRACTION = 0.1
+LABEL = re.compile(r"\w[\w.,+=%-]*")
+CONTROLS = ("bc", "bc-10%", "mlp", "conv")
+"""The available controls: behaviour cloning of all episodes or of the best tenth, and two backbones with little or no
+memory."""
+TOP_FRACTION = 0.1
 """Share of the episodes that filtered cloning is trained on."""
 SHARED_EVALUATION = tuple(f"evaluation.{f.name}" for f in fields(EvaluationConfig) if f.name not in ("state", "window"))
 """Keys of an evaluation that all variants share, because their scores would not be comparable otherwise. How a variant
@@ -50,7 +52,7 @@ class Variant:
     """One of the configurations that are compared.
 
     Attributes:
-        label: Its name in tables and folders: letters, digits and `_.,+=-`.
+        label: Its name in tables and folders: letters, digits and `_.,+=%-`.
         config: Configuration of its runs, in which a comparison replaces the dataset and the seed.
         control: Whether it is a control, such as cloning.
 
@@ -65,19 +67,16 @@ class Variant:
     def __post_init__(self) -> None:
         if not LABEL.fullmatch(self.label):
             raise InputError(
-                f"the label {self.label!r} cannot name a folder: use letters, digits and _ . , + = -, "
+                f"the label {self.label!r} cannot name a folder: use letters, digits and _ . , + = % -, "
                 "the first of them a letter, a digit or _"
             )
 
 
 def cloning_controls(config: RunConfig) -> dict[str, Variant]:
     """Plain and filtered behaviour cloning with the agent of a configuration, without return conditioning."""
-    cloning = replace(config, agent=replace(config.agent, return_conditioning=False))
-    filtered = replace(cloning, best_fraction=BEST_FRACTION)
-    return {
-        name: Variant(name, cloned, control=True)
-        for name, cloned in (("cloning", cloning), ("filtered-cloning", filtered))
-    }
+    cloning = replace(config, condition=NoConditionConfig())
+    filtered = replace(cloning, top_fraction=TOP_FRACTION)
+    return {name: Variant(name, cloned, control=True) for name, cloned in (("bc", cloning), ("bc-10%", filtered))}
 
 
 def make_variants(

@@ -29,7 +29,7 @@ NOTHING_SHARED = "There is no number over the datasets: fewer than two have a re
 
 def seed_scores(summary: VariantSummary, role: Role) -> tuple[float, ...]:
     """Score of every seed at the first target with that role; for cloning its only scores."""
-    target = summary.of_role(role) or summary.of_role("cloning")
+    target = summary.of_role(role) or summary.of_role("bc")
     return () if target is None else target.per_seed
 
 
@@ -46,7 +46,7 @@ class Overall:
     """Scores of the variants over several datasets, at the first target of one role.
 
     Attributes:
-        role: Role of the target; `cloning` if no variant has a target return.
+        role: Role of the target; `bc` if no variant has a target return.
         datasets: The datasets on which all variants here have scores.
         left_out: The other datasets of the comparison.
         without: Variants without a score on any dataset, which are left out.
@@ -87,7 +87,7 @@ def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -
     A role for which they share fewer than two datasets is left out.
     """
     asked: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)]
-    made = (_over_datasets(comparison, summaries, role) for role in asked or ["cloning"])
+    made = (_over_datasets(comparison, summaries, role) for role in asked or ["bc"])
     return tuple(overall for overall in made if overall is not None)
 
 

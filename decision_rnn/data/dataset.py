@@ -6,8 +6,8 @@ from typing import Literal
 
 from decision_rnn.data.sources.contract import Source
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store.complete import complete_episodes
 from decision_rnn.data.store.episode_store import MANIFEST, EpisodeStore
+from decision_rnn.data.store.selection import complete_episodes
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Dataset:
         source: The source that it comes from.
         path: The file to read, for D4RL datasets.
         partial: Whether partial episodes, neither terminated nor truncated, are kept; with `drop` the store is a
-            separate one, with its own fingerprint.
+            `Selection`, with its own fingerprint.
     """
 
     name: str

@@ -4,7 +4,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -20,6 +22,30 @@ def normalised_scores(returns: np.ndarray | float, reference_min: float, referen
     return 100.0 * (np.asarray(returns, np.float64) - reference_min) / (reference_max - reference_min)
 
 
+def describe_space(space: Box) -> dict[str, Any]:
+    """A Box as plain JSON: bounds are texts, since JSON has no infinity, and a single one if all entries have it."""
+    described = {"type": "Box", "shape": list(space.shape), "dtype": str(space.dtype)}
+    for name, bound in (("low", space.low), ("high", space.high)):
+        texts = bound.astype(str)
+        described[name] = texts.flat[0].item() if (texts == texts.flat[0]).all() else texts.tolist()
+    return described
+
+
+def read_space(described: dict[str, Any]) -> Box:
+    """The space that `describe_space` described; raises KeyError, TypeError or ValueError for anything else."""
+    if described["type"] != "Box":
+        raise ValueError(f"a space is of type {described['type']!r:.100}, which this version does not read")
+    shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"])
+    low, high = (np.broadcast_to(np.asarray(described[name]).astype(dtype), shape) for name in ("low", "high"))
+    return Box(low, high, shape, dtype.type)
+
+
+def flat_spaces(observation_dim: int, action_dim: int) -> dict[str, Any]:
+    """`DatasetSpec.spaces` of vectors: observations without bounds, actions within [-1, 1]."""
+    spaces = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": Box(-1.0, 1.0, (action_dim,))}
+    return {name: describe_space(space) for name, space in spaces.items()}
+
+
 @dataclass(frozen=True)
 class DatasetSpec:
     """The evaluation environment, reference scores and target returns of a dataset.
@@ -29,6 +55,9 @@ class DatasetSpec:
     Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence on where the references come from
     and which scores ours may be compared with. `contents` is the fingerprint of the store that the spec was read from,
     None if the dataset's name alone determines it.
+
+    `spaces` are the Gymnasium spaces of an observation and an action, each as `describe_space` gives it, so that the
+    spec is plain JSON; None in checkpoints of version 0.2. Read them as `observation_space` and `action_space`.
 
     `requirements` are the packages that the dataset declares for its environment, in pip's syntax.
     `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
@@ -46,10 +75,21 @@ class DatasetSpec:
     contents: str | None = field(default=None, kw_only=True)
     requirements: tuple[str, ...] = field(default=(), kw_only=True)
     environment_settings: dict[str, Any] | None = field(default=None, kw_only=True)
+    spaces: dict[str, Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("target_returns", "requirements"):  # JSON gives lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any] | None:
+        """The space of an observation; None if it is not known."""
+        return None if self.spaces is None else read_space(self.spaces["observation"])
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any] | None:
+        """The space of an action; None if it is not known."""
+        return None if self.spaces is None else read_space(self.spaces["action"])
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
         """The scores of returns, as `normalised_scores` gives them."""
@@ -74,8 +114,8 @@ class MujocoTask:
     target_returns: tuple[float, float]
     return_scale: float = 1000.0
 
-    def spec(self, name: str, environment_id: str, comparable: str) -> DatasetSpec:
-        """The spec of a dataset of this task."""
+    def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
+        """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
         return DatasetSpec(
             name,
             environment_id,
@@ -84,6 +124,7 @@ class MujocoTask:
             self.target_returns,
             self.return_scale,
             comparable,
+            spaces=flat_spaces(observation_dim or self.observation_dim, self.action_dim),
         )
 
 
@@ -151,6 +192,7 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     return replace(
         spec,
         contents=store.fingerprint,
+        spaces=flat_spaces(store.observation_dim, store.action_dim),
         requirements=source.get("requirements", ()),
         environment_settings=source.get("environment_settings"),
     )

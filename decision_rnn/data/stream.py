@@ -1,74 +1,74 @@
 """Training batches: slices of the stream of steps, with reset flags, and no padding anywhere."""
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from decision_rnn.backbones.resets import Resets
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
-LARGE = 1 << 29  # bytes: slices of a larger table are read from the file, not from a memory map or a GPU
+MAPPED_BYTES = 1 << 29  # slices of a larger table are read from the file, not from a memory map or a GPU
 
 
 class Batch(NamedTuple):
-    """B slices of K consecutive steps of the stream.
+    """B slices of K consecutive steps of the stream, which may start in the middle of an episode.
 
-    A slice may start in the middle of an episode. `reset` is true where the recurrent state must be reset: at the first
-    step of each episode and, if rows continue from batch to batch, of a slice that does not continue its row.
+    The state is reset at the first step of each episode and, if rows continue from batch to batch, of a slice that
+    does not continue its row.
     """
 
-    return_to_go: Tensor  # (B, K, 1) undiscounted, in the environment's units
     observation: Tensor  # (B, K, O)
-    previous_action: Tensor  # (B, K, A), zeros at an episode's first step
     action: Tensor  # (B, K, A)
+    previous_action: Tensor  # (B, K, A), zeros at an episode's first step
+    reward: Tensor  # (B, K)
+    return_to_go: Tensor  # (B, K, 1) undiscounted, in the environment's units
     timestep: Tensor  # (B, K) int64, steps since the episode's start
-    reset: Tensor  # (B, K) bool
+    terminated: Tensor  # (B, K) bool, true at an episode's last step if it ended so
+    truncated: Tensor  # (B, K) bool, likewise
+    reset: Resets  # where the recurrent state is reset, of (B, K)
 
 
-class MappedWindows:
-    """All overlapping slices of a table that is memory-mapped or on a GPU; a batch is one gather.
+class MappedTable:
+    """A table that is memory-mapped or on a GPU."""
 
-    Window i is rows i .. i+context-1 of the table.
-    """
+    def __init__(self, table: np.memmap, context: int, consecutive: bool, device: torch.device) -> None:
+        self.rows = torch.from_numpy(table).to(device)
+        width = table.shape[1]
+        windows = self.rows.as_strided((len(table) - context + 1, context, width), (width, width, 1))
+        self.windows = windows if consecutive else None  # all overlapping slices: copying whole ones is faster
 
-    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
-        rows = torch.from_numpy(table).to(device)
-        width = rows.shape[1]
-        self.windows = rows.as_strided((len(rows) - context + 1, context, width), (width, width, 1))
-
-    def __len__(self) -> int:
-        return len(self.windows)
-
-    def gather(self, starts: Tensor) -> Tensor:
-        """The windows that start at `starts` (B,), as (B, context, columns)."""
-        return self.windows.index_select(0, _send(starts, self.windows.device))
+    def gather(self, rows: np.ndarray) -> Tensor:
+        """The rows with the given numbers (B, K), as (B, K, columns)."""
+        if self.windows is not None:
+            return self.windows.index_select(0, _send(torch.from_numpy(rows[:, 0].copy()), self.rows.device))
+        index = _send(torch.from_numpy(rows).flatten(), self.rows.device)
+        return self.rows.index_select(0, index).view(*rows.shape, -1)
 
 
-class FileWindows:
-    """The same slices of a table that may exceed memory, read from the file on demand.
+class TableFile:
+    """A table that may exceed memory, read from its file on demand.
 
     A memory map would become fully resident, because the system also loads the pages around each slice.
     """
 
-    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
+    def __init__(self, table: np.memmap, context: int, consecutive: bool, device: torch.device) -> None:
         self.file = open(str(table.filename), "rb", buffering=0)  # noqa: SIM115 - open as long as the stream
-        self.first_byte, self.row_bytes = table.offset, table.strides[0]
-        self.shape = (context, table.shape[1])
-        self.length = len(table) - context + 1
+        self.first_byte, self.row_bytes, self.columns = table.offset, table.strides[0], table.shape[1]
         self.device = device
 
-    def __len__(self) -> int:
-        return self.length
-
-    def gather(self, starts: Tensor) -> Tensor:
-        """The windows that start at `starts` (B,), as (B, context, columns)."""
-        block = np.empty((len(starts), *self.shape), np.float32)
-        for window, start in zip(block, starts.tolist(), strict=True):
-            self.file.seek(self.first_byte + start * self.row_bytes)
-            if self.file.readinto(window.data) != window.nbytes:
-                raise InputError(f"{self.file.name} was truncated while it was read: start again")
+    def gather(self, rows: np.ndarray) -> Tensor:
+        """The rows with the given numbers (B, K), as (B, K, columns)."""
+        block = np.empty((*rows.shape, self.columns), np.float32)
+        for window, numbers, jumps in zip(block, rows, np.diff(rows) != 1, strict=True):
+            for begin, end in pairwise([0, *(np.flatnonzero(jumps) + 1), len(window)]):
+                consecutive = window[begin:end]
+                self.file.seek(self.first_byte + int(numbers[begin]) * self.row_bytes)
+                if self.file.readinto(consecutive.data) != consecutive.nbytes:
+                    raise InputError(f"{self.file.name} was truncated while it was read: start again")
         return torch.from_numpy(block).to(self.device)
 
 
@@ -100,11 +100,12 @@ class StepStream:
     al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
     of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices.
 
-    With `carry` above 1, every row of a batch continues where it ended in the previous batch, for `carry` slices on
-    average: at each slice it restarts at a random place with probability 1 / `carry`, and always at the end of the
-    stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend only on `seed`,
-    not on the device. Their tensors are views of one gathered block. Memory does not grow with the table beyond
-    `LARGE`. Raises InputError when the store has fewer steps than one slice.
+    With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices`
+    slices on average: at each slice it restarts at a random place with probability 1 / `tbptt_slices`, and always at
+    the end of the stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend
+    only on `seed`, not on the device. Where episodes begin and end is computed on the host, from the store's offsets.
+    The floating-point tensors are views of one gathered block. Memory does not grow with the table beyond
+    `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one slice.
     """
 
     def __init__(
@@ -114,56 +115,97 @@ class StepStream:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
-        carry: int = 1,
+        tbptt_slices: int = 1,
         clip_actions: bool = False,
         return_weighting: float = 0.0,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
-        self.context, self.batch_size, self.carry = context, batch_size, carry
+        self.store, self.context, self.batch_size, self.tbptt_slices = store, context, batch_size, tbptt_slices
         self.clip_actions = clip_actions
-        self.columns = store.columns
+        self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
-        windows = MappedWindows if store.table.nbytes <= LARGE else FileWindows
-        self.windows: MappedWindows | FileWindows = windows(store.table, context, self.device)
-        self.following = torch.full((batch_size,), len(self.windows))  # each row's next start; past the end: none yet
+        reader = MappedTable if store.file.nbytes <= MAPPED_BYTES else TableFile
+        # What to add to a step's number in the store to get its row in the file; None where they are the same.
+        apart = store.first_rows - store.offsets[:-1]
+        self.apart = apart if apart.any() else None
+        self.table: MappedTable | TableFile = reader(store.file, context, self.apart is None, self.device)
+        self.starts = store.steps - context + 1  # a slice starts at one of the first so many steps
+        self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
         self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
 
     def sample(self) -> Batch:
+        """The next batch."""
         if self.weighted is None:
-            starts = torch.randint(len(self.windows), (self.batch_size,), generator=self.generator)
+            starts = torch.randint(self.starts, (self.batch_size,), generator=self.generator)
         else:
             starts = self.weighted.draw(self.batch_size, self.generator)
-        if self.carry > 1:
-            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.carry < 1
-            elsewhere |= self.following >= len(self.windows)
+        if self.tbptt_slices > 1:
+            elsewhere = torch.rand(self.batch_size, generator=self.generator) * self.tbptt_slices < 1
+            elsewhere |= self.following >= self.starts
             starts = torch.where(elsewhere, starts, self.following)
             self.following = starts + self.context
-        block = self.windows.gather(starts)
+        flags = self._flags(starts.numpy())
+        block = self.table.gather(self._rows(starts.numpy(), flags[0]))
+        if self.tbptt_slices > 1:
+            flags[0, :, 0] |= elsewhere.numpy()
+        parts = dict(zip(self.store.columns, block.split_with_sizes(self.widths, -1), strict=True))
         if self.clip_actions:
             for name in ("previous_action", "action"):
-                block[..., self.columns[name]].clamp_(-1, 1)
-        reset = block[..., self.columns["reset"].start].bool()
-        if self.carry > 1:
-            reset[:, 0] |= _send(elsewhere, self.device)
+                parts[name].clamp_(-1, 1)
+        begins, terminated, truncated = _send(torch.from_numpy(flags), self.device).unbind()
+        rows, steps = (torch.from_numpy(positions) for positions in np.nonzero(flags[0]))
         return Batch(
-            return_to_go=block[..., self.columns["return_to_go"]],
-            observation=block[..., self.columns["observation"]],
-            previous_action=block[..., self.columns["previous_action"]],
-            action=block[..., self.columns["action"]],
-            timestep=block[..., self.columns["timestep"].start].long(),
-            reset=reset,
+            observation=parts["observation"],
+            action=parts["action"],
+            previous_action=parts["previous_action"],
+            reward=parts["reward"][..., 0],
+            return_to_go=parts["return_to_go"],
+            timestep=parts["timestep"][..., 0].long(),
+            terminated=terminated,
+            truncated=truncated,
+            reset=Resets(begins, rows, steps),
         )
+
+    def _flags(self, starts: np.ndarray) -> np.ndarray:
+        """The flags (3, B, K) bool of the slices that start at (B,): an episode begins; it ends terminated, truncated.
+
+        A boundary between two episodes is the first's end, unless the slice starts there, and the other's beginning,
+        unless the slice ends there.
+        """
+        offsets = self.store.offsets
+        low, high = np.searchsorted(offsets, [starts, starts + self.context + 1])  # from the first to the last edge
+        counts = high - low
+        row = np.repeat(np.arange(len(starts)), counts)
+        episode = np.arange(len(row)) + np.repeat(high - np.cumsum(counts), counts)
+        step = offsets[episode] - starts[row]
+        flags = np.zeros((3, len(starts), self.context), bool)
+        begins, ends = step < self.context, step > 0
+        flags[0, row[begins], step[begins]] = True
+        row, step, episode = row[ends], step[ends] - 1, episode[ends] - 1
+        flags[1, row, step] = self.store.terminated[episode]
+        flags[2, row, step] = self.store.truncated[episode]
+        return flags
+
+    def _rows(self, starts: np.ndarray, begins: np.ndarray) -> np.ndarray:
+        """The rows of the store's file (B, K) of the slices that start at (B,), with the first steps of episodes."""
+        rows = starts[:, None] + np.arange(self.context)
+        if self.apart is not None:
+            first = np.searchsorted(self.store.offsets, starts, side="right") - 1
+            episodes = first[:, None] + np.cumsum(begins, 1) - begins[:, :1]
+            rows += self.apart[episodes]
+        return rows
 
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""
         state = {"generator": self.generator.get_state()}
-        return {**state, "following": self.following} if self.carry > 1 else state
+        return {**state, "following": self.following} if self.tbptt_slices > 1 else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`."""
         self.generator.set_state(state["generator"])
-        if self.carry > 1:
+        if self.tbptt_slices > 1:
             self.following = state["following"]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones import State
-from decision_rnn.checkpoint import Provenance
+from decision_rnn.agent import ActingState
+from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config_parser import from_dict
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.errors import InputError
@@ -16,22 +16,32 @@ from decision_rnn.plugins import check_plugins
 
 
 class PolicyActor:
-    """Acts by an exported policy; the state holds target returns, (batch,), and the policy's state.
+    """Acts by an exported policy.
 
-    An actor can be pickled: every process creates its own session.
+    In its state the condition is the target returns, (batch,), and the memory the policy's state. An actor can be
+    pickled: every process creates its own session.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def initial_state(self, target_return: Tensor) -> State:
-        return target_return.float(), *map(torch.from_numpy, self.policy.initial_state(len(target_return)))
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        batch = len(target_return)
+        memory = tuple(map(torch.from_numpy, self.policy.initial_state(batch)))
+        action = torch.zeros(batch, self.policy.action_dim)
+        return ActingState((target_return.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        begins = torch.zeros(len(reward), dtype=torch.bool) if reset is None else reset
-        target, *memory = (part.numpy() for part in state)
-        actions, after = self.policy.step(observation.numpy(), reward.numpy(), begins.numpy(), target, memory)
-        return torch.from_numpy(actions), (state[0], *map(torch.from_numpy, after))
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        timestep = state.timestep if reset is None else state.timestep.masked_fill(reset, 0)
+        memory = [part.numpy() for part in state.memory]
+        (target,) = state.condition
+        played, after = self.policy.step(
+            observation.numpy(), reward.numpy(), (timestep == 0).numpy(), target.numpy(), memory
+        )
+        action = torch.from_numpy(played)
+        return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after)))
 
 
 def load_subject(path: Path) -> Subject:
@@ -45,12 +55,14 @@ def load_subject(path: Path) -> Subject:
         training = policy.metadata["training"]
         check_plugins(training["config"].get("plugins", ()), str(path))
         config = from_dict(training["config"], str(path))
-        provenance = Provenance.from_dict(training["provenance"], config.partial)
+        provenance = read_provenance(training["provenance"])
         numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
-    except (KeyError, TypeError, AttributeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
-    config = replace(config, evaluation=replace(config.evaluation, state="carry"))
+    config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
     return Subject(PolicyActor(policy), config, provenance, *numbers)

@@ -5,9 +5,9 @@ from typing import Any
 import jinja2
 import yaml
 
-from decision_rnn.agent import AgentConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult
@@ -39,7 +39,7 @@ def write_card(
         loader=jinja2.PackageLoader("decision_rnn.deploy"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     config, provenance = trained.config, trained.provenance
-    title = f"{config.backbone.name} on {provenance.spec.name}"
+    title = f"{config.backbone.name} on {provenance.name}"
     return environment.get_template("card.md").render(
         front_matter=yaml.safe_dump(_front_matter(trained, result, title), sort_keys=False, allow_unicode=True),
         title=title,
@@ -51,21 +51,20 @@ def write_card(
         trained=trained,
         config=config,
         provenance=provenance,
-        spec=provenance.spec,
         result=result,
         window=window_of(config.evaluation),
         target=default_return(config, provenance),
-        cloning=not config.agent.return_conditioning,
-        reads=_reads(config.agent),
+        cloning=not config.takes_target,
+        reads=_reads(config),
         parameters=count_parameters(trained.agent),
         asked=lambda target: _asked(target, provenance.return_max),
         versions=describe_versions(result.versions) if result else "",
     )
 
 
-def _reads(config: AgentConfig) -> str:
+def _reads(config: RunConfig) -> str:
     """What the agent's history contains, such as "returns-to-go and observations"."""
-    seen = {"returns-to-go": config.return_conditioning, "observations": True, "actions": config.previous_action}
+    seen = {"returns-to-go": config.takes_target, "observations": True, "actions": config.agent.previous_action}
     return " and ".join(", ".join(name for name, included in seen.items() if included).rsplit(", ", 1))
 
 
@@ -78,7 +77,7 @@ def _asked(target: TargetResult, return_max: float | None) -> str:
 
 def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> dict[str, Any]:
     """The metadata that the hub reads; without scores there is no `model-index`."""
-    spec, backbone = trained.provenance.spec, trained.config.backbone.name
+    spec, backbone = trained.provenance, trained.config.backbone.name
     matter: dict[str, Any] = {
         "library_name": "decision_rnn",
         "pipeline_tag": "reinforcement-learning",

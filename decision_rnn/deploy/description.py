@@ -33,10 +33,10 @@ def describe(
         target_return: The policy's default target return; if None, the first of its evaluation.
         results: Its evaluations.
     """
-    spec, config = trained.provenance.spec, trained.config
-    conditioned = config.agent.return_conditioning
+    spec, config = trained.provenance, trained.config
+    conditioned = config.takes_target
     default = default_return(config, trained.provenance) if target_return is None else target_return
-    index = trained.agent.observation_index
+    index = trained.agent.encoder.index
     return {
         "environment_id": spec.environment_id,
         **spaces,

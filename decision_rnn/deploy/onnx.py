@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State, reset_rows
+from decision_rnn.agent import ActingState, DecisionAgent
+from decision_rnn.agent.conditions import ReturnToGo
+from decision_rnn.backbones import State
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.description import describe, describe_spaces
 from decision_rnn.errors import InputError
@@ -73,7 +74,7 @@ def export_onnx(
         if not math.isfinite(target_return):
             raise InputError(f"the target return is {target_return}: it must be finite")
     agent = prepare_to_act(trained.agent)
-    environment = trained.provenance.spec.environment_id
+    environment = trained.provenance.environment_id
     spaces = describe_spaces(environment, agent.observation_dim, agent.action_dim)
     graph, signature = _model(agent, spaces["observation"]["size"])
     description = {**signature, **describe(trained, spaces, target_return, results)}
@@ -105,13 +106,13 @@ def largest_difference(agent: DecisionAgent, policy: Any, steps: int = STEPS, ba
     Every row has its own target return and begins a new episode at random, on average every fifty steps.
     """
     generator = torch.Generator().manual_seed(0)
-    scale = float(agent.return_scale)
+    scale = float(agent.condition.scale) if isinstance(agent.condition, ReturnToGo) else 1.0
     target = scale * (1 + torch.arange(batch)) / batch * 4
     state, memory = agent.initial_state(target), policy.initial_state(batch)
     worst = 0.0
     mean, std = torch.zeros(policy.observation_dim), torch.ones(policy.observation_dim)
-    seen = slice(None) if agent.observation_index is None else agent.observation_index
-    mean[seen], std[seen] = agent.observation_mean, agent.observation_std
+    seen = slice(None) if agent.encoder.index is None else agent.encoder.index
+    mean[seen], std[seen] = agent.encoder.mean, agent.encoder.std
     with one_thread():
         for _ in range(steps):
             observation = mean + std * torch.randn(batch, len(mean), generator=generator)
@@ -133,18 +134,22 @@ class _Step(nn.Module):
     def forward(
         self, obs: Tensor, reward: Tensor, reset: Tensor, target_return: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
-        # One row of the initial state is broadcast, so that the batch size stays dynamic. The return-to-go, the first
-        # part, needs no reset: at timestep 0 the agent uses the target return.
-        initial = self.agent.initial_state(torch.zeros(1))[2:]
-        before = (target_return, state[0], *reset_rows(state[1:], initial, reset))
-        action, (_, *after) = self.agent.act(obs, reward, None, before)
-        return action, *after
+        # One row of the initial state is broadcast, so that the batch size stays dynamic.
+        initial = self.agent.initial_state(torch.zeros(1))
+        before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
+        condition = self.agent.condition.restart(before.condition)
+        action, after = self.agent.act(obs, reward, None, before.replaced(initial._replace(condition=condition), reset))
+        return action, *_carried(self.agent, after)
 
 
 def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, Any]]:
     """The step as an ONNX model, and the description of its inputs, actions and state for the metadata."""
-    _, *initial = agent.initial_state(torch.zeros(1))
-    labels = ["return_to_go", "previous_action", "timestep", *(f"memory_{i}" for i in range(len(initial) - 3))]
+    begin = agent.initial_state(torch.zeros(1))
+    initial = _carried(agent, begin)
+    asked = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
+    if isinstance(agent.condition, ReturnToGo):
+        asked = ["return_to_go"]
+    labels = [*asked, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     batch = torch.export.Dim("batch", min=1)
     vector = torch.zeros(TRACED)
     first = (torch.zeros(TRACED, observation_dim), vector, torch.tensor([True, False, True]), vector.clone())
@@ -208,6 +213,11 @@ def _finished(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     proto = onnx_ir.to_proto(model)
     onnx.checker.check_model(proto)
     return proto
+
+
+def _carried(agent: DecisionAgent, state: ActingState) -> State:
+    """The tensors of a state without the target, which is an input of its own."""
+    return state.flatten()[int(agent.condition.takes_target) :]
 
 
 def _initial(value: Tensor) -> Any:

@@ -46,7 +46,7 @@ def package(
     checkpoint = find_agent(run)
     trained = load_agent(checkpoint, plugins)
     config = trained.config
-    label = f"{trained.provenance.spec.name.replace('/', '-')}-{config.backbone.name}-seed{config.seed}"
+    label = f"{trained.provenance.name.replace('/', '-')}-{config.backbone.name}-seed{config.seed}"
     folder = Path("packages") / label if output is None else Path(output)
     if folder.exists():
         raise InputError(f"{folder} is there already: remove it, or choose another --output")
@@ -98,6 +98,8 @@ def write_package(
             written[part] = file
         except InputError as error:
             left_out.append(f"{file} is left out: {error}")
-    best = max(results, key=lambda result: (result.protocol.episodes, result.protocol.state == "carry"), default=None)
+    best = max(
+        results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"), default=None
+    )
     (folder / CARD).write_text(write_card(trained, best, name, on_hub, half=shipped, **written))
     return left_out

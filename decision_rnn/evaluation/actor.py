@@ -6,18 +6,20 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import State, reset_rows
+from decision_rnn.agent import ActingState, DecisionAgent
+from decision_rnn.backbones import Resets
 from decision_rnn.config import EvaluationConfig
 
 
 class Actor(Protocol):
     """Acts in a batch of environments, one step at a time; DecisionAgent is an Actor."""
 
-    def initial_state(self, target_return: Tensor) -> State:
-        """The state before the first step, for target returns (batch,): tensors with the batch dimension first."""
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        """The state before the first step, for target returns (batch,)."""
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
         """Choose an action for every environment of a batch.
 
         Args:
@@ -57,32 +59,38 @@ def describe_state(window: int | None) -> str:
 class WindowActor:
     """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
 
-    The state begins as the agent's does: target, return-to-go, previous action and timestep. Its memory is what the
-    agent was shown in the last `window` steps, (batch, window, ...): returns-to-go, observations, previous actions.
+    The memory of its state is what the agent was shown in these steps, (batch, window, ...): the condition's values,
+    observations and previous actions.
     """
 
     def __init__(self, agent: DecisionAgent, window: int) -> None:
         self.agent = agent
         self.window = window
 
-    def initial_state(self, target_return: Tensor) -> State:
-        target, return_to_go, action, timestep, *_ = self.agent.initial_state(target_return)
-        sizes = (1, self.agent.observation_dim, self.agent.action_dim)
-        return target, return_to_go, action, timestep, *(action.new_zeros(len(action), self.window, n) for n in sizes)
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        state = self.agent.initial_state(target_return)
+        sizes = (self.agent.condition.size, self.agent.observation_dim, self.agent.action_dim)
+        memory = (state.previous_action.new_zeros(len(target_return), self.window, size) for size in sizes)
+        return state._replace(memory=tuple(memory))
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        condition = self.agent.condition
         if reset is not None:
-            state = reset_rows(state, self.initial_state(state[0]), reset)
-        (target, return_to_go, previous_action, timestep), memory = state[:4], state[4:]
-        return_to_go = torch.where(timestep == 0, target, return_to_go - reward)
-        newest = return_to_go[:, None], observation[:, : self.agent.observation_dim], previous_action
-        memory = tuple(torch.cat([old[:, 1:], new[:, None]], dim=1) for old, new in zip(memory, newest, strict=True))
-        steps = min(int(timestep.max()) + 1, self.window)
-        # Steps before a row's episode have timestep 0, which is a reset: the backbone does not see what is before it.
-        timesteps = (timestep[:, None] - torch.arange(steps - 1, -1, -1, device=timestep.device)).clamp_min(0)
-        actions, _ = self.agent.predict(*(part[:, -steps:] for part in memory), timesteps, timesteps == 0)
+            initial = self.initial_state(torch.zeros_like(reward))
+            state = state.replaced(initial._replace(condition=condition.restart(state.condition)), reset)
+        asked, after = condition.advance(state.condition, reward, state.timestep == 0)
+        newest = asked, observation[:, : self.agent.observation_dim], state.previous_action
+        window = [torch.cat([old[:, 1:], new[:, None]], 1) for old, new in zip(state.memory, newest, strict=True)]
+        steps = min(int(state.timestep.max()) + 1, self.window)
+        # A row's steps before its episode have timestep 0, which is a reset: what is before it is not seen.
+        ago = torch.arange(steps - 1, -1, -1, device=state.timestep.device)
+        timesteps = (state.timestep[:, None] - ago).clamp_min(0)
+        shown = [part[:, -steps:] for part in window]
+        actions, _ = self.agent.predict(*shown, timesteps, Resets.from_mask(timesteps == 0))
         action = actions[:, -1]
-        return action, (target, return_to_go, action, timestep + 1, *memory)
+        return action, ActingState(after, action, state.timestep + 1, tuple(window))
 
 
 def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:

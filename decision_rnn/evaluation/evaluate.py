@@ -2,19 +2,19 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.remarks import remarks
-from decision_rnn.evaluation.results import PACKAGES, DataSummary, Protocol, Result, TargetResult
+from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.machine import commit, hardware, versions
@@ -62,7 +62,7 @@ class Subject:
 
     actor: Actor
     config: RunConfig
-    provenance: Provenance
+    provenance: DataSummary
     step: int
     seconds: float
     parameters: int
@@ -73,15 +73,14 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     """Like `evaluate`, for any actor: an agent or an exported policy."""
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
-    config, spec = subject.config, subject.provenance.spec
-    check_plugins(config.plugins, f"this run of {spec.name}")
-    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    dataset = summarise_data(subject.provenance, config)
-    protocol = Protocol.of(settings, asked_returns(settings, spec, dataset.return_max), config.agent)
+    config, dataset = subject.config, summarise_data(subject.provenance, subject.config)
+    check_plugins(config.plugins, f"this run of {dataset.name}")
+    check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
+    protocol = Protocol.from_settings(settings, asked_returns(settings, dataset), config.takes_target)
     begun = time.perf_counter()
     played = rollout(
         subject.actor,
-        spec.environment_id,
+        dataset.environment_id,
         [
             0.0 if target is None else target for target in protocol.target_returns
         ],  # behaviour cloning has no target and ignores it
@@ -97,7 +96,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
         step=subject.step,
         protocol=protocol,
         targets=tuple(
-            _of_target(target, dataset, spec, episodes)
+            _of_target(target, dataset, episodes)
             for target, episodes in zip(protocol.target_returns, played, strict=True)
         ),
         remarks=tuple(remarks(config, dataset, protocol)),
@@ -112,18 +111,18 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     )
 
 
-def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, episodes: RolloutResult) -> TargetResult:
-    scores = spec.normalised(episodes.returns)
+def _of_target(target: float | None, dataset: DataSummary, episodes: RolloutResult) -> TargetResult:
+    scores = dataset.normalised(episodes.returns)
     if not np.isfinite(scores).all():
         raise InputError(
-            f"episodes of {spec.environment_id} have returns that are not finite and have no score: check the "
+            f"episodes of {dataset.environment_id} have returns that are not finite and have no score: check the "
             "agent's weights and the environment"
         )
     # Three decimals, or more where rewards are small, so that no episode's score moves by a thousandth of a point.
-    decimals = max(3, math.ceil(5 - math.log10(abs(spec.reference_max - spec.reference_min))))
+    decimals = max(3, math.ceil(5 - math.log10(abs(dataset.reference_max - dataset.reference_min))))
     return TargetResult(
         target_return=target,
-        in_range=dataset.holds(target),
+        in_range=dataset.contains(target),
         return_mean=float(episodes.returns.mean()),
         return_sd=float(episodes.returns.std()),
         score_mean=float(scores.mean()),
@@ -133,25 +132,11 @@ def _of_target(target: float | None, dataset: DataSummary, spec: DatasetSpec, ep
     )
 
 
-def summarise_data(provenance: Provenance, config: RunConfig) -> DataSummary:
-    """The summary of a run's training data that its result holds."""
-    spec, mask = provenance.spec, config.observation.mask
-    comparable = spec.comparable
+def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
+    """The data of a run as its result reports them: what hides a part of them limits what scores may be compared."""
+    comparable, mask = data.comparable, config.observation.mask
     if mask != "none":
         comparable = f"the agent sees no {mask}: compare only with agents that see none either"
     if config.partial == "drop":
         comparable += "; partial episodes were dropped"
-    return DataSummary(
-        name=spec.name,
-        fingerprint=provenance.fingerprint,
-        environment_id=spec.environment_id,
-        return_mean=provenance.return_mean,
-        return_sd=provenance.return_sd,
-        return_min=provenance.return_min,
-        return_max=provenance.return_max,
-        score_mean=float(spec.normalised(provenance.return_mean)),
-        reference_min=spec.reference_min,
-        reference_max=spec.reference_max,
-        comparable=comparable,
-        notes=provenance.notes,
-    )
+    return replace(data, comparable=comparable)

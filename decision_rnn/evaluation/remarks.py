@@ -10,7 +10,8 @@ from decision_rnn.evaluation.targets import is_best
 
 if TYPE_CHECKING:
     from decision_rnn.config import RunConfig
-    from decision_rnn.evaluation.results import DataSummary, Protocol, Result
+    from decision_rnn.data.summary import DataSummary
+    from decision_rnn.evaluation.results import Protocol, Result
 
 FAR_BEYOND = 2.0
 """How far outside the data's returns a target may be, in multiples of their range, before it is called out of all
@@ -21,31 +22,32 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
     for target in protocol.target_returns:
-        if target is None or low is None or high is None or low <= target <= high:
+        if target is None or low <= target <= high:
             continue
         bound, side = (high, "best") if target > high else (low, "worst")
         text = f"{target:g} is beyond the data's {side} {bound:.0f}: its score measures extrapolation"
-        if target > high and config.agent.return_limit:
-            share = f"the {config.agent.return_limit:g} quantile of " if config.agent.return_limit < 1 else ""
-            text += f", though the agent sees at most {share}what the data hold at each timestep (agent.return_limit)"
+        cap = getattr(config.condition, "rtg_cap", 0.0)
+        if target > high and cap:
+            share = f"the {cap:g} quantile of " if cap < 1 else ""
+            text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
         if abs(target - bound) > FAR_BEYOND * (high - low):
             text += (
                 f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "
                 "an episode can earn, so choose targets near the data's returns"
             )
         yield text
-    if config.best_fraction < 1 and config.agent.return_conditioning:
+    if config.top_fraction < 1 and config.takes_target:
         yield (
-            f"the best {config.best_fraction:g} of the episodes alone were trained on: returns below theirs, though "
+            f"the best {config.top_fraction:g} of the episodes alone were trained on: returns below theirs, though "
             "within the data's range, were never seen"
         )
     backbone = config.backbone.name
     forgets_slowly = getattr(registered(backbone).cls, "forgets_slowly", False)
-    if forgets_slowly and config.training.carry == 1 and protocol.state == "carry":
+    if forgets_slowly and config.training.tbptt_slices == 1 and protocol.state == "recurrent":
         yield (
             f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "
             "carried over whole episodes may score far below what --state window scores, and below training with "
-            "--training.carry 50"
+            "--training.tbptt_slices 50"
         )
 
 

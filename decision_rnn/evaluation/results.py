@@ -1,6 +1,6 @@
 """Results: the record of an evaluation, and its file in the run's folder.
 
-    <run>/results/step-10000-carry-100-episodes-1a2b3c4d.json
+    <run>/results/step-10000-recurrent-100-episodes-1a2b3c4d.json
 
 A result is identified by the run's configuration, the data's fingerprint, the checkpoint's step and the protocol.
 Results that differ in any of these have different files, with a hash of this key in the name.
@@ -8,31 +8,26 @@ Results that differ in any of these have different files, with a hash of this ke
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from decision_rnn.agent import AgentConfig
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.spec import normalised_scores
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state, window_of
-from decision_rnn.evaluation.version_01 import of_version_01
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
+from decision_rnn.records import damaged, read_json, read_record
 
 SCHEMA = 2
-"""Version of the file format. Version 0.1 wrote <run>/result.json and <run>/result-window-K.json without a schema."""
+"""Version of the file format."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
-FILE_NAME = re.compile(r"step-\d+-(carry|window-\d+)-\d+-episodes-[0-9a-f]{8}\.json")
-"""Matches the file names made by `Key.file_name`."""
+REMEDY = "delete it and evaluate the run again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,27 +35,27 @@ class Protocol:
     """How an agent was evaluated.
 
     Attributes:
-        state: `carry` the recurrent state over the episode, or re-run the last steps as a `window` for every action.
+        state: `recurrent` to carry the state over the episode, or `window` to re-run the last steps for every action.
         window: Number of steps in the window; None where the state is carried.
         episodes: Episodes per target return.
         target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
     """
 
-    state: Literal["carry", "window"]
+    state: Literal["recurrent", "window"]
     window: int | None
     episodes: int
     target_returns: tuple[float | None, ...]
     seed: int
 
     @classmethod
-    def of(cls, settings: EvaluationConfig, asked: Sequence[float], agent: AgentConfig) -> "Protocol":
-        """The protocol of these settings, with the target returns `asked` if the agent is return-conditioned."""
+    def from_settings(cls, settings: EvaluationConfig, targets: Sequence[float], takes_target: bool) -> "Protocol":
+        """The protocol of these settings, with these target returns if the agent takes them."""
         return cls(
             state=settings.state,
             window=window_of(settings),
             episodes=settings.episodes,
-            target_returns=tuple(asked) if agent.return_conditioning else (None,),
+            target_returns=tuple(targets) if takes_target else (None,),
             seed=settings.seed,
         )
 
@@ -69,43 +64,12 @@ class Protocol:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSummary:
-    """What scores need to know about an agent's training data; returns are in the environment's units.
-
-    `return_min` and `return_max` are None for old checkpoints that do not record them.
-    """
-
-    name: str
-    fingerprint: str
-    environment_id: str
-    return_mean: float
-    return_sd: float
-    return_min: float | None
-    return_max: float | None
-    score_mean: float
-    reference_min: float
-    reference_max: float
-    comparable: str
-    notes: tuple[str, ...] = ()
-
-    def normalised(self, returns: np.ndarray | float) -> np.ndarray:
-        """Normalised scores of returns, by `normalised_scores`."""
-        return normalised_scores(returns, self.reference_min, self.reference_max)
-
-    def holds(self, target_return: float | None) -> bool | None:
-        """Whether a return is inside the data's range; None without a return or if the range is not known."""
-        if target_return is None or self.return_min is None or self.return_max is None:
-            return None
-        return self.return_min <= target_return <= self.return_max
-
-
-@dataclass(frozen=True, kw_only=True)
 class TargetResult:
     """Returns and scores of the episodes played for one target return.
 
     Attributes:
         target_return: The target return; None in behaviour cloning.
-        in_range: Whether it is inside the data's range; None if the range is not known.
+        in_range: Whether it is inside the data's range; None without a target return.
         return_mean: Mean undiscounted return.
         return_sd: Its standard deviation over episodes.
         score_mean: Mean normalised score.
@@ -126,7 +90,7 @@ class TargetResult:
 
 @dataclass(frozen=True)
 class Key:
-    """What identifies a result. Made by `of`, which leaves evaluation settings and path out of the configuration."""
+    """What identifies a result; make one with `from_run`."""
 
     config: RunConfig
     fingerprint: str
@@ -134,15 +98,18 @@ class Key:
     protocol: Protocol
 
     @classmethod
-    def of(cls, config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> "Key":
-        return cls(replace(config, evaluation=EvaluationConfig(), path=None), fingerprint, step, protocol)
+    def from_run(cls, config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> "Key":
+        """The key of a run's result, without the parts of its configuration that its weights do not depend on: the
+        evaluation settings, the data's path and the order in which plugins were named."""
+        same = replace(config, evaluation=EvaluationConfig(), path=None, plugins=tuple(sorted(set(config.plugins))))
+        return cls(same, fingerprint, step, protocol)
 
     @property
     def file_name(self) -> str:
         """Step and protocol in readable form, followed by a hash of the whole key."""
         whole = json.dumps({**asdict(self), "config": to_dict(self.config)}, sort_keys=True)
         digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-        state = "carry" if self.protocol.state == "carry" else f"window-{self.protocol.window}"
+        state = "recurrent" if self.protocol.state == "recurrent" else f"window-{self.protocol.window}"
         return f"step-{self.step}-{state}-{self.protocol.episodes}-episodes-{digest}.json"
 
 
@@ -184,7 +151,7 @@ class Result:
 
     @property
     def key(self) -> Key:
-        return Key.of(self.config, self.dataset.fingerprint, self.step, self.protocol)
+        return Key.from_run(self.config, self.dataset.fingerprint, self.step, self.protocol)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
@@ -199,42 +166,37 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
-        """Read the output of `to_dict` or the content of a file of version 0.1.
-
-        Raises:
-            InputError: If the data are neither; the message names `source`.
-        """
-        try:
-            schema = data.get("schema", 1)
-            if not isinstance(schema, int) or schema > SCHEMA:
-                raise InputError(
-                    f"{source} is a result of schema {schema}, of which this version knows {SCHEMA} and older: "
-                    "use the newer decision-rnn that wrote it"
-                )
-            try:
-                config = from_dict(data["config"], source)
-            except InputError as error:
-                raise InputError(f"the configuration in {source} cannot be used: {error}") from None
-            current = {**(of_version_01(data, config) if schema == 1 else data), "config": config}
-            current.pop("schema", None)
-            current["dataset"] = DataSummary(**{**current["dataset"], "notes": tuple(current["dataset"]["notes"])})
-            asked = current["protocol"]["target_returns"]
-            current["protocol"] = Protocol(**{**current["protocol"], "target_returns": tuple(asked)})
-            current["targets"] = tuple(
-                TargetResult(**{**t, "returns": tuple(t["returns"])}) for t in current["targets"]
+        """Read the output of `to_dict`; InputError, naming `source`, if it is something else."""
+        schema = data.get("schema", 1) if isinstance(data, Mapping) else 1
+        if schema == 1 or not isinstance(schema, int):
+            raise damaged(source, ValueError("it is not a result of version 0.2 or later"), REMEDY)
+        if schema > SCHEMA:
+            raise InputError(
+                f"{source} is a result of schema {schema}, of which this version reads {SCHEMA} and older: "
+                "use the newer decision-rnn that wrote it"
             )
-            return cls(**{**current, "remarks": tuple(current["remarks"])})
+        try:
+            config = from_dict(data["config"], source)
+        except InputError as error:
+            raise InputError(f"the configuration in {source} cannot be used: {error}") from None
         except (KeyError, TypeError, AttributeError) as error:
-            raise _damaged(source, error) from None
+            raise damaged(source, error, REMEDY) from None
+        try:
+            return read_record({**data, "config": config, "protocol": _translated(data.get("protocol"))}, cls)
+        except ValueError as error:
+            raise damaged(source, error, REMEDY) from None
+
+
+def _translated(protocol: Any) -> Any:
+    """A saved protocol; version 0.2 called the state `carry`."""
+    if isinstance(protocol, dict) and protocol.get("state") == "carry":
+        return {**protocol, "state": "recurrent"}
+    return protocol
 
 
 def read_result(path: Path) -> Result:
     """Read a result file; InputError if it cannot be read."""
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise _damaged(str(path), error) from None
-    return Result.from_dict(data, str(path))
+    return Result.from_dict(read_json(path, REMEDY), str(path))
 
 
 def result_file(run: Path, result: Result) -> Path:
@@ -259,37 +221,26 @@ def find_result(run: Path, key: Key) -> Result | None:
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
     key in which the option has the value of that time, its default or the one in config.BEFORE_OPTIONS.
     """
-    likely = run / "results" / key.file_name
-    # Parsing the configuration of a result is slow: try the likely file first, and skip names of other keys.
-    prefix = likely.name.rpartition("-")[0]
-    paths = sorted(_result_files(run), key=lambda path: path != likely)
-    near = [path for path in paths if not FILE_NAME.fullmatch(path.name) or path.name.startswith(f"{prefix}-")]
-    return next((result for result in _readable(near) if result.key == key), None)
+    likely = run / "results" / key.file_name  # tried first, since reading a result's configuration is slow
+    return next((result for result in _read_results(run, key.step, likely) if result.key == key), None)
 
 
 def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
     """All results of this agent in a run's folder; unreadable files are skipped with a line on stderr."""
+    config, data = trained.config, trained.provenance
     return [
         result
-        for result in _readable(_result_files(run))
-        if result.key == Key.of(trained.config, trained.provenance.fingerprint, trained.step, result.protocol)
+        for result in _read_results(run, trained.step)
+        if result.key == Key.from_run(config, data.fingerprint, trained.step, result.protocol)
     ]
 
 
-def _result_files(run: Path) -> list[Path]:
-    return [*sorted((run / "results").glob("*.json")), *sorted(run.glob("result*.json"))]
-
-
-def _readable(paths: Iterable[Path]) -> Iterator[Result]:
-    for path in paths:
-        try:
-            result = read_result(path)
-        except InputError as error:
-            warn(f"passed over: {error}")
-            continue
-        yield result
-
-
-def _damaged(source: str, error: Exception) -> InputError:
-    reason = f"{type(error).__name__}: {error}".rstrip(": ")
-    return InputError(f"{source} is not a result, or damaged ({reason}): delete it and evaluate the run again")
+def _read_results(run: Path, step: int, likely: Path | None = None) -> Iterator[Result]:
+    """The results of a checkpoint, by its file names or those that the user chose; `likely` is read first."""
+    paths = sorted((run / "results").glob("*.json"))
+    for path in sorted(paths, key=lambda path: path != likely):
+        if path.name.startswith(f"step-{step}-") or not path.name.startswith("step-"):
+            try:
+                yield read_result(path)
+            except InputError as error:
+                warn(f"skipped: {error}")

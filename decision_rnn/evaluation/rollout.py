@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import torch
 
-from decision_rnn.backbones import select_rows
 from decision_rnn.data.environments import make_environment
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
@@ -167,7 +166,7 @@ def play_group(
             if over.any():
                 ended(int(over.sum()))
                 going = np.flatnonzero(~over)
-                state = select_rows(state, torch.from_numpy(going))
+                state = state.select(torch.from_numpy(going))
                 observations, rewards, running = observations[going], rewards[going], running[going]
                 playing = [playing[row] for row in going]
     for env in environments:

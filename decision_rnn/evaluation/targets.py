@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decision_rnn.checkpoint import Provenance
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 
 FEW_SHARE = 0.01
@@ -20,12 +20,12 @@ MANY_SHARE = 0.1
 any return."""
 
 
-def paper_returns(settings: EvaluationConfig, spec: DatasetSpec) -> tuple[float, ...]:
+def paper_returns(settings: EvaluationConfig, spec: DatasetSpec | DataSummary) -> tuple[float, ...]:
     """The target returns that the user named, or else those of the dataset's spec, which are the paper's."""
     return tuple(float(target) for target in settings.target_returns or spec.target_returns)
 
 
-def asked_returns(settings: EvaluationConfig, spec: DatasetSpec, return_max: float | None) -> tuple[float, ...]:
+def asked_returns(settings: EvaluationConfig, data: DataSummary) -> tuple[float, ...]:
     """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
     data's best.
 
@@ -34,23 +34,22 @@ def asked_returns(settings: EvaluationConfig, spec: DatasetSpec, return_max: flo
 
     Args:
         settings: Settings of the evaluation.
-        spec: Spec of the dataset.
-        return_max: The highest return of an episode in the data; None if it is not known.
+        data: The data of the agent.
     """
-    best = () if settings.target_returns is not None or return_max is None else (return_max,)
-    return tuple(dict.fromkeys((*paper_returns(settings, spec), *best)))
+    best = () if settings.target_returns is not None else (data.return_max,)
+    return tuple(dict.fromkeys((*paper_returns(settings, data), *best)))
 
 
-def default_return(config: RunConfig, provenance: Provenance) -> float | None:
+def default_return(config: RunConfig, data: DataSummary) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         return None
-    return next(iter(asked_returns(config.evaluation, provenance.spec, provenance.return_max)), None)
+    return next(iter(asked_returns(config.evaluation, data)), None)
 
 
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
     """Raise InputError, naming the agent, if it is trained by behaviour cloning and so cannot take a target return."""
-    if not config.agent.return_conditioning:
+    if not config.takes_target:
         raise InputError(f"{name} clones its data and takes no target return: leave it out")
 
 

@@ -102,7 +102,7 @@ def _film(
     trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
 ) -> list[Moment]:
     actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
-    environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
+    environment = watched_environment(trained.provenance.environment_id, SIZE)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / FRAMES_PER_SECOND))
     ends = []

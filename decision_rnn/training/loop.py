@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, box_spec, check_objective
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
-    Provenance,
     TrainedAgent,
     has_checkpoint,
     last_checkpoint,
@@ -27,9 +26,10 @@ from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
-from decision_rnn.data.store.best import best_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.messages import bar, tell
 from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
@@ -51,28 +51,27 @@ def prepare(
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
-    quantile = config.agent.return_limit if config.agent.return_conditioning else 0
-    torch.manual_seed(config.seed)
-    agent = DecisionAgent(
-        config.agent,
-        config.backbone,
+    quantile = config.condition.rtg_cap if isinstance(config.condition, ReturnToGoConfig) else 0.0
+    spec = box_spec(
         torch.from_numpy(store.observation_mean[seen]),
         torch.from_numpy(store.observation_std[seen]),
         store.action_dim,
-        return_scale,
-        config.objective,
-        None if index is None else torch.from_numpy(index),
-        torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None,
+        observation_index=None if index is None else torch.from_numpy(index),
+        return_scale=return_scale,
+        rtg_cap=torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None,
     )
+    torch.manual_seed(config.seed)
+    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
     settings = config.training
     trainer = Trainer(agent, settings)
+    trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
     stream = StepStream(
         store,
         settings.context,
         settings.batch_size,
         config.seed,
         trainer.device,
-        carry=settings.carry or 1,
+        tbptt_slices=settings.tbptt_slices or 1,
         clip_actions=config.actions == "clip",
         return_weighting=settings.return_weighting,
     )
@@ -85,7 +84,7 @@ def train(
     resume: bool = False,
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_steps: Callable[[int], None] | None = None,
-    on_data: Callable[[Provenance, EpisodeStore], None] | None = None,
+    on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
 ) -> TrainedAgent:
     """Train an agent from scratch or from the last checkpoint; prints the agent's size first.
@@ -120,7 +119,7 @@ def _train(
     resume: bool,
     on_checkpoint: Callable[[TrainedAgent], None] | None,
     on_steps: Callable[[int], None] | None,
-    on_data: Callable[[Provenance, EpisodeStore], None] | None,
+    on_data: Callable[[DataSummary, EpisodeStore], None] | None,
     callback: Callback | None,
 ) -> TrainedAgent:
     dataset = open_dataset(config.dataset, config.path, config.partial)
@@ -134,13 +133,16 @@ def _train(
     store = dataset.open()
     check_actions(store, config.actions)
     spec = dataset.spec  # read again: it may depend on the contents of the opened store
-    seen = best_episodes(dataset.name, store, config.best_fraction)
+    seen = top_episodes(store, config.top_fraction)
     _check_best(config, store, seen)
-    provenance = Provenance.of(spec, store)
+    provenance = DataSummary.from_store(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
+        position = stream.state_dict()
+        check_objective(agent, stream.sample(), config.objective.name)
+        stream.load_state_dict(position)
         begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run
-    seconds, losses = _resume(trainer, stream, run, store) if resume else (0.0, [])
+    seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, Means())
     log = MetricsLog(run, trainer.steps, seconds)
     tell(_describe(agent, config, store, seen))
     if on_data is not None:
@@ -163,18 +165,20 @@ def _train(
         stopped = False
         while trainer.steps < settings.steps and not stopped:
             rate = float(trainer.schedule.get_last_lr()[0])
-            loss, norm = trainer.step(stream.sample())
-            losses.append(loss)
+            output = trainer.step(stream.sample())
+            means.add(loss=output.loss, **output.metrics)
             shown.update()
             last = trainer.steps == settings.steps
             logs = last or trainer.steps % settings.log_every == 0
             saves = last or trainer.steps % settings.checkpoint_every == 0
             if logs or saves:
-                mean = _finite_mean(losses, trainer, run)
+                averages = means.read()
+                _check_finite(averages["loss"], trainer, run)
             if logs:
-                losses.clear()
-                metrics = log.write(trainer.steps, loss=mean, gradient_norm=norm.item(), learning_rate=rate)
-                shown.set_postfix(loss=f"{mean:.4f}")
+                means = Means()
+                scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
+                metrics = log.write(trainer.steps, **scalars)
+                shown.set_postfix(loss=f"{averages['loss']:.4f}")
                 if on_steps is not None:
                     on_steps(trainer.steps)
                 if callback is not None:
@@ -182,20 +186,39 @@ def _train(
                     stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
             if saves or stopped:
                 current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
-                state = {"stream": stream.state_dict(), "losses": torch.stack(losses) if losses else torch.empty(0)}
-                save_checkpoint(run, current, {**trainer.state_dict(), **state})
+                own = {"objective": agent.objective.training_state(), "means": means.state_dict()}
+                save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict(), **own})
                 if on_checkpoint is not None:
                     show_agent(on_checkpoint)
     return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
-def _finite_mean(losses: list[Tensor], trainer: Trainer[DecisionAgent], run: Path) -> float:
-    """The mean loss; InputError unless it and the weights are finite, so that no good checkpoint is replaced."""
-    mean = torch.stack(losses).mean().item()
+class Means:
+    """Means over the steps since the last line of metrics, kept on the device until they are read."""
+
+    def __init__(self, values: Mapping[str, Tensor] | None = None) -> None:
+        self.values = {name: list(of_steps) for name, of_steps in (values or {}).items()}
+
+    def add(self, **scalars: Tensor) -> None:
+        """Add the scalars of a step."""
+        for name, value in scalars.items():
+            self.values.setdefault(name, []).append(value)
+
+    def read(self) -> dict[str, float]:
+        """The mean of every scalar."""
+        return {name: torch.stack(of_steps).mean().item() for name, of_steps in self.values.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The scalars of all steps by name, each (steps,), as `Means` takes them."""
+        return {name: torch.stack(of_steps) for name, of_steps in self.values.items()}
+
+
+def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> None:
+    """InputError unless the loss and the weights are finite, so that no good checkpoint is replaced."""
     weights = torch.stack([parameter.isfinite().all() for parameter in trainer.result.parameters()]).all()
-    if math.isfinite(mean) and weights:
-        return mean
-    found = "the weights are not finite" if math.isfinite(mean) else f"the loss is {mean}"
+    if math.isfinite(loss) and weights:
+        return
+    found = "the weights are not finite" if math.isfinite(loss) else f"the loss is {loss}"
     kept = f"; the checkpoint of step {last_checkpoint(run).name} is intact" if has_checkpoint(run) else ""
     raise InputError(
         f"{found} at step {trainer.steps} of {run}: lower training.learning_rate or train with training.precision "
@@ -235,9 +258,9 @@ def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> N
     """InputError if the best episodes are too short for one slice; for all episodes, the stream checks this itself."""
     if seen is not store and seen.steps < config.training.context:
         raise InputError(
-            f"best_fraction {config.best_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
+            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
             f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
-            "raise best_fraction or lower training.context"
+            "raise top_fraction or lower training.context"
         )
 
 
@@ -250,22 +273,22 @@ def _check_warmup(settings: TrainingConfig) -> None:
         )
 
 
-def _resume(
-    trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
-) -> tuple[float, list[Tensor]]:
+def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore) -> tuple[float, Means]:
     """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, and the
-    losses since the last line of metrics, if the checkpoint has them."""
+    scalars since the last line of metrics."""
     if not has_checkpoint(run):
-        return 0.0, []  # killed before its first checkpoint
+        return 0.0, Means()  # killed before its first checkpoint
     folder = last_checkpoint(run)
     saved = load_agent(folder)
     saved.provenance.check_contents(store, run, "train it again in another folder")
     trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(folder)
     trainer.load_state_dict(state)
+    trainer.model.objective.load_training_state(state.get("objective", {}))
     stream.load_state_dict(state["stream"])
     try:
         link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
     except OSError as error:
         raise InputError(f"cannot write into {folder.parent}: {error.strerror}; the run is intact") from None
-    return saved.seconds, list(state.get("losses", torch.empty(0)).to(trainer.device))
+    means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
+    return saved.seconds, Means({name: of_steps.to(trainer.device) for name, of_steps in means.items()})

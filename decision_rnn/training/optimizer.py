@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from decision_rnn.agent import Objective
 from decision_rnn.backbones import SequenceMixer
 from decision_rnn.config import TrainingConfig
 
@@ -14,6 +15,8 @@ def optimizer_groups(
     model: nn.Module, learning_rate: float, weight_decay: float, recurrent_rate: float | None = None
 ) -> list[dict[str, Any]]:
     """AdamW's parameter groups: matrices get weight decay; biases, norms and recurrences' own parameters do not.
+
+    Parameters that need no gradient and those that an objective trains itself are left out.
 
     Args:
         model: A module with any number of sequence mixers.
@@ -29,14 +32,15 @@ def optimizer_groups(
             rate = own if recurrent_rate is None else learning_rate * recurrent_rate
             # A stack comes before its mixers and yields their parameters too: the mixer's own rate overrides.
             rates.update(dict.fromkeys(mixer.recurrent_parameters(), rate))
-    others = [p for p in model.parameters() if p not in rates]
+    separate = {p for module in model.modules() if isinstance(module, Objective) for p in module.separate_parameters()}
+    others = [p for p in model.parameters() if p.requires_grad and p not in rates and p not in separate]
     # The order matters: saved optimiser states refer to parameters by their position in the groups.
     groups: list[dict[str, Any]] = [
         {"params": [p for p in others if p.dim() >= 2], "lr": learning_rate, "weight_decay": weight_decay},
         {"params": [p for p in others if p.dim() < 2], "lr": learning_rate, "weight_decay": 0.0},
     ]
     for rate in dict.fromkeys(rates.values()):
-        recurrent = [p for p, own in rates.items() if own == rate]
+        recurrent = [p for p, own in rates.items() if own == rate and p.requires_grad]
         groups.append({"params": recurrent, "lr": rate, "weight_decay": 0.0})
     return [group for group in groups if group["params"]]
 

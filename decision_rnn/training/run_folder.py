@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from torch.utils.tensorboard import SummaryWriter
 
-from decision_rnn.config import BEFORE_OPTIONS, RunConfig, TrainingConfig, to_dict
+from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError
@@ -42,27 +42,11 @@ def check_new_run(run: Path) -> None:
 
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration with the defaults of the version that started the run, where `config` has the current ones:
-    the warm-up (500 steps in version 0.1, however short the run) and options that did not exist; and with that run's
-    name of the dataset. InputError if the run was started with another configuration.
-    """
+    """The configuration with the dataset's name as that run has it; InputError if it was started with another one."""
     path = run / "config.yaml"
     if not path.is_file():
         raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
-    saved = read_yaml(path)
-    begun = from_dict(saved, str(path))
-    defaults = RunConfig(dataset=config.dataset, backbone=config.backbone)
-    for section, options in BEFORE_OPTIONS.items():
-        asked, default = getattr(config, section), getattr(defaults, section)
-        unasked = {
-            key: value
-            for key, value in options.items()
-            if key not in saved.get(section, {}) and getattr(asked, key) == getattr(default, key)
-        }
-        config = replace(config, **{section: replace(asked, **unasked)})
-    settings = config.training
-    if settings.warmup_steps == TrainingConfig(steps=settings.steps).warmup_steps:
-        config = replace(config, training=replace(settings, warmup_steps=begun.training.warmup_steps))
+    begun = from_dict(read_yaml(path), str(path))
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
         config = replace(config, dataset=begun.dataset)
     before, now = to_dict(begun), to_dict(config)

@@ -2,13 +2,15 @@
 
 import copy
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
 from decision_rnn.errors import InputError
@@ -18,12 +20,27 @@ from decision_rnn.training.optimizer import learning_rate_factor, optimizer_grou
 Model = TypeVar("Model", bound=nn.Module)
 
 
+class StepOutput(NamedTuple):
+    """What a training step reports, without synchronising with the device.
+
+    Attributes:
+        loss: The batch's loss, a scalar.
+        gradient_norm: The gradient's norm before clipping, a scalar.
+        metrics: The model's other scalars, by name.
+    """
+
+    loss: Tensor
+    gradient_norm: Tensor
+    metrics: Mapping[str, Tensor]
+
+
 class Trainer(Generic[Model]):
     """A module with its optimiser and schedule: everything that a training step changes.
 
     Args:
-        model: `model(batch, state)` returns the batch's loss, a scalar, and the state after it. `state` is None or, if
-            `settings.carry` is above 1, what it returned for the previous batch. The model is moved to the device.
+        model: `model(batch, state)` returns a `TrainingOutput`: the batch's loss, metrics, and the state after it.
+            `state` is None or, if `settings.tbptt_slices` is above 1, what it returned for the previous batch. The
+            model is moved to the device.
         settings: Settings of the optimiser, schedule, device and precision. The caller decides on the number of steps
             and the batches.
     """
@@ -34,41 +51,40 @@ class Trainer(Generic[Model]):
             keep_freed_memory()
             warn_of_spinning()
         self.model = model.to(self.device)
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
         groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
+        self.parameters = [p for group in groups for p in group["params"]]
         self.optimizer = torch.optim.AdamW(groups, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, learning_rate_factor(settings))
-        self.averaging = settings.averaging
-        self.average = copy.deepcopy(self.model) if settings.averaging else None
-        self.carry = (settings.carry or 1) > 1
+        self.ema_decay = settings.ema_decay
+        self.average = copy.deepcopy(self.model) if settings.ema_decay else None
+        self.carries_state = (settings.tbptt_slices or 1) > 1
         self.carried: State | None = None
         # Without clipping, the norm is still computed for the log.
-        self.largest_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
+        self.max_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.steps = 0
 
-    def step(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """One optimiser step on a batch that is on `device`; returns its loss and the gradient's norm before clipping,
-        without synchronising with the device."""
+    def step(self, batch: Any) -> StepOutput:
+        """One optimiser step on a batch that is on `device`."""
         with self._precision():
-            loss, state = self.model(batch, self.carried)
-        if self.carry:
-            self.carried = tuple(part.detach() for part in state)
+            output: TrainingOutput = self.model(batch, self.carried)
+        if self.carries_state:
+            self.carried = tuple(part.detach() for part in output.state)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.largest_norm)
+        output.loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_norm)
         self.optimizer.step()
         self.schedule.step()
         self.steps += 1
         if self.average is not None:
             # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
-            decay = min(self.averaging, (1 + self.steps) / (10 + self.steps))
+            decay = min(self.ema_decay, (1 + self.steps) / (10 + self.steps))
             get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
-        return loss.detach(), norm
+        return StepOutput(output.loss.detach(), norm, {name: value.detach() for name, value in output.metrics.items()})
 
     @property
     def result(self) -> Model:
-        """The trained module: with averaged weights if `averaging` is on, and with the model's current buffers."""
+        """The trained module: with averaged weights if `ema_decay` is above 0, and with the model's current buffers."""
         if self.average is None:
             return self.model
         buffers = dict(self.model.named_buffers())

@@ -1,54 +1,78 @@
 """DecisionAgent: its parallel predictions equal its stepwise actions, and it reads the inputs that it should."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
 
-from decision_rnn.agent import AgentConfig, DecisionAgent
-from decision_rnn.backbones import registered, registered_names
+from decision_rnn.agent import AgentConfig, ConditionConfig, DecisionAgent, NoConditionConfig, box_spec
+from decision_rnn.backbones import Resets, registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
 
 OBSERVATIONS, ACTIONS = 5, 2
-LAYOUTS = [
-    AgentConfig(),
-    AgentConfig(previous_action=True),
-    AgentConfig(return_conditioning=False),
-    AgentConfig(timestep_embedding=True),
-    AgentConfig(tokens="interleaved"),
-    AgentConfig(tokens="interleaved", previous_action=True),
-    AgentConfig(tokens="interleaved", return_conditioning=False),
-    AgentConfig(tokens="interleaved", previous_action=True, return_conditioning=False),
+CLONING = NoConditionConfig()
+LAYOUTS: list[tuple[AgentConfig, ConditionConfig | None]] = [
+    (AgentConfig(), None),
+    (AgentConfig(previous_action=True), None),
+    (AgentConfig(), CLONING),
+    (AgentConfig(timestep_embedding=True), None),
+    (AgentConfig(tokens="interleaved"), None),
+    (AgentConfig(tokens="interleaved", previous_action=True), None),
+    (AgentConfig(tokens="interleaved"), CLONING),
+    (AgentConfig(tokens="interleaved", previous_action=True), CLONING),
 ]
 
 
-def make_agent(config: AgentConfig = LAYOUTS[0], backbone: str = "mingru", width: int = 16) -> DecisionAgent:
+def make_agent(
+    config: AgentConfig | None = None,
+    backbone: str = "mingru",
+    width: int = 16,
+    condition: ConditionConfig | None = None,
+    rtg_cap: list[float] | None = None,
+) -> DecisionAgent:
     torch.manual_seed(0)
     mean, std = torch.linspace(-1, 1, OBSERVATIONS), torch.linspace(0.5, 2, OBSERVATIONS)
-    return DecisionAgent(config, registered(backbone).config(width=width, layers=2), mean, std, ACTIONS, 100.0)
+    cap = None if rtg_cap is None else torch.tensor(rtg_cap)
+    spec = box_spec(mean, std, ACTIONS, return_scale=100.0, rtg_cap=cap)
+    return DecisionAgent(config or AgentConfig(), registered(backbone).config(width=width, layers=2), spec, condition)
 
 
-def make_slice(batch: int, time: int) -> dict[str, torch.Tensor]:
+def make_slice(batch: int, time: int) -> dict[str, Any]:
     torch.manual_seed(1)
     reset = torch.zeros(batch, time, dtype=torch.bool)
     reset[:, 0] = True
     return {
-        "return_to_go": 100 * torch.rand(batch, time, 1),
+        "asked": 100 * torch.rand(batch, time, 1),
         "observation": torch.randn(batch, time, OBSERVATIONS),
         "previous_action": torch.rand(batch, time, ACTIONS) * ~reset.unsqueeze(-1),
         "timestep": torch.arange(time).expand(batch, time),
-        "reset": reset,
+        "reset": Resets.from_mask(reset),
     }
 
 
+def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
+    flags = torch.zeros(action.shape[:2], dtype=torch.bool)
+    fields = {
+        **inputs,
+        "return_to_go": inputs["asked"],
+        "action": action,
+        "reward": torch.zeros(action.shape[:2]),
+        "terminated": flags,
+        "truncated": flags,
+    }
+    return Batch(**{name: fields[name] for name in Batch._fields})
+
+
 @pytest.mark.parametrize("backbone", registered_names())
-@pytest.mark.parametrize("config", LAYOUTS, ids=str)
+@pytest.mark.parametrize(("config", "condition"), LAYOUTS, ids=str)
 @torch.no_grad()
-def test_act_step_by_step_equals_parallel_predict(backbone: str, config: AgentConfig) -> None:
+def test_act_step_by_step_equals_parallel_predict(
+    backbone: str, config: AgentConfig, condition: ConditionConfig | None
+) -> None:
     """Three environments, one of which starts a second episode at step 7. The history is built by hand, with
     returns-to-go by running subtraction, and predicted in parallel."""
-    agent = make_agent(config, backbone).double().eval()
+    agent = make_agent(config, backbone, condition=condition).double().eval()
     batch, time, second = 3, 30, 7
     generator = torch.Generator().manual_seed(2)
     observations = torch.randn(batch, time, OBSERVATIONS, generator=generator, dtype=torch.float64)
@@ -78,31 +102,26 @@ def test_act_step_by_step_equals_parallel_predict(backbone: str, config: AgentCo
                 returns_to_go[row, t] = returns_to_go[row, t - 1] - rewards[row, t - 1]
                 previous[row, t] = acted[row, t - 1]
                 timestep[row, t] = timestep[row, t - 1] + 1
-    predicted, _ = agent.predict(returns_to_go, observations, previous, timestep, reset)
+    asked = returns_to_go[..., : agent.condition.size]
+    predicted, _ = agent.predict(asked, observations, previous, timestep, Resets.from_mask(reset))
     torch.testing.assert_close(predicted, acted, rtol=0, atol=1e-12)
-
-
-def limited(config: AgentConfig, limit: list[float]) -> DecisionAgent:
-    agent = make_agent(config)
-    agent.register_buffer("return_limit", torch.tensor(limit))
-    return agent.double().eval()
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 @torch.no_grad()
-def test_return_limit_caps_return_to_go_per_timestep_in_predict_and_act(tokens: str) -> None:
-    """Beyond the end of the limit, its last entry applies."""
+def test_rtg_cap_caps_return_to_go_per_timestep_in_predict_and_act(tokens: str) -> None:
+    """Beyond the end of the cap, its last entry applies."""
     limit = [90.0, 70.0, 60.0, 10.0]
-    agent, free = limited(AgentConfig(tokens=tokens, return_limit=1.0), limit), make_agent(AgentConfig(tokens=tokens))
-    free = free.double().eval()
+    agent = make_agent(AgentConfig(tokens=tokens), rtg_cap=limit).double().eval()
+    free = make_agent(AgentConfig(tokens=tokens)).double().eval()
     data = make_slice(3, 6)
-    data = {name: value.double() if value.is_floating_point() else value for name, value in data.items()}
-    by_hand = data["return_to_go"].clone()
+    data |= {name: data[name].double() for name in ("asked", "observation", "previous_action")}
+    by_hand = data["asked"].clone()
     for row in range(3):
         for t in range(6):
             by_hand[row, t, 0] = min(float(by_hand[row, t, 0]), limit[min(t, 3)])
-    assert not torch.equal(by_hand, data["return_to_go"])
-    expected, _ = free.predict(**(data | {"return_to_go": by_hand}))
+    assert not torch.equal(by_hand, data["asked"])
+    expected, _ = free.predict(**(data | {"asked": by_hand}))
     torch.testing.assert_close(agent.predict(**data)[0], expected, rtol=0, atol=0)
 
     # With target return 300 it sees 90 first; rewards are subtracted from the target, not from the limited value.
@@ -111,46 +130,24 @@ def test_return_limit_caps_return_to_go_per_timestep_in_predict_and_act(tokens: 
     for t, (earned, to_go) in enumerate([(0.0, 90.0), (235.0, 65.0), (20.0, 45.0), (10.0, 10.0), (30.0, 5.0)]):
         observation = data["observation"][:1, t]
         action, state = agent.act(observation, torch.tensor([earned], dtype=torch.float64), None, state)
-        told = torch.tensor([to_go], dtype=torch.float64)
-        hand = (told, told, *seen[2:])  # overwrites the return-to-go in its state
+        given = torch.tensor([to_go], dtype=torch.float64)
+        hand = seen._replace(condition=(given, given))  # overwrites the return-to-go in its state
         same, seen = free.act(observation, torch.zeros(1, dtype=torch.float64), None, hand)
         torch.testing.assert_close(action, same, rtol=0, atol=0)
-
-
-def test_return_noise_shifts_whole_slices_and_only_in_training() -> None:
-    agent = make_agent(AgentConfig(return_noise=0.3))
-    batch = Batch(**make_slice(2000, 4), action=torch.zeros(2000, 4, ACTIONS))
-    seen = []
-    agent._embed = lambda to_go, *others: (seen.append(to_go), DecisionAgent._embed(agent, to_go, *others))[1]
-    agent.eval()(batch)
-    assert torch.equal(seen.pop(), batch.return_to_go)
-    agent.train()(batch)
-    noise = (seen.pop() - batch.return_to_go).squeeze(-1)
-    torch.testing.assert_close(noise, noise[:, :1].expand(-1, 4), rtol=0, atol=1e-4)
-    assert noise[:, 0].std().item() == pytest.approx(0.3 * 100, rel=0.1)  # the return scale is 100
-    assert abs(noise[:, 0].mean().item()) < 4 * 30 / 2000**0.5
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
 def test_prediction_depends_only_on_current_and_past_steps(tokens: str) -> None:
     agent = make_agent(AgentConfig(tokens=tokens, previous_action=True))
     inputs = make_slice(2, 8)
-    for key in ("return_to_go", "observation", "previous_action"):
+    for key in ("asked", "observation", "previous_action"):
         inputs[key].requires_grad_()
     predicted, _ = agent.predict(**inputs)
     predicted[:, 4].sum().backward()
-    for key in ("return_to_go", "observation", "previous_action"):
+    for key in ("asked", "observation", "previous_action"):
         read = inputs[key].grad.abs().sum(dim=(0, 2)) > 0
         first = 1 if key == "previous_action" and tokens == "interleaved" else 0  # cut off by the episode's start
         assert read.tolist() == [first <= t <= 4 for t in range(8)], key
-
-
-def test_without_return_conditioning_return_to_go_has_no_effect() -> None:
-    inputs = make_slice(2, 6)
-    richer = {**inputs, "return_to_go": inputs["return_to_go"] + 500}
-    conditioned, cloning = make_agent(), make_agent(AgentConfig(return_conditioning=False))
-    assert not torch.allclose(conditioned.predict(**inputs)[0], conditioned.predict(**richer)[0])
-    assert torch.equal(cloning.predict(**inputs)[0], cloning.predict(**richer)[0])
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])
@@ -167,13 +164,12 @@ def test_observations_are_normalised_and_std_of_constant_dimension_is_bounded_be
     raw = make_agent()
     inputs = make_slice(2, 4)
     shifted = make_agent()
-    shifted.observation_mean += 10
+    shifted.encoder.mean += 10
     moved = {**inputs, "observation": inputs["observation"] + 10}
     torch.testing.assert_close(raw.predict(**inputs)[0], shifted.predict(**moved)[0], rtol=0, atol=1e-5)
-    constant = DecisionAgent(
-        AgentConfig(), registered("mingru").config(), torch.zeros(OBSERVATIONS), torch.zeros(OBSERVATIONS), 2, 1.0
-    )
-    assert constant.observation_std.min() >= 1e-3
+    spec = box_spec(torch.zeros(OBSERVATIONS), torch.zeros(OBSERVATIONS), 2)
+    constant = DecisionAgent(AgentConfig(), registered("mingru").config(), spec)
+    assert constant.encoder.std.min() >= 1e-3
 
 
 @pytest.mark.parametrize("backbone", registered_names())
@@ -182,11 +178,11 @@ def test_every_backbone_overfits_one_batch(backbone: str) -> None:
     inputs = make_slice(4, 10)
     action = torch.rand(4, 10, ACTIONS) * 1.6 - 0.8
     optimizer = torch.optim.AdamW(optimizer_groups(agent, 5e-3, 0.0, 1.0), fused=True)  # as in training
-    batch = Batch(**inputs, action=action)
-    before = agent(batch)[0].item()
+    batch = make_batch(inputs, action)
+    before = agent(batch).loss.item()
     for _ in range(200):
         optimizer.zero_grad()
-        loss, _ = agent(batch)
+        loss = agent(batch).loss
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.01 * before

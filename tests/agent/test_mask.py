@@ -5,11 +5,10 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
@@ -17,7 +16,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.stream import StepStream
+from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.report import format_result
@@ -56,7 +55,12 @@ def make_agent(seen: int, index: Tensor | None) -> DecisionAgent:
     torch.manual_seed(0)
     statistics = torch.linspace(-1, 1, 11)[:seen], torch.linspace(0.5, 2, 11)[:seen]
     backbone = registered("mingru").config(width=16, layers=1)
-    return DecisionAgent(AgentConfig(), backbone, *statistics, 3, 100.0, observation_index=index)
+    return DecisionAgent(AgentConfig(), backbone, box_spec(*statistics, 3, return_scale=100.0, observation_index=index))
+
+
+def predicted(agent: DecisionAgent, batch: Batch) -> Tensor:
+    asked = agent.condition.from_batch(batch)
+    return agent.predict(asked, batch.observation, batch.previous_action, batch.timestep, batch.reset)[0]
 
 
 def test_agent_with_observation_index_equals_smaller_agent_on_visible_entries(store: EpisodeStore) -> None:
@@ -66,13 +70,12 @@ def test_agent_with_observation_index_equals_smaller_agent_on_visible_entries(st
     whole = StepStream(store, 6, 4, 0).sample()
     visible = whole._replace(observation=whole.observation[..., index])
     assert torch.equal(masked(whole)[0], smaller(visible)[0])
-    whole, visible = ({k: v for k, v in batch._asdict().items() if k != "action"} for batch in (whole, visible))
-    assert torch.equal(masked.predict(**whole)[0], smaller.predict(**visible)[0])
+    assert torch.equal(predicted(masked, whole), predicted(smaller, visible))
     states = [agent.initial_state(torch.ones(4)) for agent in (masked, smaller)]
     for t in range(3):
         reward = torch.full((4,), float(t))
-        one, states[0] = masked.act(whole["observation"][:, t], reward, None, states[0])
-        other, states[1] = smaller.act(visible["observation"][:, t], reward, None, states[1])
+        one, states[0] = masked.act(whole.observation[:, t], reward, None, states[0])
+        other, states[1] = smaller.act(visible.observation[:, t], reward, None, states[1])
         assert torch.equal(one, other)
 
 
@@ -87,7 +90,7 @@ def test_observation_index_may_select_any_entries() -> None:
     assert read.nonzero().flatten().tolist() == [1, 9]
 
 
-@pytest.mark.parametrize("state", ["carry", "window"])
+@pytest.mark.parametrize("state", ["recurrent", "window"])
 def test_train_and_evaluate_with_velocity_mask(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
@@ -95,7 +98,7 @@ def test_train_and_evaluate_with_velocity_mask(
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5
-    np.testing.assert_allclose(trained.agent.observation_mean, store.observation_mean[:5], rtol=1e-6)
+    np.testing.assert_allclose(trained.agent.encoder.mean, store.observation_mean[:5], rtol=1e-6)
     result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), state=state, window=3))
     assert result.config.observation.mask == "velocity"
     assert "sees no velocity" in format_result(result)
@@ -104,7 +107,7 @@ def test_train_and_evaluate_with_velocity_mask(
 def test_loaded_agent_with_velocity_mask_acts_on_full_observations(
     store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the Python example of docs/runs.md; also from a version 0.1 checkpoint, which has no index."""
+    """As in the Python example of docs/runs.md."""
     monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     run = tmp_path / "run"
@@ -115,10 +118,5 @@ def test_loaded_agent_with_velocity_mask_acts_on_full_observations(
         return agent.act(observation, torch.zeros(1), None, agent.initial_state(torch.tensor([3600.0])))[0]
 
     agent = load_agent(last_checkpoint(run)).agent
-    assert agent.observation_index.tolist() == [0, 1, 2, 3, 4]
+    assert agent.encoder.index.tolist() == [0, 1, 2, 3, 4]
     assert torch.equal(first_action(agent), first_action(trained.agent))
-    path = last_checkpoint(run) / "weights.safetensors"
-    weights = safetensors.torch.load_file(path)
-    del weights["observation_index"]
-    safetensors.torch.save_file({name.removeprefix("objective."): value for name, value in weights.items()}, path)
-    assert torch.equal(first_action(load_agent(last_checkpoint(run)).agent), first_action(trained.agent))

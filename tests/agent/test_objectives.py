@@ -3,10 +3,10 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ from guide import example
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
-from decision_rnn.agent import objectives, registered_objective, registered_objectives
+from decision_rnn.agent import OBJECTIVES, AgentSpec, box_spec, objectives
+from decision_rnn.agent.objectives import Metrics, SquaredError
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
@@ -25,15 +26,20 @@ from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
-from decision_rnn.training.loop import train
+from decision_rnn.training.loop import prepare, train
+from decision_rnn.training.run_folder import read_metrics
 
 HUBER = example("myobjective.py")
+SHORT = [
+    *("--backbone.width", "16", "--backbone.layers", "1", "--training.steps", "4", "--training.context", "8"),
+    *("--training.log_every", "2", "--training.precision", "fp32"),
+]
 
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo each test's registrations."""
-    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
+    monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
 
 
 @pytest.fixture
@@ -49,18 +55,20 @@ def huber(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def make_agent(objective: ObjectiveConfig | None = None) -> DecisionAgent:
     torch.manual_seed(0)
     backbone = registered("mingru").config(width=16, layers=1)
-    return DecisionAgent(AgentConfig(), backbone, torch.zeros(11), torch.ones(11), 3, 100.0, objective)
+    spec = box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=100.0)
+    return DecisionAgent(AgentConfig(), backbone, spec, objective=objective)
 
 
 def predictions(agent: DecisionAgent, batch: Batch) -> np.ndarray:
-    inputs = {name: value for name, value in batch._asdict().items() if name != "action"}
-    return agent.predict(**inputs)[0].detach().double().numpy()
+    asked = agent.condition.from_batch(batch)
+    actions, _ = agent.predict(asked, batch.observation, batch.previous_action, batch.timestep, batch.reset)
+    return actions.detach().double().numpy()
 
 
 def test_mse_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
     agent, batch = make_agent(), StepStream(store, 8, 4, 0).sample()
     expected = np.mean((predictions(agent, batch) - batch.action.double().numpy()) ** 2)
-    assert agent(batch)[0].item() == pytest.approx(expected, rel=1e-6)
+    assert agent(batch).loss.item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_custom_objective_needs_its_plugin_named_to_train_and_load(
@@ -79,7 +87,7 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     batch = StepStream(store, 8, 4, 0).sample()
     error = np.abs(predictions(trained.agent, batch) - batch.action.double().numpy())
     expected = np.where(error < 0.25, error**2 / 2, 0.25 * (error - 0.125)).mean()
-    assert trained.agent(batch)[0].item() == pytest.approx(expected, rel=1e-6)
+    assert trained.agent(batch).loss.item() == pytest.approx(expected, rel=1e-6)
 
     folder = last_checkpoint(tmp_path / "run")
     code = f"from decision_rnn import load_agent; from pathlib import Path; load_agent(Path({str(folder)!r}){{}})"
@@ -110,49 +118,132 @@ class ReturnConfig(ObjectiveConfig):
 class Return(Objective):
     """Regresses the return-to-go; its action is a constant."""
 
-    columns: ClassVar[tuple[str, ...]] = ("return_to_go", "timestep")
-
-    def __init__(self, config: ReturnConfig, width: int, action_dim: int) -> None:
+    def __init__(self, config: ReturnConfig, spec: AgentSpec) -> None:
         super().__init__()
-        self.given: Mapping[str, Tensor] = {}
-        self.head = torch.nn.Linear(width, action_dim)
+        self.scale = spec.return_scale
+        self.head = torch.nn.Linear(spec.width, spec.action_space.shape[0])
 
-    def loss(self, hidden: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        self.given = columns
-        return (self.head(hidden).mean(-1, keepdim=True) - columns["return_to_go"]).square().mean()
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
+        error = self.head(hidden[..., -1, :]).mean(-1, keepdim=True) - batch.return_to_go / self.scale
+        return error.square().mean(), {"largest_error": error.abs().max()}
 
     def action(self, hidden: Tensor) -> Tensor:
-        return torch.full_like(self.head(hidden), 0.25)
+        return torch.full_like(self.head(hidden[..., -1, :]), 0.25)
 
 
-def test_objective_receives_the_columns_it_names_and_defines_the_action(store: EpisodeStore) -> None:
+def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logged(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     register_objective(ReturnConfig)(Return)
     agent, batch = make_agent(ReturnConfig()), StepStream(store, 8, 4, 0).sample()
-    agent(batch)
-    assert list(agent.objective.given) == ["return_to_go", "timestep"]
-    assert torch.equal(agent.objective.given["return_to_go"], batch.return_to_go)
     assert (predictions(agent, batch) == 0.25).all()
     action, state = agent.act(torch.zeros(2, 11), torch.zeros(2), None, agent.initial_state(torch.ones(2)))
     assert (action == 0.25).all()
-    assert torch.equal(state[2], action)  # the previous action of the next step
+    assert torch.equal(state.previous_action, action)
+
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    config, _ = parse_run("test", ["hopper-medium", "--objective", "return", *SHORT])
+    train(config, tmp_path / "run")
+    lines = read_metrics(tmp_path / "run")
+    assert [line["step"] for line in lines] == [2, 4]
+    assert all(line["largest_error"] ** 2 >= line["loss"] > 0 for line in lines)
 
 
-def test_objective_with_unknown_column_raises_naming_it() -> None:
-    register_objective(ReturnConfig)(type("Greedy", (Return,), {"columns": ("action", "advantage")}))
-    with pytest.raises(InputError, match=r"return asks for the columns advantage.*return_to_go, observation"):
-        make_agent(ReturnConfig())
+class WithCritic(SquaredError):  # noqa: N818
+    """Beside the policy, a critic of the reward with an optimiser of its own, and a slow copy of it."""
+
+    def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
+        super().__init__(objectives.SquaredErrorConfig(), spec)
+        self.critic, self.target = torch.nn.Linear(spec.width, 1), torch.nn.Linear(spec.width, 1)
+        self.target.load_state_dict(self.critic.state_dict())
+        self.optimizer = torch.optim.Adam(self.critic.parameters(), lr=0.01)
+
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
+        loss, _ = super().loss(hidden, batch)
+        value = self.critic(hidden[..., -1, :].detach()).squeeze(-1)
+        regression = (value - batch.return_to_go.squeeze(-1)).square().mean()
+        return loss + regression, {"critic": regression}
+
+    def separate_parameters(self) -> Iterable[torch.nn.Parameter]:
+        return [*self.critic.parameters(), *self.target.parameters()]
+
+    def after_step(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        with torch.no_grad():
+            for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
+                slow.lerp_(fast, 0.1)
+
+    def training_state(self) -> dict[str, Any]:
+        return self.optimizer.state_dict()
+
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithCriticConfig(ObjectiveConfig):
+    name: str = "critic"
+
+
+def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_the_same_bits(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_objective(WithCriticConfig)(WithCritic)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    config, _ = parse_run("test", ["hopper-medium", "--objective", "critic", *SHORT, "--training.ema_decay", "0"])
+    whole = train(config, tmp_path / "whole").agent
+    train(config, tmp_path / "parts", callback=lambda step, metrics, agent: step < 2)
+    parts = train(config, tmp_path / "parts", resume=True).agent
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, parts.state_dict()[name]), name
+
+    torch.manual_seed(config.seed)
+    fresh, trainer, stream = prepare(config, store, 1000.0)
+    separate = [id(p) for p in fresh.objective.separate_parameters()]
+    grouped = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
+    assert not set(separate) & set(grouped)
+    before = fresh.objective.critic.weight.clone()
+    trainer.step(stream.sample())
+    moved = fresh.objective.critic.weight - before
+    torch.testing.assert_close(moved.abs(), torch.full_like(moved, 0.01), rtol=1e-3, atol=0)  # Adam's first step
+    torch.testing.assert_close(fresh.objective.target.weight - before, 0.1 * moved, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        (
+            {"loss": lambda self, hidden, batch: (hidden.mean(dim=(2, 3)), {})},
+            r"its loss is \(128, 8\): return a scalar",
+        ),
+        ({"loss": lambda self, hidden, batch: (hidden.detach().mean(), {})}, "its loss has no gradient"),
+        ({"loss": lambda self, hidden, batch: (hidden.mean() * torch.inf, {})}, "its loss is -?(inf|nan)"),
+        ({"loss": lambda self, hidden, batch: (hidden.mean(), {"all": hidden})}, "its metric all is not a scalar"),
+        ({"action": lambda self, hidden: hidden[..., -1, :2]}, "its actions have shape"),
+        ({"action": lambda self, hidden: 3 + hidden[..., -1, :3]}, "its actions reach .*, outside the action space"),
+    ],
+)
+def test_objective_that_breaks_a_rule_is_one_sentence_before_training(
+    changes: dict[str, Any], rule: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_objective(ReturnConfig)(type("Wrong", (Return,), changes))
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    config, _ = parse_run("test", ["hopper-medium", "--objective", "return", *SHORT])
+    with pytest.raises(InputError, match=f"the objective return breaks a rule: {rule}"):
+        train(config, tmp_path / "run")
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:
-    assert registered_objectives() == ["mse"]
+    assert OBJECTIVES.names() == ["mse"]
     with pytest.raises(ValueError, match="'mse' is taken"):
         register_objective(objectives.SquaredErrorConfig)(Return)
     with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):
         register_objective(ObjectiveConfig)
     register_objective(ReturnConfig)(Return)
-    assert registered_objective("return").cls is Return
+    assert OBJECTIVES.registered("return").cls is Return
     with pytest.raises(KeyError, match="known: mse, return"):
-        registered_objective("os.path")
+        OBJECTIVES.registered("os.path")
 
 
 def test_run_config_objective_defaults_to_mse_and_rejects_unknown_names(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from swing import CAR
 from decision_rnn import EnvironmentActor, InputError, Run
 
 SEED = 7
-PROTOCOLS: list[dict[str, Any]] = [{"state": "carry"}, {"state": "window", "window": 5}]
+PROTOCOLS: list[dict[str, Any]] = [{"state": "recurrent"}, {"state": "window", "window": 5}]
 
 
 class Pole(gymnasium.Env):
@@ -152,7 +152,7 @@ def test_actor_resets_and_steps_some_environments_with_their_own_target_returns(
 
 def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
-    (first, _) = run.agent.provenance.spec.target_returns
+    (first, _) = run.agent.provenance.target_returns
     assert (run.actor()(observation) == run.actor(first)(observation)).all()
     assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
 
@@ -174,7 +174,7 @@ def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> No
         (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "different environments"),
         (lambda run: run.actor().act(np.zeros((2, 2)), index=[0, 1, 2]), "2 observations for 3"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
-        (lambda run: run.actor(state="windows"), "evaluation.state is 'windows': it must be carry or window"),
+        (lambda run: run.actor(state="windows"), "evaluation.state is 'windows': it must be recurrent or window"),
         (lambda run: run.actor(state="window", window=0), "evaluation.window is 0: it must be at least 1"),
         (lambda run: run.actor(window=7), "window is 7 but the state is carried"),
     ],

@@ -202,7 +202,7 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: run.evaluate([float("inf")]), "finite"),
         (lambda run: run.evaluate(3, episodes=0), "at least 1"),
         (lambda run: run.evaluate(3, episodes="all"), "episodes is 'all'"),
-        (lambda run: run.evaluate(3, state="windows"), "carry or window"),
+        (lambda run: run.evaluate(3, state="windows"), "recurrent or window"),
         (lambda run: run.evaluate(3, processes=0), "processes"),
         (lambda run: run.evaluate(3, window=5), "window is 5 but the state is carried"),
         (lambda run: decision_rnn.compare("own/swing", dataset="hopper-medium"), "dataset is 'hopper-medium'"),
@@ -290,7 +290,8 @@ def test_compare_recorded_command_reproduces_the_same_plan(
         plugins=("compared_plugin",),
         seed=5,
         partial="drop",
-        agent={"previous_action": True, "return_limit": 0.0},
+        agent={"previous_action": True},
+        condition={"rtg_cap": 0.0},
         evaluation={"target_returns": [np.float64(60.0)], "seed": np.int64(0)},
     )
     decision_rnn.compare("own/swing", backbones="lru,mingru", controls="none")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from decision_rnn.agent import AgentConfig, DecisionAgent
+from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_scan, bench_train, format_rows
 from decision_rnn.bench import deploy as deploy_bench
@@ -18,9 +18,10 @@ from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench import train as train_bench
 from decision_rnn.bench.data import PaddedSampler
 from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
-from decision_rnn.checkpoint import Provenance, TrainedAgent, save_checkpoint
+from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.spec import TASKS
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import rollout
 
@@ -38,7 +39,7 @@ def untrained(name="mingru"):
     torch.manual_seed(0)
     mean, std = torch.zeros(11), torch.ones(11)
     config = registered(name).config(name=name, width=16, layers=1)
-    return DecisionAgent(AgentConfig(), config, mean, std, 3, 1000.0).eval()
+    return DecisionAgent(AgentConfig(), config, box_spec(mean, std, 3, return_scale=1000.0)).eval()
 
 
 def test_benches_registry_names():
@@ -195,7 +196,9 @@ def few_episodes(monkeypatch, few_calls):
 
 def test_bench_rollout_of_a_run_folder(tmp_path, few_episodes):
     config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru", width=16, layers=1))
-    provenance = Provenance(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), "0" * 64, 1400.0, 380.0)
+    returns = {"return_mean": 1400.0, "return_sd": 380.0, "return_min": 300.0, "return_max": 3200.0}
+    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "")
+    provenance = DataSummary.from_spec(spec, fingerprint="0" * 64, **returns)
     (tmp_path / "config.yaml").touch()
     save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, provenance, 1, 0.0), {})
     rows = bench_rollout(rounds=1, run=tmp_path)

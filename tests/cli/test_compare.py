@@ -43,13 +43,13 @@ VARIANTS = """
 datasets: [hopper-medium, standin/walker2d-medium]
 seeds: 5
 checkpoint_episodes: 7
-controls: [cloning, mlp]
+controls: [bc, mlp]
 training: {steps: 50, context: 10}
 backbone: {name: transformer, match_parameters: 30k}
 variants:
   lru: {backbone: lru}
   wide: {backbone: {width: 48, heads: 2}}
-  long: {training: {context: 40}, agent: {return_conditioning: false}, objective: mse}
+  long: {training: {context: 40}, condition: none, objective: mse}
 """
 
 
@@ -69,15 +69,15 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
     assert (backbone.name, backbone.width, backbone.layers, backbone.heads) == ("transformer", 128, 3, 1)
     assert (backbone.dropout, backbone.mlp_ratio, backbone.norm, backbone.convolution) == (0.1, 4, "layer", 0)
     assert (config.agent.tokens, config.agent.timestep_embedding) == ("interleaved", True)
-    assert (config.agent.return_conditioning, config.objective.name) == (True, "mse")
-    assert not config.agent.return_limit
-    assert not training.averaging
-    assert (training.batch_size, training.context, training.carry) == (64, 20, 1)
+    assert (config.takes_target, config.objective.name) == (True, "mse")
+    assert not config.condition.rtg_cap
+    assert not training.ema_decay
+    assert (training.batch_size, training.context, training.tbptt_slices) == (64, 20, 1)
     assert (training.learning_rate, training.weight_decay, training.gradient_clip) == (1e-4, 1e-4, 0.25)
     assert (training.schedule, training.warmup_steps) == ("constant", training.steps * 10_000 / 100_000)
     assert (config.evaluation.state, config.evaluation.window, backbone.window) == ("window", 20, 3 * 20)
     assert training.steps == first.training.steps
-    assert first.evaluation.state == "carry"
+    assert first.evaluation.state == "recurrent"
     assert first.agent.tokens == "step"  # controls derive from the first variant, not from the published one
 
 
@@ -86,7 +86,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
     assert plan.seeds == (3, 4, 5, 6, 7)
     assert plan.checkpoint_episodes == 7
-    assert labels(plan) == ["lru", "wide", "long", "cloning", "mlp"]
+    assert labels(plan) == ["lru", "wide", "long", "bc", "mlp"]
     lru, wide, long, cloning, mlp = (variant.config for variant in plan.variants)
     assert [each.backbone.name for each in (lru, wide, long, cloning, mlp)] == [
         *("lru", "transformer", "transformer", "lru", "mlp"),
@@ -104,7 +104,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
 
 def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None:
     text = (
-        "dataset: hopper-medium\ncontrols: [cloning, mlp]\nevaluation: {episodes: 7, window: 5}\nvariants:\n"
+        "dataset: hopper-medium\ncontrols: [bc, mlp]\nevaluation: {episodes: 7, window: 5}\nvariants:\n"
         "  carries: {backbone: mingru}\n  windowed: {backbone: mingru, evaluation: {state: window, window: 20}}\n"
         "  short: {backbone: mingru, evaluation: {state: window}}\n"
     )
@@ -117,7 +117,7 @@ def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None
         "carries": ("carry", 5, 7),
         "windowed": ("window", 20, 7),
         "short": ("window", 5, 7),
-        "cloning": ("carry", 5, 7),
+        "bc": ("carry", 5, 7),
         "mlp": ("carry", 5, 7),
     }
     over = states(asked("--config", file(text), "--evaluation.state", "carry", "--evaluation.episodes", "3"))
@@ -137,15 +137,15 @@ def test_backbones_option_or_key_adds_variants_to_those_of_a_config_file(file: F
 
 def test_controls_come_last_and_only_if_not_already_compared() -> None:
     plan = asked("hopper-medium,walker2d-medium", "--backbones", "transformer,conv", "--backbone.dropout", "0.1")
-    assert labels(plan) == ["transformer", "conv", "cloning", "filtered-cloning", "mlp"]
+    assert labels(plan) == ["transformer", "conv", "bc", "bc-10%", "mlp"]
     assert {variant.config.backbone.dropout for variant in plan.variants} == {0.1}
-    assert plan.variants[3].config.best_fraction == 0.1
+    assert plan.variants[3].config.top_fraction == 0.1
     options = ["--backbone.heads", "2", "--backbone.convolution", "4"]
     plan = asked("hopper-medium", "--backbones", "transformer", *options, "--controls", "mlp")
     assert plan.variants[0].config.backbone.convolution == 4
     assert plan.variants[1].config.backbone.convolution == 0  # without memory
     cloned = ["hopper-medium", "--backbones", "mingru", "--agent.return_conditioning", "false"]
-    assert labels(asked(*cloned, "--controls", "cloning,filtered-cloning")) == ["mingru", "filtered-cloning"]
+    assert labels(asked(*cloned, "--controls", "bc,bc-10%")) == ["mingru", "bc-10%"]
     assert labels(asked(*cloned, "--controls", "none")) == ["mingru"]
 
 
@@ -189,9 +189,9 @@ def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: 
         ("variants: {mingru: {}}\nbackbones: mingru", ["mingru is a variant and one of --backbones"]),
         ("dataset: a\ndatasets: [b]", ["dataset and datasets are both given"]),
         ("datasets: []", ["no dataset was named"]),
-        ("controls: [clonning]", ["controls names 'clonning'", "did you mean cloning?"]),
+        ("controls: [cnov]", ["controls names 'cnov'", "did you mean conv?"]),
         ("seeds: x", ["seeds is 'x'"]),
-        ("ray_address: auto", ["--ray-address is for --executor ray"]),
+        ("ray_address: auto", ["--ray_address is for --executor ray"]),
     ],
 )
 def test_invalid_comparison_config_file_raises_a_one_line_input_error(file: File, text: str, words: list[str]) -> None:
@@ -229,6 +229,6 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     assert "Traceback" not in printed.err
     assert "- bad on own/mine, seed 0, failed: the loss is" in printed.out
     comparison = json.loads((output / "comparison.json").read_text())
-    assert [cell["variant"] for cell in comparison["cells"]] == ["good"]
+    assert [cell["variant"] for cell in comparison["trials"]] == ["good"]
     assert [failed["variant"] for failed in comparison["failed"]] == ["bad"]
     assert comparison["command"].endswith(f"compare --config {config} --output {output}")

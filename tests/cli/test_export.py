@@ -12,7 +12,7 @@ import yaml
 from made_policy import made_agent
 
 from decision_rnn import files
-from decision_rnn.agent import AgentConfig
+from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import save_checkpoint
 from decision_rnn.config import to_dict
@@ -55,7 +55,7 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_fol
     for option, told in (
         (("--state", "window"), "carried state"),
         (("--window", "60"), "window is 60 but the state is carried"),
-        (("--return_limit", "0.5"), "return limit"),
+        (("--rtg_cap", "0.5"), "return limit"),
     ):
         refused = inline_cli("evaluate", str(policy), "--episodes", "2", *option)
         assert refused.returncode == 2
@@ -112,7 +112,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 def test_export_of_cloning_refuses_a_target_return_before_any_work(
     inline_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloning = made_agent(registered("mlp").config(width=8, layers=1), AgentConfig(return_conditioning=False))
+    cloning = made_agent(registered("mlp").config(width=8, layers=1), condition=NoConditionConfig())
     save_checkpoint(tmp_path / "cloning", cloning, {})
     (tmp_path / "cloning" / "config.yaml").write_text(yaml.safe_dump(to_dict(cloning.config)))
     monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("the agent was traced"))

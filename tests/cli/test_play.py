@@ -43,7 +43,10 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
         (["run", "--episodes", "0"], "--episodes is 0: it must be at least 1"),
         (["run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
         (["run", "--video", "v.mp4", "--target_returns", "nan"], "target_returns is 'nan': it must be a number"),
-        (["cloning", "--video", "v.mp4", "--target_returns", "5"], "cloning clones its data and takes no target return"),
+        (
+            ["cloning", "--video", "v.mp4", "--target_returns", "5"],
+            "cloning clones its data and takes no target return",
+        ),
         (["nowhere", "--video", "v.mp4"], "there is no run nowhere"),
         (["run", "--video", "v.mp4"], "nothing renders here (no EGL); on Linux, libegl1"),
     ],
@@ -97,7 +100,7 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     """On screen and in a video; the return equals that of `evaluate` with the same seed."""
     trained = load_agent(tmp_path / "windowed" / "checkpoints" / "10")
     (target,) = evaluate(trained, replace(WINDOWED, seed=7), processes=1).targets
-    (carried,) = evaluate(trained, replace(WINDOWED, seed=7, state="carry"), processes=1).targets
+    (carried,) = evaluate(trained, replace(WINDOWED, seed=7, state="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
     monkeypatch.setattr(command, "has_screen", lambda: True)
     monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: make_environment(name))

@@ -6,15 +6,16 @@ from types import MappingProxyType
 import numpy as np
 
 from decision_rnn.comparison.record import (
-    CellRecord,
     CheckpointScores,
     ComparedDataset,
     ComparedVariant,
     Comparison,
     Failure,
     Target,
+    Trial,
 )
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.data.summary import DataSummary
+from decision_rnn.evaluation.results import TargetResult
 
 LABELS = ("mingru", "minlstm", "lru", "s4d", "mamba", "transformer", "mlstm", "retention", "aaren", "gru", "lstm")
 HARDWARE = {"cpu": "Test CPU", "cores": 2, "threads": 1, "gpu": None}
@@ -49,7 +50,7 @@ def made_comparison(
             config={
                 "training": {"steps": 20_000},
                 "plugins": [],
-                "evaluation": {"state": "window" if name in windows else "carry", "window": windows.get(name, 20)},
+                "evaluation": {"state": "window" if name in windows else "recurrent", "window": windows.get(name, 20)},
             },
         )
         for name in names
@@ -65,16 +66,19 @@ def made_comparison(
     return Comparison(
         command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
         seeds=tuple(range(seeds)),
-        jobs=2,
-        state="carry",
-        window=None,
         episodes=episodes,
         checkpoint_episodes=5,
         datasets=of_datasets,
         variants=variants,
-        cells=tuple(cells),
+        trials=tuple(cells),
         failed=tuple(
-            Failure(variant=name, dataset=dataset.data.name, seed=seed, error="the loss became NaN at step 120")
+            Failure(
+                variant=name,
+                dataset=dataset.data.name,
+                seed=seed,
+                run=f"{name}-seed{seed}",
+                error="the loss became NaN at step 120",
+            )
             for dataset in of_datasets
             for name, seed in failed
         ),
@@ -92,14 +96,13 @@ def _dataset(name: str, number: int) -> ComparedDataset:
         return_sd=350.0,
         return_min=310.0,
         return_max=3118.0,
-        score_mean=43.6,
         reference_min=-20.272305,
         reference_max=3234.3,
         comparable="the data are not D4RL's: compare scores with each other alone",
     )
     asked = [(3600.0, "paper"), (1800.0, "paper"), (3118.0, "best"), (600.0, "spread"), (1200.0, "spread"),
              (2400.0, "spread")]  # fmt: skip
-    targets = (Target(target_return=of, role=role, in_range=data.holds(of)) for of, role in asked)
+    targets = (Target(target_return=of, roles=(role,), in_range=data.contains(of)) for of, role in asked)
     return ComparedDataset(data=data, targets=tuple(targets))
 
 
@@ -112,15 +115,17 @@ def _cell(
     skill: float,
     checkpoints: int,
     episodes: int,
-) -> CellRecord:
+) -> Trial:
     luck = skill + generator.normal(0, 0.03)
 
     def results(progress: float, count: int, roles: Sequence[str] = ()) -> tuple[TargetResult, ...]:
-        asked = [None] if cloning else [t.target_return for t in dataset.targets if not roles or t.role in roles]
+        asked = (
+            [None] if cloning else [t.target_return for t in dataset.targets if not roles or set(t.roles) & set(roles)]
+        )
         return tuple(_played(generator, dataset.data, of, luck * progress, count) for of in asked)
 
     steps = [20_000 * (i + 1) // checkpoints for i in range(checkpoints)]
-    return CellRecord(
+    return Trial(
         variant=label,
         dataset=dataset.data.name,
         seed=seed,
@@ -157,7 +162,7 @@ def _played(
     scores = 100 * (returns - data.reference_min) / (data.reference_max - data.reference_min)
     return TargetResult(
         target_return=asked,
-        in_range=data.holds(asked),
+        in_range=data.contains(asked),
         return_mean=float(returns.mean()),
         return_sd=float(returns.std()),
         score_mean=float(scores.mean()),

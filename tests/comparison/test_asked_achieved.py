@@ -16,7 +16,7 @@ def test_asked_achieved_curves_are_the_median_returns_of_each_seed_by_target() -
     found = asked_achieved.curves(comparison, dataset, "lru")
     of_seeds = [
         {target["target_return"]: statistics.median(target["returns"]) for target in cell["targets"]}
-        for cell in comparison.to_dict()["cells"]
+        for cell in comparison.to_dict()["trials"]
         if cell["variant"] == "lru"
     ]
     assert len(of_seeds) == 3

@@ -55,7 +55,7 @@ def test_result_on_other_contents_of_the_dataset_fails_the_run(
 ) -> None:
     mine, variants = write(0), [Variant("mingru", small())]
     first = comparing(variants)
-    assert comparing(variants).cells == first.cells
+    assert comparing(variants).trials == first.trials
     shutil.rmtree(mine)
     write(1)
     (failed,) = comparing(variants).failed
@@ -80,21 +80,20 @@ def test_results_in_another_environment_of_the_same_episodes_are_not_reused(
     monkeypatch.setitem(gymnasium.registry, "Short-v1", replace(pendulum, id="Short-v1", max_episode_steps=7))
     variants = [Variant("mingru", small())]
     mine = write(0)
-    (before,) = comparing(variants, checkpoint_episodes=2).cells
+    (before,) = comparing(variants, checkpoint_episodes=2).trials
     assert {target.length_mean for target in before.targets} == {200.0}
     shutil.rmtree(mine)
     write(0, environment_id="Short-v1")
-    (after,) = comparing(variants, checkpoint_episodes=2).cells
+    (after,) = comparing(variants, checkpoint_episodes=2).trials
     assert {target.length_mean for target in after.targets} == {7.0}
     assert {target.length_mean for point in after.checkpoints for target in point.targets} == {7.0}
 
 
-@pytest.mark.parametrize("old", [False, True])
 def test_result_of_another_step_or_protocol_does_not_count_as_finished(
-    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
 ) -> None:
     variants = [Variant("mingru", small())]
-    (finished,) = comparing(variants).cells
+    (finished,) = comparing(variants).trials
     assert evaluations == [4]
     (result,) = (run / "results").iterdir()
     protocol = cells.settings_of(read_result(result).protocol)
@@ -108,45 +107,21 @@ def test_result_of_another_step_or_protocol_does_not_count_as_finished(
         (last, replace(protocol, seed=3)),
     ):
         (run / "cell.json").unlink()
-        path = write_result(run, evaluate(trained, settings))
-        if old:
-            as_version_01(path, run / "result.json")
-        (again,) = comparing(variants).cells
+        write_result(run, evaluate(trained, settings))
+        (again,) = comparing(variants).trials
         assert again.targets == finished.targets
         assert evaluations.pop() == 4, "a result of another key was taken for the finished one"
         shutil.rmtree(run / "results")
-        (run / "result.json").unlink(missing_ok=True)
 
 
-def as_version_01(path: Path, old: Path) -> None:
-    """Move a result to where version 0.1 wrote it, in the format of that version."""
-    data = json.loads(path.read_text())
-    data["dataset"]["dataset"] = data["dataset"].pop("name")
-    for newer in ("return_min", "return_max", "notes"):
-        del data["dataset"][newer]
-    for target in data["targets"]:
-        del target["in_range"]
-    data["protocol"]["window"] = data["protocol"]["window"] or 20
-    data["checkpoint"] = data.pop("step")
-    for newer in ("plugins", "actions", "best_fraction"):
-        del data["config"][newer]
-    del data["schema"], data["remarks"]
-    path.unlink()
-    old.write_text(json.dumps(data))
-
-
-@pytest.mark.parametrize("old", [False, True])
 def test_finished_run_without_cell_json_is_not_evaluated_again(
-    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int], old: bool
+    mine: Path, small: Make, comparing: Compare, run: Path, evaluations: list[int]
 ) -> None:
     variants = [Variant("mingru", small())]
-    (first,) = comparing(variants).cells
-    (path,) = (run / "results").iterdir()
-    if old:
-        as_version_01(path, run / "result.json")
+    (first,) = comparing(variants).trials
     (run / "cell.json").unlink()
     evaluations.clear()
-    (second,) = comparing(variants).cells
+    (second,) = comparing(variants).trials
     assert evaluations == []
     assert [target.returns for target in second.targets] == [target.returns for target in first.targets]
 
@@ -156,14 +131,14 @@ def test_damaged_cell_json_or_result_is_written_again(
     mine: Path, small: Make, comparing: Compare, run: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     variants = [Variant("mingru", small())]
-    (first,) = comparing(variants).cells
+    (first,) = comparing(variants).trials
     path = run / name
     if path.is_dir():
         (run / "cell.json").unlink()
         (path,) = path.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[:200])
-    (second,) = comparing(variants).cells
+    (second,) = comparing(variants).trials
     assert second.targets == first.targets
     assert f"{path} is" in capsys.readouterr().err
     assert len(path.read_bytes()) > 200
@@ -188,7 +163,7 @@ def test_each_dataset_variant_and_seed_has_its_own_run_folder_and_cell(
         store = open_dataset(dataset.data.name).open()
         assert dataset.data.return_max == store.episode_returns.max()
         for variant in ("narrow", "wide"):
-            found = comparison.cells_of(variant, dataset.data.name)
+            found = comparison.trials_of(variant, dataset.data.name)
             assert [cell.seed for cell in found] == [0, 3]
             for cell in found:
                 (path,) = (output / cell.run / "results").iterdir()
@@ -209,32 +184,30 @@ def test_comparison_targets_are_the_papers_the_best_of_the_data_and_a_spread(
     beyond = float(returns.max()) + 10
     comparison = comparing([Variant("mingru", small(evaluation={"target_returns": [beyond, float(returns.max())]}))])
     targets = comparison.datasets[0].targets
-    assert [(target.role, target.in_range) for target in targets] == [
-        ("paper", False),
-        ("paper", True),
-        ("best", True),
-        *[("spread", True)] * 5,
+    assert [(target.roles, target.in_range) for target in targets] == [
+        (("paper",), False),
+        (("paper", "best"), True),
+        *[(("spread",), True)] * 5,
     ]
-    assert targets[2].target_return == returns.max()
-    assert all(returns.min() < target.target_return < returns.max() for target in targets[3:])
-    (cell,) = comparison.cells
+    assert targets[1].target_return == returns.max()
+    assert all(returns.min() < target.target_return < returns.max() for target in targets[2:])
+    (cell,) = comparison.trials
     assert [target.target_return for target in cell.targets] == [target.target_return for target in targets]
-    assert cell.targets[1] == cell.targets[2]  # evaluated once, both as a paper's target and as the best
 
 
 def test_episodes_csv_has_one_row_per_episode(mine: Path, small: Make, comparing: Compare, tmp_path: Path) -> None:
     config = small(evaluation={"episodes": 2})
-    comparison = comparing([Variant("mingru", config), cloning_controls(config)["cloning"]], seeds=(0, 1))
+    comparison = comparing([Variant("mingru", config), cloning_controls(config)["bc"]], seeds=(0, 1))
     with (tmp_path / "runs" / "episodes.csv").open() as file:
         rows = list(csv.DictReader(file))
     data = comparison.datasets[0].data
-    for cell in comparison.cells:
+    for cell in comparison.trials:
         own = [row for row in rows if (row["variant"], row["seed"]) == (cell.variant, str(cell.seed))]
         assert [float(row["return"]) for row in own] == [value for target in cell.targets for value in target.returns]
         assert [row["episode"] for row in own] == ["0", "1"] * len(cell.targets)
         assert {row["dataset"] for row in own} == {"own/mine"}
-        if cell.variant == "cloning":
-            assert [(row["target_return"], row["role"]) for row in own] == [("", "cloning")] * 2
+        if cell.variant == "bc":
+            assert [(row["target_return"], row["role"]) for row in own] == [("", "bc")] * 2
         for row in own:
             span = data.reference_max - data.reference_min
             assert float(row["score"]) == pytest.approx(
@@ -248,7 +221,7 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
 ) -> None:
     """With more checkpoint episodes than before, only checkpoints that still exist are evaluated."""
     variants = [Variant("mingru", small(training={"steps": 7}, evaluation={"target_returns": [100.0, 50.0]}))]
-    (cell,) = comparing(variants, checkpoint_episodes=2).cells
+    (cell,) = comparing(variants, checkpoint_episodes=2).trials
     assert evaluations == [2, 4, 6, 7, 7]
     assert [point.step for point in cell.checkpoints] == [2, 4, 6, 7]
     first, best = cell.checkpoints[0].targets
@@ -256,10 +229,10 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
     assert best.target_return == open_dataset("own/mine").open().episode_returns.max()
     (run / "cell.json").unlink()
     evaluations.clear()
-    (again,) = comparing(variants, checkpoint_episodes=2).cells
+    (again,) = comparing(variants, checkpoint_episodes=2).trials
     assert evaluations == []
     assert again.checkpoints == cell.checkpoints
-    (more,) = comparing(variants, checkpoint_episodes=3).cells
+    (more,) = comparing(variants, checkpoint_episodes=3).trials
     assert [point.step for point in more.checkpoints] == [7]  # the others were deleted
     assert more.targets == cell.targets
 
@@ -280,10 +253,10 @@ def test_checkpoint_episodes_leave_the_trained_weights_unchanged(
 def test_cloning_controls_have_no_return_conditioning_and_a_best_fraction(small: Make) -> None:
     config = small()
     controls = cloning_controls(config)
-    assert all(variant.control and not variant.config.agent.return_conditioning for variant in controls.values())
-    assert controls["cloning"].config.best_fraction == 1
-    assert controls["filtered-cloning"].config.best_fraction == 0.1
-    assert replace(controls["cloning"].config, agent=config.agent) == config
+    assert all(variant.control and not variant.config.takes_target for variant in controls.values())
+    assert controls["bc"].config.top_fraction == 1
+    assert controls["bc-10%"].config.top_fraction == 0.1
+    assert replace(controls["bc"].config, condition=config.condition) == config
 
 
 def test_variant_labels_must_be_valid_folder_names_and_unique(small: Make, comparing: Compare) -> None:
@@ -325,16 +298,15 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
         for path in paths:
             played = read_result(path).protocol
             assert (played.state, played.window) == protocol
-    carried, by_window = comparison.cells
+    carried, by_window = comparison.trials
     last = load_agent(last_checkpoint(tmp_path / "runs" / by_window.run))
     asked = (by_window.targets[0].target_return,)
     for cell, settings in (
         (carried, EvaluationConfig(episodes=1, target_returns=asked)),
         (by_window, EvaluationConfig(episodes=1, target_returns=asked, state="window", window=3)),
     ):
-        assert evaluate(last, settings).targets[0].returns == cell.targets[0].returns
+        assert evaluate(last, settings).targets[0].returns == pytest.approx(cell.targets[0].returns)
     assert [target.returns for target in carried.targets] != [target.returns for target in by_window.targets]
-    assert (comparison.state, comparison.window) == ("carry", None)
     assert [variant.window for variant in comparison.variants] == [None, 3]
     assert read_comparison(tmp_path / "runs") == comparison
     assert "windowed (window of 3)" in (tmp_path / "runs" / "comparison.md").read_text()
@@ -374,7 +346,7 @@ def test_failed_run_is_listed_and_the_other_runs_keep_their_table(
     assert (failed.variant, failed.dataset, failed.seed) == ("bad", "own/mine", 1)
     assert "Not a directory" in failed.error
     assert "own-mine/bad-seed1 failed: " in capfd.readouterr().err
-    assert [(cell.variant, cell.seed) for cell in comparison.cells] == [("bad", 0), ("good", 0), ("good", 1)]
+    assert [(cell.variant, cell.seed) for cell in comparison.trials] == [("bad", 0), ("good", 0), ("good", 1)]
     assert "- bad on own/mine, seed 1, failed: " in (tmp_path / "runs" / "comparison.md").read_text()
     place.unlink()
     assert comparing(variants, seeds=(0, 1)).failed == ()
@@ -395,7 +367,7 @@ def test_unexpected_exception_in_a_run_is_listed_as_a_failed_run(
     assert (failed.variant, failed.seed, failed.error) == ("bad", 0, "MemoryError: no room")
     assert "Traceback" in capsys.readouterr().err
     nothing = comparing([Variant("bad", small())])
-    assert (nothing.cells, len(nothing.failed)) == ((), 1)
+    assert (nothing.trials, len(nothing.failed)) == ((), 1)
     assert "- bad on own/mine, seed 0, failed: MemoryError: no room" in format_comparison(nothing)
 
 
@@ -435,7 +407,7 @@ def test_comparison_locked_by_another_process_is_refused(
 def test_cell_loss_parameters_and_state_bytes_are_those_of_the_run(
     mine: Path, small: Make, comparing: Compare, run: Path
 ) -> None:
-    (cell,) = comparing([Variant("mingru", small(training={"log_every": 2}))]).cells
+    (cell,) = comparing([Variant("mingru", small(training={"log_every": 2}))]).trials
     logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [tuple(point) for point in cell.loss] == [(line["step"], line["loss"]) for line in logged]
     assert [step for step, _ in cell.loss] == [2, 4]
@@ -454,7 +426,7 @@ def test_repeated_comparison_with_other_jobs_reports_the_jobs_of_training(
     again = comparing(**asked)
     assert "median wall time of a run, 2 runs at a time; " in str(again)
     assert "a run, 2 runs at a time; an action" in build_page(again, summarise(again))
-    assert [cell.jobs for cell in comparing(**{**asked, "seeds": (0, 1, 2)}).cells] == [2, 2, 1]
+    assert [cell.jobs for cell in comparing(**{**asked, "seeds": (0, 1, 2)}).trials] == [2, 2, 1]
     (run / "cell.json").unlink()
     assert "a run, 2 runs at a time where that is known; " in str(comparing(**asked))
 

@@ -9,26 +9,27 @@ import pytest
 
 from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.comparison.record import (
-    CellRecord,
     CheckpointScores,
     ComparedDataset,
     ComparedVariant,
     Comparison,
     Failure,
     Target,
+    Trial,
 )
 from decision_rnn.comparison.summary import summarise
 from decision_rnn.comparison.table import format_comparison
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.obedience import obedience, spread_targets
-from decision_rnn.evaluation.results import DataSummary, TargetResult
+from decision_rnn.evaluation.results import TargetResult
 from decision_rnn.evaluation.statistics import summarise_seeds
 
 TARGETS = (
-    Target(target_return=3600.0, role="paper", in_range=False),
-    Target(target_return=1800.0, role="paper", in_range=True),
-    Target(target_return=3000.0, role="best", in_range=True),
-    Target(target_return=1000.0, role="spread", in_range=True),
-    Target(target_return=2000.0, role="spread", in_range=True),
+    Target(target_return=3600.0, roles=("paper",), in_range=False),
+    Target(target_return=1800.0, roles=("paper",), in_range=True),
+    Target(target_return=3000.0, roles=("best",), in_range=True),
+    Target(target_return=1000.0, roles=("spread",), in_range=True),
+    Target(target_return=2000.0, roles=("spread",), in_range=True),
 )
 DATA = DataSummary(
     name="standin/hopper-medium",
@@ -38,7 +39,6 @@ DATA = DataSummary(
     return_sd=500.0,
     return_min=0.0,
     return_max=3000.0,
-    score_mean=43.7,
     reference_min=0.0,
     reference_max=3000.0,
     comparable="with no paper's",
@@ -59,7 +59,7 @@ def achieved(asked: float | None, returns: Sequence[float]) -> TargetResult:
     )
 
 
-def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = False, **changes: Any) -> CellRecord:
+def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = False, **changes: Any) -> Trial:
     asked = [None] if cloning else [target.target_return for target in TARGETS]
     values = {
         "variant": variant,
@@ -81,18 +81,15 @@ def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = Fals
         "versions": {"torch": "2.13.0"},
         "hardware": {"cpu": "a processor", "cores": 2, "threads": 1, "gpu": None},
     }
-    return CellRecord(**{**values, **changes})
+    return Trial(**{**values, **changes})
 
 
-def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
+def comparison(cells: Sequence[Trial], state: str = "carry", **changes: Any) -> Comparison:
     variants = dict.fromkeys(each.variant for each in cells)
-    evaluation = {"state": changes.get("state", "carry"), "window": changes.get("window", 20)}
+    evaluation = {"state": state, "window": 20}
     values = {
         "command": "decision-rnn compare",
         "seeds": tuple(sorted({each.seed for each in cells})),
-        "jobs": 1,
-        "state": "carry",
-        "window": None,
         "episodes": 2,
         "checkpoint_episodes": 20,
         "datasets": (ComparedDataset(data=DATA, targets=TARGETS),),
@@ -104,7 +101,7 @@ def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
             )
             for label in variants
         ),
-        "cells": tuple(cells),
+        "trials": tuple(cells),
         "failed": (),
         "versions": {},
         "hardware": {},
@@ -112,7 +109,7 @@ def comparison(cells: Sequence[CellRecord], **changes: Any) -> Comparison:
     return Comparison(**{**values, **changes})
 
 
-def of_scores(scores: Sequence[float], variant: str = "mingru", **changes: Any) -> list[CellRecord]:
+def of_scores(scores: Sequence[float], variant: str = "mingru", **changes: Any) -> list[Trial]:
     """One cell per seed whose two episodes have that mean score."""
     return [cell(variant, seed, (30 * s - 30, 30 * s + 30), **changes) for seed, s in enumerate(scores)]
 
@@ -185,7 +182,7 @@ def test_table_says_what_an_agent_at_the_middle_of_the_range_has_as_obedience_er
 
 
 def test_table_of_a_dataset_without_a_target_of_its_own_has_verdicts_at_the_best() -> None:
-    def own(each: CellRecord) -> CellRecord:
+    def own(each: Trial) -> Trial:
         return replace(each, targets=each.targets[2:])
 
     cells = [own(each) for label, score in (("mingru", 0.0), ("lru", 50.0)) for each in of_scores([score] * 5, label)]
@@ -204,7 +201,7 @@ def test_table_has_rows_for_cloning_and_the_mean_of_the_data() -> None:
     asked, cloned, data = rows(text, "score of the last")
     assert asked[1:5] == ["80.0", "80.0", "80.0", ""]
     assert cloned == ["cloning (control)", "", "", "", "40.0", ""]
-    assert data == ["(the data's mean)", "43.7", "43.7", "43.7", "43.7", ""]
+    assert data == ["(the data's mean)", "50.0", "50.0", "50.0", "50.0", ""]
 
 
 def test_table_has_columns_for_the_last_and_the_best_checkpoint() -> None:
@@ -243,7 +240,7 @@ def test_summary_curve_has_only_the_steps_that_all_seeds_have() -> None:
 
 def test_score_of_a_target_chosen_by_episodes_rises_to_that_of_the_best_target() -> None:
     """One of five targets scores 90, the others 0: one episode finds it in a fifth of cases, a hundred in all."""
-    good = tuple(achieved(target.target_return, [2700.0 if target.role == "best" else 0.0] * 10) for target in TARGETS)
+    good = tuple(achieved(target.target_return, [2700.0 if "best" in target.roles else 0.0] * 10) for target in TARGETS)
     text = format_comparison(comparison([replace(cell("mingru", 0, (0.0, 0.0)), targets=good)]))
     (chosen,) = rows(text, "score of a target chosen")
     assert float(chosen[1]) == pytest.approx(18, abs=4)
@@ -272,8 +269,8 @@ def test_table_names_the_training_steps_of_each_variant_if_they_differ() -> None
 
 
 def test_table_names_the_window_and_failed_runs() -> None:
-    failed = Failure(variant="lru", dataset=DATA.name, seed=3, error="MemoryError: no room")
-    text = format_comparison(comparison(of_scores([1.0]), state="window", window=20, failed=(failed,)))
+    failed = Failure(variant="lru", dataset=DATA.name, seed=3, run="lru-seed3", error="MemoryError: no room")
+    text = format_comparison(comparison(of_scores([1.0]), state="window", failed=(failed,)))
     assert "2 episodes per target, window of 20." in text
     assert "- lru on standin/hopper-medium, seed 3, failed: MemoryError: no room" in text
 
@@ -289,7 +286,7 @@ def test_table_label_of_a_variant_with_another_state_or_window_says_so() -> None
     for corner in ("score of the last", "cost"):
         assert [row[0] for row in rows(text, corner)][:3] == names
     assert "2 episodes per target, carried state, unless a label says otherwise." in text
-    first = format_comparison(replace(made, variants=(replace(carrying, config=own), published), window=7))
+    first = format_comparison(replace(made, variants=(replace(carrying, config=own), published)))
     assert rows(first, "score of the last")[1][0] == "published (carried state)"
     assert "2 episodes per target, window of 7, unless a label says otherwise." in first
 

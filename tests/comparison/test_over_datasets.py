@@ -21,7 +21,7 @@ NAMES = ("own/x", "own/y", "own/z")
 def lacking(missing: Collection[tuple[str, str]], seeds: int = 2) -> Comparison:
     """A comparison of a, b and cloning on three datasets, without the runs of these (variant, dataset) pairs."""
     made = made_comparison(("a", "b"), seeds, NAMES, (), checkpoints=0)
-    return replace(made, cells=tuple(cell for cell in made.cells if (cell.variant, cell.dataset) not in missing))
+    return replace(made, trials=tuple(cell for cell in made.trials if (cell.variant, cell.dataset) not in missing))
 
 
 def page_of(comparison: Comparison) -> Page:
@@ -88,7 +88,7 @@ def test_fewer_than_two_shared_datasets_give_no_aggregate_but_a_reason() -> None
 
 def test_cloning_alone_is_aggregated_over_datasets_by_its_only_score() -> None:
     made = made_comparison((), 2, NAMES, (), checkpoints=0)
-    scores = sorted(target.score_mean for cell in made.cells for target in cell.targets)
+    scores = sorted(target.score_mean for cell in made.trials for target in cell.targets)
     assert len(scores) == 6  # three datasets, two seeds, one target each
     mean = f"{sum(scores[1:5]) / 4:.1f}"  # a quarter of six, rounded down, is dropped at either end
     assert mean != f"{sum(scores) / 6:.1f}"

@@ -72,7 +72,7 @@ def test_score_table_has_every_seeds_score_computed_from_the_episodes(comparison
     assert "3600, beyond the data" in head.cells[1]
     assert "3118, the data's best" in head.cells[3]
     for row in rows[:-1]:
-        cells = comparison.cells_of(row.cells[0], "standin/hopper-medium")
+        cells = comparison.trials_of(row.cells[0], "standin/hopper-medium")
         for column in range(1, 2 if row.cells[0] == "cloning" else 4):
             returns = [np.mean(cell.targets[column - 1].returns) for cell in cells]
             scores = 100 * (np.array(returns) + 20.272305) / (3234.3 + 20.272305)
@@ -85,7 +85,7 @@ def test_score_table_has_every_seeds_score_computed_from_the_episodes(comparison
 def test_tables_behind_the_charts_have_the_records_numbers(comparison: Comparison, page: Page) -> None:
     medians = {
         (cell.variant, f"{cell.seed}", f"{target.target_return:g}"): np.median(target.returns)
-        for cell in comparison.cells
+        for cell in comparison.trials
         for target in cell.targets
         if target.target_return is not None
     }
@@ -94,7 +94,7 @@ def test_tables_behind_the_charts_have_the_records_numbers(comparison: Compariso
     for key, median in medians.items():
         assert shown[key] == pytest.approx(median, abs=0.51)
     for row in page.tables["Costs"][1:]:
-        cells = comparison.cells_of(row.cells[0], "standin/hopper-medium")
+        cells = comparison.trials_of(row.cells[0], "standin/hopper-medium")
         assert row.cells[1] == f"{cells[0].parameters:,}"
         assert row.cells[2] == f"{np.median([cell.training_seconds for cell in cells]):,.0f} s"
         assert row.cells[4] == f"{cells[0].state_bytes:,} bytes"
@@ -171,9 +171,9 @@ def test_page_says_that_an_improvement_over_datasets_is_not_adjusted() -> None:
     better = {"mingru": 3000.0, "minlstm": 1000.0}
     cells = [
         replace(cell, targets=tuple(replace(of, score_mean=better[cell.variant] + cell.seed) for of in cell.targets))
-        for cell in made.cells
+        for cell in made.trials
     ]
-    said = page_of(replace(made, cells=tuple(cells))).text
+    said = page_of(replace(made, trials=tuple(cells))).text
     assert "lies above 0.5, each interval by itself. It was picked by the same scores, for which these " in said
 
 
@@ -183,15 +183,15 @@ def test_page_remarks_are_grouped_by_dataset() -> None:
     said = {
         name: f"3600 is beyond the data's best {top}: its score measures extrapolation" for name, top in best.items()
     }
-    alone = [cell for cell in made.cells if (cell.variant, cell.dataset) != ("minlstm", "own/b")]
+    alone = [cell for cell in made.trials if (cell.variant, cell.dataset) != ("minlstm", "own/b")]
     text = page_of(
-        replace(made, cells=tuple(replace(cell, remarks=(said[cell.dataset],)) for cell in alone))
+        replace(made, trials=tuple(replace(cell, remarks=(said[cell.dataset],)) for cell in alone))
     ).text.rpartition("What to know before believing the scores.")[2]
     assert text.strip().startswith(f"own/a {said['own/a']}. own/b {said['own/b']}. ")
     mixed = tuple(
-        replace(cell, remarks=(said[cell.dataset],) if cell.variant == "mingru" else ()) for cell in made.cells
+        replace(cell, remarks=(said[cell.dataset],) if cell.variant == "mingru" else ()) for cell in made.trials
     )
-    text = page_of(replace(made, cells=mixed)).text
+    text = page_of(replace(made, trials=mixed)).text
     assert f"own/a mingru: {said['own/a']}. own/b mingru: {said['own/b']}. " in text
 
 
@@ -269,7 +269,7 @@ def test_report_of_comparison_json_writes_to_output_without_clips(
     ("record", "options", "says"),
     [
         (None, [], "name the folder of a comparison"),
-        ("{", [], "is not a comparison, or damaged"),
+        ("{", [], "is missing or damaged"),
         ('{"schema": 2}', [], "schema 2"),
         ("[]", [], "schema None"),
         ("", ["--clips", "-1"], "--clips is -1"),
@@ -304,8 +304,8 @@ def test_report_output_that_cannot_be_written_prints_one_line(folder: Path, caps
 
 def test_page_of_several_datasets_has_aggregates_and_names_what_they_leave_out() -> None:
     made = made_comparison(labels=LABELS[:2], controls=(), datasets=("own/a", "own/b", "own/c"), checkpoints=0)
-    kept = [cell for cell in made.cells if (cell.variant, cell.dataset) != ("mingru", "own/c")]
-    lacking = replace(made, cells=tuple(replace(cell, loss=()) for cell in kept))
+    kept = [cell for cell in made.trials if (cell.variant, cell.dataset) != ("mingru", "own/c")]
+    lacking = replace(made, trials=tuple(replace(cell, loss=()) for cell in kept))
     page = page_of(lacking)
     assert "Over all datasets" in page.headings
     assert "Left out, because not every variant has a result there: own/c." in page.text

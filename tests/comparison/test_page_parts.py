@@ -21,8 +21,8 @@ from decision_rnn.comparison.summary import TargetSummary, VariantSummary
 from decision_rnn.evaluation import rendering
 from decision_rnn.evaluation.statistics import summarise_seeds
 
-BEST = Target(target_return=3118.0, role="best", in_range=True)
-CLONING = Target(target_return=None, role="cloning", in_range=None)
+BEST = Target(target_return=3118.0, roles=("best",), in_range=True)
+CLONING = Target(target_return=None, roles=("bc",), in_range=None)
 
 
 def said(**scores: list[float]) -> str:

@@ -98,7 +98,7 @@ def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills:
     assert timeless(comparison) == timeless(json.loads((folder / "runs" / "comparison.json").read_text()))
     again = written(output)
     assert seen.items() <= again.items()
-    for cell in whole.cells:
+    for cell in whole.trials:
         lines = (output / cell.run / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines] == list(range(5, 61, 5))
         assert len(list((output / cell.run / "results").iterdir())) == 7  # six checkpoints and the final result
@@ -175,7 +175,7 @@ def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
         ray.shutdown()
         cluster.shutdown()
     assert lost
-    begun = [len(list((tmp_path / "ray" / cell.run).glob("events.out.*"))) for cell in comparison.cells]
+    begun = [len(list((tmp_path / "ray" / cell.run).glob("events.out.*"))) for cell in comparison.trials]
     assert sorted(begun) == [1, 1, 1, 2]  # the cell on the lost node was started twice
     assert comparison.failed == ()
     assert timeless(comparison.to_dict()) == timeless(local.to_dict())

@@ -56,20 +56,20 @@ def test_standins_config_has_every_dataset_and_method_with_published_scores() ->
 
 def test_standins_scores_are_of_finished_runs_on_the_same_data_fingerprint(capsys: pytest.CaptureFixture[str]) -> None:
     made = made_comparison(
-        ("decision-transformer",), 1, SHORT, (), ("cloning",), failed=[("decision-transformer", 0)], checkpoints=1
+        ("decision-transformer",), 1, SHORT, (), ("bc",), failed=[("decision-transformer", 0)], checkpoints=1
     )
     contents = {dataset.data.name: {"another", dataset.data.fingerprint} for dataset in made.datasets}
     scores = standins.scores_of(made, contents)
-    assert {name: list(of) for name, of in scores.items()} == {name: ["cloning"] for name in SHORT}
-    (cell,) = made.cells_of("cloning", HOPPER)
-    assert scores[HOPPER]["cloning"] == pytest.approx(cell.targets[0].score_mean)
-    whole = made_comparison(("decision-transformer",), 1, SHORT, (), ("cloning",), checkpoints=1)
-    (cell,) = whole.cells_of("decision-transformer", HOPPER)
+    assert {name: list(of) for name, of in scores.items()} == {name: ["bc"] for name in SHORT}
+    (cell,) = made.trials_of("bc", HOPPER)
+    assert scores[HOPPER]["bc"] == pytest.approx(cell.targets[0].score_mean)
+    whole = made_comparison(("decision-transformer",), 1, SHORT, (), ("bc",), checkpoints=1)
+    (cell,) = whole.trials_of("decision-transformer", HOPPER)
     assert cell.targets[0].target_return == 3600  # the paper's first target
     assert standins.scores_of(whole, contents)[HOPPER]["decision-transformer"] == cell.targets[0].score_mean
     assert capsys.readouterr().out == ""
     assert set(standins.scores_of(whole, {**contents, HOPPER: {"another"}})) == {SHORT[1]}
-    assert f"left out: cloning on {HOPPER}, which has other contents" in capsys.readouterr().out
+    assert f"left out: bc on {HOPPER}, which has other contents" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_standins_report_shows_only_published_scores_without_finished_runs(place
 
 
 def test_standins_report_has_the_scores_of_the_comparison_and_keeps_a_copy_of_it(places: Path) -> None:
-    made = made_comparison(("decision-transformer",), 1, SHORT, (), ("cloning",), checkpoints=1)
+    made = made_comparison(("decision-transformer",), 1, SHORT, (), ("bc",), checkpoints=1)
     data = made.to_dict()
     for dataset in data["datasets"]:
         name = dataset["data"]["name"].replace("/", "-")
@@ -122,24 +122,24 @@ def test_standins_report_has_the_scores_of_the_comparison_and_keeps_a_copy_of_it
     (places / "runs").mkdir()
     (places / "runs" / "comparison.json").write_text(json.dumps(data))
     standins.main()
-    (cloning,), (transformer,) = (made.cells_of(label, HOPPER) for label in standins.METHODS)
+    (cloning,), (transformer,) = (made.trials_of(label, HOPPER) for label in standins.METHODS)
     scores = [f"{cell.targets[0].score_mean:.1f}" for cell in (cloning, transformer)]
     assert table(places)["hopper-medium"][-2:] == [f"{scores[0]} (53.5)", f"{scores[1]} (65.1)"]
     text = (places / "results" / "README.md").read_text()
     assert f"`{made.command}` at commit 0123456789ab, seed 0, on Test CPU, in comparison.json" in text
-    assert f"The scores of cloning and decision-transformer: `{made.command}`" in text
+    assert f"The scores of bc and decision-transformer: `{made.command}`" in text
     (places / "runs" / "comparison.json").unlink()
     standins.main()  # from the copy kept with the results
     assert (places / "results" / "README.md").read_text() == text
 
 
 def test_standins_report_names_only_the_methods_that_have_scores() -> None:
-    without = made_comparison(("mingru",), 1, SHORT, (), ("cloning",), checkpoints=1)
-    cells = [replace(cell, commit="of-mingru") if cell.variant == "mingru" else cell for cell in without.cells]
-    text = standins.report({}, replace(without, cells=tuple(cells)), {HOPPER: {"mingru": 70.0, "cloning": 50.0}})
-    assert f"The scores of cloning: `{without.command}` at commit 0123456789ab, seed 0" in text
+    without = made_comparison(("mingru",), 1, SHORT, (), ("bc",), checkpoints=1)
+    cells = [replace(cell, commit="of-mingru") if cell.variant == "mingru" else cell for cell in without.trials]
+    text = standins.report({}, replace(without, trials=tuple(cells)), {HOPPER: {"mingru": 70.0, "bc": 50.0}})
+    assert f"The scores of bc: `{without.command}` at commit 0123456789ab, seed 0" in text
     none = standins.report({}, without, {HOPPER: {"mingru": 70.0}})
-    assert f"`{without.command}` has no score of cloning or decision-transformer on these sets." in none
+    assert f"`{without.command}` has no score of bc or decision-transformer on these sets." in none
 
 
 def test_standins_json_entries_are_reused_only_if_recipe_and_keys_match(places: Path) -> None:
@@ -164,7 +164,7 @@ def test_standins_outside_the_comparison_are_not_opened_while_they_are_kept(
 ) -> None:
     standins.main()
     before = table(places)
-    data = made_comparison(("decision-transformer",), 1, SHORT[:1], (), ("cloning",), checkpoints=1).to_dict()
+    data = made_comparison(("decision-transformer",), 1, SHORT[:1], (), ("bc",), checkpoints=1).to_dict()
     (places / "runs").mkdir()
     (places / "runs" / "comparison.json").write_text(json.dumps(data))
     opened, opens = [], standins.open_dataset

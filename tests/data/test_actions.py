@@ -65,7 +65,7 @@ def test_stream_clip_actions_clips_action_and_previous_action(write: Write) -> N
     store = write(5.0, "Hopper-v5")
     plain, clipped = (StepStream(store, 4, 8, seed=0, clip_actions=clip).sample() for clip in (False, True))
     assert plain.action.abs().max() > 1
-    for name, values in clipped._asdict().items():
+    for name, values in zip(clipped._fields[:-1], clipped[:-1], strict=True):
         expected = getattr(plain, name)
         expected = expected.clamp(-1, 1) if "action" in name else expected
         torch.testing.assert_close(values, expected, rtol=0, atol=0)

@@ -221,8 +221,8 @@ def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path,
 def test_train_works_without_the_environment_and_evaluate_raises(absent: Path, tmp_path: Path) -> None:
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
-    spec = load_agent(last_checkpoint(tmp_path / "run")).provenance.spec
-    assert spec == trained.provenance.spec
+    spec = load_agent(last_checkpoint(tmp_path / "run")).provenance
+    assert spec == trained.provenance
     assert (spec.environment_id, spec.requirements) == (REACH["id"], tuple(ROBOTICS))
     with pytest.raises(InputError, match="'FetchReachFlat-v4' is not registered here"):
         evaluate(trained, EvaluationConfig(episodes=1))

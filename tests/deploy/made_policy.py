@@ -4,11 +4,20 @@ from pathlib import Path
 
 import torch
 
-from decision_rnn.agent import AgentConfig, DecisionAgent, ObjectiveConfig, SquaredErrorConfig
+from decision_rnn.agent import (
+    AgentConfig,
+    ConditionConfig,
+    DecisionAgent,
+    ObjectiveConfig,
+    ReturnToGoConfig,
+    SquaredErrorConfig,
+    box_spec,
+)
 from decision_rnn.backbones import BackboneConfig
-from decision_rnn.checkpoint import Provenance, TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import ObservationConfig, RunConfig
 from decision_rnn.data.spec import TASKS, observation_index
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.onnx import export_onnx
 
@@ -18,30 +27,36 @@ def made_agent(
     agent: AgentConfig | None = None,
     objective: ObjectiveConfig | None = None,
     mask: str = "none",
+    condition: ConditionConfig | None = None,
 ) -> TrainedAgent:
     agent, objective = agent or AgentConfig(), objective or SquaredErrorConfig()
+    condition = condition or ReturnToGoConfig()
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "nothing")
     index = observation_index(mask, spec.environment_id)
     seen = 11 if index is None else len(index)
     torch.manual_seed(0)
-    made = DecisionAgent(
-        agent,
-        backbone,
+    made_for = box_spec(
         torch.linspace(-1, 1, seen),
         torch.linspace(0.5, 2, seen),
-        action_dim=3,
+        3,
         return_scale=1000.0,
-        objective=objective,
         observation_index=None if index is None else torch.from_numpy(index),
-        return_limit=torch.linspace(3000, 100, 500) if agent.return_conditioning else None,
+        rtg_cap=torch.linspace(3000, 100, 500),
     )
+    made = DecisionAgent(agent, backbone, made_for, condition, objective)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.05 * torch.randn_like(parameter)
     config = RunConfig(
-        dataset=spec.name, backbone=backbone, agent=agent, objective=objective, observation=ObservationConfig(mask=mask)
+        dataset=spec.name,
+        backbone=backbone,
+        agent=agent,
+        condition=condition,
+        objective=objective,
+        observation=ObservationConfig(mask=mask),
     )
-    return TrainedAgent(made.eval(), config, Provenance(spec, "0" * 64, 1400.0, 400.0, 300.0, 3200.0), 7, 1.5)
+    returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
+    return TrainedAgent(made.eval(), config, DataSummary.from_spec(spec, fingerprint="0" * 64, **returns), 7, 1.5)
 
 
 def exported(folder: Path, trained: TrainedAgent) -> Policy:

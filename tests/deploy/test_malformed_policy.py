@@ -221,7 +221,7 @@ def test_policy_that_refers_to_another_file_is_refused_before_onnxruntime_sees_i
     monkeypatch.chdir(tmp_path / "there")
     monkeypatch.setattr(runtime.onnxruntime, "InferenceSession", lambda *_, **__: pytest.fail("it was loaded"))
     Path("policy.onnx").write_bytes(make(copy.deepcopy(model), location.format(tmp_path / "there")))
-    with pytest.raises(InputError, match="policy.onnx refers to other files"):
+    with pytest.raises(InputError, match=r"policy\.onnx refers to other files"):
         Policy.load("policy.onnx")
 
 

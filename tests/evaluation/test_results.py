@@ -24,37 +24,49 @@ def result(pendulum: Make) -> Result:
     return evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(-300.0,)))
 
 
-def old_form(cloning: bool = False) -> dict[str, Any]:
-    """result.json in the format of version 0.1, with two episodes for each of two targets."""
+def old_form() -> dict[str, Any]:
+    """The content of a result file of version 0.2, whose dataset has no target returns but a mean score."""
     config = {
         "dataset": "hopper-medium",
-        "seed": 0,
         "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
-        "agent": {"return_conditioning": not cloning},
         "training": {"steps": 10_000, "learning_rate": 1e-3},
-        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
+        "evaluation": {"episodes": 2, "target_returns": None, "state": "recurrent", "window": 20, "seed": 7},
     }
-    target = {"return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2, "length_mean": 20.0}
+    target = {"in_range": False, "return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2,
+              "length_mean": 20.0, "returns": [10, 20.0]}  # fmt: skip
     return {
+        "schema": 2,
+        "config": config,
         "dataset": {
-            "dataset": "standin/hopper-medium",
+            "name": "standin/hopper-medium",
             "fingerprint": "ab" * 32,
             "environment_id": "Hopper-v5",
             "return_mean": 1400.0,
             "return_sd": 400.0,
+            "return_min": 310.0,
+            "return_max": 3100,
             "score_mean": 43.7,
             "reference_min": -20.272305,
             "reference_max": 3234.3,
             "comparable": "with scores on it",
+            "notes": ["collected here"],
         },
-        "targets": [{"target_return": asked, **target, "returns": [10.0, 20.0]} for asked in (3600.0, 1800.0)],
-        "protocol": {"episodes": 2, "target_returns": [3600.0, 1800.0], "state": "carry", "window": 20, "seed": 7},
-        "checkpoint": 10_000,
+        "step": 10_000,
+        "protocol": {
+            "state": "recurrent",
+            "window": None,
+            "episodes": 2,
+            "target_returns": [3600.0, 1800.0],
+            "seed": 7,
+        },
+        "targets": [{"target_return": asked, **target} for asked in (3600.0, 1800.0)],
+        "remarks": ["some remark"],
         "training_seconds": 12.5,
         "parameters": 1234,
-        "config": config,
+        "backbone_parameters": 1200,
         "environment_steps": 80,
         "evaluation_seconds": 0.25,
+        "commit": None,
         "versions": {"torch": "2.13.0"},
         "hardware": {"cpu": "some"},
     }
@@ -66,26 +78,19 @@ def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: P
     assert json.loads(path.read_text())["schema"] == 2
 
 
-def test_result_of_version_0_1_is_read() -> None:
+def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
     result = Result.from_dict(old_form(), "result.json")
-    assert result.step == 10_000
-    assert result.dataset.name == "standin/hopper-medium"
-    assert result.dataset.return_max is None
-    assert (result.protocol.state, result.protocol.window, result.protocol.target_returns) == (
-        "carry",
-        None,
-        (3600.0, 1800.0),
-    )
-    assert [(target.target_return, target.in_range) for target in result.targets] == [(3600.0, None), (1800.0, None)]
+    assert (result.step, result.dataset.name, result.dataset.return_max) == (10_000, "standin/hopper-medium", 3100.0)
+    assert result.dataset.score_mean == pytest.approx(100 * (1400 + 20.272305) / (3234.3 + 20.272305))
+    assert result.dataset.notes == ("collected here",)
+    assert (result.protocol.window, result.protocol.target_returns) == (None, (3600.0, 1800.0))
     assert result.targets[1].returns == (10.0, 20.0)
-    assert (result.backbone_parameters, result.commit) == (None, None)
     assert Result.from_dict(result.to_dict(), "again") == result
-
-
-def test_cloning_result_of_version_0_1_is_read_as_one_target() -> None:
-    result = Result.from_dict(old_form(cloning=True), "result.json")
-    assert [target.target_return for target in result.targets] == [None]
-    assert result.protocol.target_returns == (None,)
+    (tmp_path / "results").mkdir()
+    name = "step-10000-carry-2-episodes-0123abcd.json"  # its hash is not that of this version's configuration
+    (tmp_path / "results" / name).write_text(json.dumps(old_form()))
+    assert find_result(tmp_path, result.key) == result
+    assert find_result(tmp_path, replace(result.key, step=1)) is None
 
 
 def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -112,8 +117,9 @@ def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         (spoilt(("targets",), [3]), "damaged"),
         (spoilt(("protocol", "state"), None), "damaged"),
         (spoilt(("dataset", "fingerprint"), None), "damaged"),
-        (spoilt(("dataset", "unknown"), 1), "damaged"),
-        (spoilt(("schema",), 3), "newer"),
+        (spoilt(("dataset", "return_mean"), "1"), "damaged"),
+        (spoilt(("schema",), None), "damaged"),
+        (spoilt(("schema",), 99), "newer"),
         (spoilt(("config", "backbone", "name"), "nothing"), "nothing"),
     ],
 )
@@ -133,13 +139,13 @@ def test_damaged_result_file_raises_in_read_result_and_is_skipped_by_find_result
 
 
 def test_find_result_accepts_files_without_newer_configuration_keys(result: Result, tmp_path: Path) -> None:
-    """Without `best_fraction`, all episodes were trained on."""
+    """Without `top_fraction`, all episodes were trained on."""
     path = write_result(tmp_path, result)
     data = json.loads(path.read_text())
-    del data["config"]["best_fraction"]
+    del data["config"]["top_fraction"]
     path.write_text(json.dumps(data))
     assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, best_fraction=0.1))) is None
+    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, top_fraction=0.1))) is None
 
 
 def test_results_with_different_keys_have_different_files(result: Result, tmp_path: Path) -> None:
@@ -162,21 +168,26 @@ def test_results_with_different_keys_have_different_files(result: Result, tmp_pa
         assert find_result(tmp_path, each.key) == each
 
 
-def test_result_key_ignores_path_evaluation_options_seconds_and_commit(result: Result) -> None:
+def test_result_key_ignores_what_weights_and_scores_do_not_depend_on(result: Result) -> None:
     config = replace(result.config, path="elsewhere.hdf5", evaluation=EvaluationConfig(episodes=77))
     assert replace(result, config=config).key == result.key
+    one, other = (replace(result, config=replace(config, plugins=named)).key for named in (("a", "b"), ("b", "a")))
+    assert one == other != result.key
+    assert one.file_name == other.file_name
     assert replace(result, evaluation_seconds=9.0, commit="other").key.file_name == result.key.file_name
 
 
 def test_protocol_with_carried_state_ignores_the_window() -> None:
-    one, other = (Protocol.of(EvaluationConfig(window=window), (2.0, 1.0), AgentConfig()) for window in (5, 20))
+    one, other = (
+        Protocol.from_settings(EvaluationConfig(window=window), (2.0, 1.0), AgentConfig()) for window in (5, 20)
+    )
     assert one == other
     assert one.target_returns == (2.0, 1.0)
 
 
 def test_result_file_name_has_step_and_protocol(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
-    assert name.startswith("results/step-10-carry-1-episodes-")
+    assert name.startswith("results/step-10-recurrent-1-episodes-")
     windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
     assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
 
@@ -187,14 +198,3 @@ def test_write_result_into_an_unwritable_folder_raises_one_line(result: Result, 
         write_result(tmp_path, result)
     assert str(caught.value) == f"cannot write {tmp_path / 'results' / result.key.file_name}: File exists"
     assert (tmp_path / "results").read_text() == "in the way"
-
-
-def test_find_result_finds_carried_and_windowed_results_of_version_0_1(tmp_path: Path) -> None:
-    carried, windowed = old_form(), spoilt(("protocol", "state"), "window")
-    for name, data in (("result.json", carried), ("result-window-20.json", windowed)):
-        (tmp_path / name).write_text(json.dumps(data))
-    for data, window in ((carried, None), (windowed, 20)):
-        result = Result.from_dict(data, "")
-        assert result.protocol.window == window
-        assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, protocol=replace(result.protocol, window=5))) is None

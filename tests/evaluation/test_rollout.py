@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import AgentConfig, DecisionAgent
-from decision_rnn.backbones import State, registered
+from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
+from decision_rnn.backbones import Resets, registered
 from decision_rnn.evaluation.actor import WindowActor
 from decision_rnn.evaluation.rollout import one_thread, rollout
 
@@ -20,12 +20,15 @@ class Reflex:
     def __init__(self) -> None:
         self.seen: list[tuple[Tensor, Tensor]] = []
 
-    def initial_state(self, target_return: Tensor) -> State:
-        return (target_return,)
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        timestep = torch.zeros(len(target_return), dtype=torch.int64)
+        return ActingState((target_return,), torch.zeros(len(target_return), 3), timestep, ())
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        self.seen.append((reward.clone(), state[0].clone()))
-        return torch.tanh(observation[:, 5:8] * state[0][:, None] / 1000), state
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        self.seen.append((reward.clone(), state.condition[0].clone()))
+        return torch.tanh(observation[:, 5:8] * state.condition[0][:, None] / 1000), state
 
 
 class Countdown(gymnasium.Env):
@@ -97,7 +100,7 @@ def test_rollout_on_step_gets_running_environments_and_actions(countdown: str) -
 def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: bool) -> None:
     torch.manual_seed(0)
     config = AgentConfig(tokens=tokens, previous_action=previous_action)
-    agent = DecisionAgent(config, registered("mingru").config(width=16), torch.zeros(4), torch.ones(4), 2, 100.0)
+    agent = DecisionAgent(config, registered("mingru").config(width=16), box_spec(torch.zeros(4), torch.ones(4), 2))
     agent = agent.double().eval()
     window, time, batch = 6, 15, 3
     actor = WindowActor(agent, window)
@@ -113,7 +116,7 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
             recurrent, carried = agent.act(observations[t], earned, None, carried)
             if t < window:  # the window still holds the whole episode
                 torch.testing.assert_close(action, recurrent, rtol=0, atol=1e-12)
-                carried = (*carried[:2], action, *carried[3:])
+                carried = carried._replace(previous_action=action)
             elif t == window:
                 assert not torch.allclose(action, recurrent, rtol=0, atol=1e-6)
             actions.append(action)
@@ -123,7 +126,7 @@ def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: boo
                 torch.stack([observations[s] for s in steps], 1),
                 torch.stack([actions[s - 1] if s else torch.zeros(batch, 2, dtype=torch.float64) for s in steps], 1),
                 torch.tensor(list(steps)).expand(batch, -1),
-                torch.tensor([s == 0 for s in steps]).expand(batch, -1),
+                Resets.from_mask(torch.tensor([s == 0 for s in steps]).expand(batch, -1)),
             )
             torch.testing.assert_close(action, predicted[:, -1], rtol=0, atol=1e-12)
 

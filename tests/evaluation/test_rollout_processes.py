@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from decision_rnn import workers
-from decision_rnn.agent import AgentConfig, DecisionAgent
-from decision_rnn.backbones import State, registered
+from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
+from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
@@ -33,6 +33,8 @@ PLUGIN = """
 import gymnasium
 import numpy as np
 import torch
+
+from decision_rnn.agent import ActingState
 
 
 class Corridor(gymnasium.Env):
@@ -54,27 +56,33 @@ gymnasium.register("Corridor-v0", entry_point=Corridor)
 
 class Scripted:
     def initial_state(self, target_return):
-        return (target_return,)
+        timestep = torch.zeros(len(target_return), dtype=torch.int64)
+        return ActingState((target_return,), torch.zeros(len(target_return), 2), timestep, ())
 
     def act(self, observation, reward, reset, state):
-        return torch.tanh(observation[:, :2] * state[0][:, None]), state
+        return torch.tanh(observation[:, :2] * state.condition[0][:, None]), state
 """
 
 
 class Reflex:
     """A stateless actor of elementwise arithmetic, so that a row's action does not depend on the batch's size."""
 
-    def initial_state(self, target_return: Tensor) -> State:
-        return (target_return,)
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        timestep = torch.zeros(len(target_return), dtype=torch.int64)
+        return ActingState((target_return,), torch.zeros(len(target_return), 3), timestep, ())
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
-        return torch.tanh(observation[:, 5:8] * state[0][:, None] / 1000), state
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        return torch.tanh(observation[:, 5:8] * state.condition[0][:, None] / 1000), state
 
 
 class Dice(Reflex):
     """Takes random actions."""
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
         return 2 * torch.rand(len(observation), 3) - 1, state
 
 
@@ -84,7 +92,9 @@ class Hapless(Reflex):
     def __init__(self, fail: Callable[[], None]) -> None:
         self.fail, self.home = fail, os.getpid()
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
         if os.getpid() != self.home:
             self.fail()
         return super().act(observation, reward, reset, state)
@@ -93,7 +103,9 @@ class Hapless(Reflex):
 class BatchSize(Reflex):
     """Its action is the number of environments stepped together."""
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
         return torch.full((len(observation), 3), float(len(observation))), state
 
 
@@ -106,7 +118,9 @@ class Waiting(Reflex):
     def __init__(self, folder: Path, processes: int) -> None:
         self.folder, self.processes = folder, processes
 
-    def act(self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
         with (self.folder / str(os.getpid())).open("x") as file:  # fails if a process plays twice
             file.write(str(len(observation)))
         until(lambda: len(list(self.folder.iterdir())) == self.processes)
@@ -137,7 +151,9 @@ class TwoWordsError(Exception):
 def hopper_agent() -> DecisionAgent:
     torch.manual_seed(0)
     config = registered("mingru").config(name="mingru", width=16)
-    return DecisionAgent(AgentConfig(), config, torch.zeros(11), torch.ones(11), 3, 1000.0).eval()
+    return DecisionAgent(
+        AgentConfig(), config, box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
+    ).eval()
 
 
 def digits(results: Sequence[RolloutResult]) -> list[tuple[float, list[float], list[int]]]:

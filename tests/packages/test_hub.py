@@ -40,7 +40,7 @@ def test_find_agent_finds_runs_checkpoints_and_packages(run: Path, packaged: Pat
 def test_find_agent_finds_every_pretrained_agent() -> None:
     assert "hopper-medium" in pretrained_agents()
     for name in pretrained_agents():
-        assert load_agent(find_agent(f"pretrained/{name}")).provenance.spec.environment_id
+        assert load_agent(find_agent(f"pretrained/{name}")).provenance.environment_id
     assert find_agent("pretrained/hopper-medium/") == find_agent("pretrained/hopper-medium")
     with pytest.raises(InputError, match=r"did you mean pretrained/hopper-medium\? "):
         find_agent("pretrained/hoper-medium")

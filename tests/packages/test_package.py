@@ -129,15 +129,14 @@ def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., Tr
     [
         (AgentConfig(), "a history of\nreturns-to-go and observations with"),
         (AgentConfig(previous_action=True), "a history of\nreturns-to-go, observations and actions with"),
-        (AgentConfig(return_conditioning=False), "a history of\nobservations with"),
-        (AgentConfig(return_conditioning=False, previous_action=True), "a history of\nobservations and actions with"),
+        (None, "a history of\nobservations with"),
     ],
 )
 def test_card_names_the_inputs_of_the_agent(
-    pendulum: Callable[..., TrainedAgent], seen: AgentConfig, words: str
+    pendulum: Callable[..., TrainedAgent], seen: AgentConfig | None, words: str
 ) -> None:
-    trained = pendulum()
-    trained = replace(trained, config=replace(trained.config, agent=seen))
+    trained = pendulum(cloning=seen is None)
+    trained = replace(trained, config=replace(trained.config, agent=seen or AgentConfig()))
     assert words in write_card(trained, None, "agent", on_hub=False)
 
 
@@ -181,7 +180,7 @@ def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_a
     assert filmed == [-350, -350]
     first, own, of_the_dataset = (EnvironmentActor(trained, target)(np.ones(3)) for target in (None, -350, -200))
     assert first == own != of_the_dataset
-    without = replace(trained.provenance, spec=replace(trained.provenance.spec, target_returns=()))
+    without = replace(trained.provenance, target_returns=())
     silent = replace(trained.config, evaluation=EvaluationConfig())
     assert default_return(silent, without) == -100  # the data's best is then the only target
     assert default_return(silent, replace(without, return_max=None)) is None
@@ -206,7 +205,7 @@ def test_target_return_for_a_cloning_agent_is_refused(
     actor.reset()
 
 
-@pytest.mark.parametrize("state", ["carry", "window"])
+@pytest.mark.parametrize("state", ["recurrent", "window"])
 @pytest.mark.parametrize("cloning", [False, True])
 def test_card_python_example_has_the_return_of_evaluate(
     pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, cloning: bool

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, distributed, nn
 
+from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
@@ -26,11 +27,12 @@ class Line(nn.Module):
         self.w = nn.Parameter(torch.zeros(1, 1))
         self.states: list[State | None] = []
 
-    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> TrainingOutput:
         self.states.append(state)
         x, y = batch
         count = torch.zeros(()) if state is None else state[0]
-        return (x @ self.w - y).square().mean(), (count + self.w.sum() * 0 + 1,)
+        loss = (x @ self.w - y).square().mean()
+        return TrainingOutput(loss, {"w": self.w.sum()}, (count + self.w.sum() * 0 + 1,))
 
 
 def settings(**options: object) -> TrainingConfig:
@@ -45,7 +47,7 @@ def data() -> tuple[Tensor, Tensor]:
 def test_trainer_trains_any_module_that_returns_its_loss() -> None:
     model = Line()
     trainer = Trainer(model, settings(learning_rate=0.1, weight_decay=0.0, schedule="constant", gradient_clip=1e6))
-    losses = [trainer.step(data())[0].item() for _ in range(100)]
+    losses = [trainer.step(data()).loss.item() for _ in range(100)]
     assert losses[0] == pytest.approx(9 * data()[0].square().mean().item())
     assert model.w.item() == pytest.approx(3, abs=0.1)
     assert trainer.steps == 100
@@ -54,7 +56,7 @@ def test_trainer_trains_any_module_that_returns_its_loss() -> None:
 
 def test_trainer_carries_the_state_without_gradient() -> None:
     model = Line()
-    trainer = Trainer(model, settings(carry=2))
+    trainer = Trainer(model, settings(tbptt_slices=2))
     for _ in range(3):
         trainer.step(data())
     assert model.states[0] is None
@@ -70,16 +72,17 @@ def test_gradient_clip_of_zero_does_not_clip_but_the_norm_is_returned(clip: floa
     trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x, y = data()
     gradient = -2 * (x * y).mean().item()
-    _, norm = trainer.step((x, y))
-    assert norm.item() == pytest.approx(abs(gradient))
+    output = trainer.step((x, y))
+    assert output.metrics["w"].item() == 0
+    assert output.gradient_norm.item() == pytest.approx(abs(gradient))
     assert model.w.item() == pytest.approx(-0.1 * gradient)
 
 
 @pytest.mark.parametrize("decay", [0.5, 0.99])
-def test_averaging_is_an_exponential_moving_average_with_growing_decay(decay: float) -> None:
+def test_ema_is_an_exponential_moving_average_with_growing_decay(decay: float) -> None:
     """Against the recursion in Python floats: decay min(d, (1 + t) / (10 + t)), starting at the initial weights."""
     model = Line()
-    trainer = Trainer(model, settings(averaging=decay, learning_rate=0.1))
+    trainer = Trainer(model, settings(ema_decay=decay, learning_rate=0.1))
     average = 0.0
     for t in range(1, 41):
         trainer.step(data())
@@ -98,14 +101,14 @@ class Counting(Line):
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("seen", torch.empty(0), persistent=False)
 
-    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> TrainingOutput:
         self.count += 1
         self.seen = batch[0]
         return super().forward(batch, state)
 
 
-def test_averaging_copies_the_buffers_of_the_trained_module() -> None:
-    trainer = Trainer(Counting(), settings(averaging=0.9))
+def test_ema_copies_the_buffers_of_the_trained_module() -> None:
+    trainer = Trainer(Counting(), settings(ema_decay=0.9))
     for _ in range(3):
         trainer.step(data())
     trained = trainer.result
@@ -118,9 +121,9 @@ def test_averaging_copies_the_buffers_of_the_trained_module() -> None:
     assert trainer.result.w.item() != trainer.model.w.item()
 
 
-def test_trainer_result_without_averaging_is_the_model_itself() -> None:
+def test_trainer_result_without_ema_is_the_model_itself() -> None:
     model = Line()
-    assert Trainer(model, settings(averaging=0)).result is model
+    assert Trainer(model, settings(ema_decay=0)).result is model
 
 
 def test_gradient_clip_limits_the_gradient_norm() -> None:

@@ -71,7 +71,7 @@ class RayExecutor:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise InputError(
                     f"there is no Ray cluster at {address}: start one by `ray start --head`, or leave out "
-                    f"--ray-address ({' '.join(str(error).split())[:200]})"
+                    f"--ray_address ({' '.join(str(error).split())[:200]})"
                 ) from None
         self.limit = jobs
         self.jobs = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -10,7 +10,7 @@ from decision_rnn.comparison.page.parts import Chart
 from decision_rnn.comparison.page.style import GRID, INK, MUTED, Mark
 from decision_rnn.comparison.page.svg import FRAME, Canvas
 from decision_rnn.comparison.page.words import describe_target, listed, plural
-from decision_rnn.comparison.record import CellRecord, ComparedDataset
+from decision_rnn.comparison.record import ComparedDataset, Trial
 from decision_rnn.comparison.summary import VariantSummary
 
 Summaries = Sequence[VariantSummary]
@@ -52,7 +52,7 @@ def obedience_panels(canvas: Canvas, dataset: ComparedDataset, found: Summaries,
     return charts
 
 
-def seed_medians(cells: Sequence[CellRecord]) -> dict[int, list[Point]]:
+def seed_medians(cells: Sequence[Trial]) -> dict[int, list[Point]]:
     """By seed: target returns, each with the median return of its episodes."""
     return {
         cell.seed: sorted(
@@ -65,7 +65,7 @@ def seed_medians(cells: Sequence[CellRecord]) -> dict[int, list[Point]]:
 
 
 def calibration_panels(
-    canvas: Canvas, dataset: ComparedDataset, cells: dict[str, Sequence[CellRecord]], marks: Marks
+    canvas: Canvas, dataset: ComparedDataset, cells: dict[str, Sequence[Trial]], marks: Marks
 ) -> list[Chart]:
     """How far each seed's median return is from the target, one panel per variant, all with the same axes."""
     medians = {label: {s: points for s, points in seed_medians(of).items() if points} for label, of in cells.items()}
@@ -113,7 +113,7 @@ def learning_panels(canvas: Canvas, found: Summaries, marks: Marks) -> list[Char
                     axes.plot(curve.steps, curve.mean, "-", color=GRID, linewidth=1.5)
             for seed in of[0].per_seed:
                 axes.plot(of[0].steps, seed, "-", color=marks[label].colour, linewidth=0.9, alpha=0.5)
-            for curve, line in [(of[0], "-"), *((curve, ":") for curve in of[1:] if curve.target.role == "best")]:
+            for curve, line in [(of[0], "-"), *((curve, ":") for curve in of[1:] if "best" in curve.target.roles)]:
                 axes.plot(curve.steps, curve.mean, line, marker=marks[label].marker, color=marks[label].colour,
                           linewidth=2, markersize=5)  # fmt: skip
             axes.set_ylim(*y_limits)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.comparison.page.parts import Chart, Group, Section
 from decision_rnn.comparison.page.words import describe_target
-from decision_rnn.comparison.record import CellRecord, Comparison, Target
+from decision_rnn.comparison.record import Comparison, Target, Trial
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rendering import render
 from decision_rnn.messages import warn
@@ -20,7 +20,7 @@ from decision_rnn.messages import warn
 PATIENCE = 180.0
 """Timeout in seconds per clip, including loading."""
 
-Picked = tuple[CellRecord, Target]
+Picked = tuple[Trial, Target]
 
 
 def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Sequence[str] = ()) -> Section | None:
@@ -60,7 +60,7 @@ def _pick(comparison: Comparison) -> list[Picked]:
     picked = []
     for variant in comparison.variants:
         for dataset in comparison.datasets:
-            cells = comparison.cells_of(variant.label, dataset.data.name)
+            cells = comparison.trials_of(variant.label, dataset.data.name)
             if cells:
                 picked.append((cells[0], dataset.with_results(cells[0])[0][0]))
                 break
@@ -95,7 +95,7 @@ def _rendered(
     return charts, list(dict.fromkeys(reasons))
 
 
-def _chart(cell: CellRecord, target: Target, played: dict[str, Any], path: Path) -> Chart:
+def _chart(cell: Trial, target: Target, played: dict[str, Any], path: Path) -> Chart:
     ending = "the episode ends there" if played["ended"] else "the episode goes on"
     heard = f"{played['seconds']:.1f} seconds earn {played['return']:.0f}, and {ending}"
     says = f"{cell.variant} on {cell.dataset}, seed {cell.seed}, {describe_target(target)}: {heard}"

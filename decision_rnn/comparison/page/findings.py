@@ -16,8 +16,8 @@ def findings(dataset: ComparedDataset, found: Sequence[VariantSummary], controls
     those beyond the data), on the data's own scores, and on obedience."""
     if not found:
         return [f"On {dataset.data.name} no run has a result."]
-    upward = [t for t in main_targets(dataset, found) if t is None or t.role == "best" or not t.in_range]
-    roles = [None if target is None else target.role for target in upward]
+    upward = [t for t in main_targets(dataset, found) if t is None or "best" in t.roles or not t.in_range]
+    roles = [None if target is None else target.roles[-1] for target in upward]
     firsts = [target for i, target in enumerate(upward) if roles[i] not in roles[:i]]
     paragraphs = [_of_target(target, found, controls) for target in firsts]
     data, top = dataset.data, best_in_data(dataset)
@@ -45,7 +45,7 @@ def _of_target(target: Target | None, found: Sequence[VariantSummary], controls:
     best, names = ranked[0], _named(scores, controls)
     what = "without a target" if target is None else f"at {describe_target(target)}"
     first = f"the control {best}" if best in controls else best
-    if target is not None and results[best].target.role == "cloning":
+    if target is not None and results[best].target.target_return is None:
         first += ", which has no target,"
     highest = "scores highest," if len(ranked) > 1 else "scores"
     sentences = [f"{what[0].upper()}{what[1:]}, {first} {highest} {_with_spread(scores[best])}."]

@@ -32,7 +32,7 @@ FEW = 10
 TITLES: dict[Role, str] = {
     "paper": "At the first target of each task",
     "best": "At the best return of each dataset",
-    "cloning": "Without a target",
+    "bc": "Without a target",
 }
 
 

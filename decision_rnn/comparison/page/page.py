@@ -156,9 +156,9 @@ def _remarks(found: Mapping[str, Sequence[VariantSummary]]) -> Section | None:
 def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Data, code, packages and machines behind the numbers."""
     data = [dataset.data for dataset in comparison.datasets]
-    commits = dict.fromkeys(cell.commit or "an installed package" for cell in comparison.cells)
-    versions = dict.fromkeys(describe_versions(cell.versions) for cell in comparison.cells)
-    machines = dict.fromkeys(_pairs(cell.hardware) for cell in comparison.cells)
+    commits = dict.fromkeys(cell.commit or "an installed package" for cell in comparison.trials)
+    versions = dict.fromkeys(describe_versions(cell.versions) for cell in comparison.trials)
+    machines = dict.fromkeys(_pairs(cell.hardware) for cell in comparison.trials)
     made = [
         ("Data", [f"{of.name}, played in {of.environment_id}, fingerprint {of.fingerprint[:16]}" for of in data]),
         ("Comparability", [f"{of.name}: {of.comparable}." for of in data if of.comparable]),

@@ -42,7 +42,7 @@ def clip(run: Path, target_return: float | None, window: int | None) -> tuple[li
         The frames, and a description: `milliseconds` per frame, `seconds`, `return`, and whether the episode `ended`.
     """
     trained = load_agent(last_checkpoint(run))
-    environment = watched_environment(trained.provenance.spec.environment_id, SIZE)
+    environment = watched_environment(trained.provenance.environment_id, SIZE)
     actor = actor_of(prepare_to_act(trained.agent), window)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / FRAMES_PER_SECOND))

@@ -13,7 +13,7 @@ from decision_rnn.comparison.page.parts import Chart, Group, Section
 from decision_rnn.comparison.page.style import Mark
 from decision_rnn.comparison.page.svg import Canvas
 from decision_rnn.comparison.page.words import describe_scores, main_targets, score_of
-from decision_rnn.comparison.record import CellRecord, ComparedDataset, Comparison
+from decision_rnn.comparison.record import ComparedDataset, Comparison, Trial
 from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.comparison.verdicts import Overall
 from decision_rnn.evaluation.statistics import DEVIATION_NOTE
@@ -94,7 +94,7 @@ class Sections:
     def learning(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
             panels = charts.learning_panels(self.canvas, found, self.marks)
-            losses = {s.variant: mean_loss(self.comparison.cells_of(s.variant, s.dataset)) for s in found}
+            losses = {s.variant: mean_loss(self.comparison.trials_of(s.variant, s.dataset)) for s in found}
             loss = charts.overlay(self.canvas, "Loss", "training steps", "loss", losses, self.marks, log="y")
             found_tables = [tables.checkpoint_table(found)] * bool(panels)
             found_tables += [tables.curve_table("Loss", "step", "loss", losses)] * (loss is not None)
@@ -136,8 +136,8 @@ class Sections:
 
     def calibration(self) -> Section:
         def group(dataset: ComparedDataset, found: list[VariantSummary]) -> Group:
-            cells: dict[str, Sequence[CellRecord]] = {
-                s.variant: self.comparison.cells_of(s.variant, s.dataset) for s in found
+            cells: dict[str, Sequence[Trial]] = {
+                s.variant: self.comparison.trials_of(s.variant, s.dataset) for s in found
             }
             panels = charts.calibration_panels(self.canvas, dataset, cells, self.marks)
             return Group(charts=tuple(panels), tables=(tables.calibration_table(cells),) * bool(panels))
@@ -181,7 +181,7 @@ class Sections:
         return tuple(made)
 
 
-def mean_loss(cells: Sequence[CellRecord]) -> list[Point]:
+def mean_loss(cells: Sequence[Trial]) -> list[Point]:
     """The loss over steps, mean over the seeds that logged it; if there are many points, neighbours are averaged."""
     by_step: dict[int, list[float]] = {}
     for cell in cells:

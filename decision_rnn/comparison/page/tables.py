@@ -13,7 +13,7 @@ from decision_rnn.comparison.page.words import (
     score_of_return,
     seeds_cell,
 )
-from decision_rnn.comparison.record import CellRecord, ComparedDataset, Target
+from decision_rnn.comparison.record import ComparedDataset, Target, Trial
 from decision_rnn.comparison.summary import VariantSummary
 from decision_rnn.evaluation.report import format_deviation, format_scores
 
@@ -38,7 +38,7 @@ def score_table(dataset: ComparedDataset, found: Summaries, traits: Traits, chec
     rows: list[list[Cell | str]] = []
     for summary in found:
         row: list[Cell | str] = [variant_cell(summary.variant, traits)]
-        cloning = summary.of_role("cloning")
+        cloning = summary.of_role("bc")
         if cloning is not None:
             cell = seeds_cell(cloning.scores, cloning.per_seed, width)
             row.append(Cell(cell.text, f"no target; {cell.detail}".removesuffix("; "), width))
@@ -98,7 +98,7 @@ def target_table(found: Summaries) -> Table:
     return Table.of("Every target", head, rows)
 
 
-def calibration_table(cells: dict[str, Sequence[CellRecord]]) -> Table:
+def calibration_table(cells: dict[str, Sequence[Trial]]) -> Table:
     """The median return of each seed for every target."""
     rows = [
         [label, f"{seed}", f"{asked:g}", f"{median:.0f}", f"{median - asked:+.0f}"]

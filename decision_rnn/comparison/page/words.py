@@ -36,7 +36,7 @@ def describe_target(target: Target) -> str:
     if target.target_return is None:
         return "no target"
     what = f"target {target.target_return:g}"
-    where = describe_range(target.in_range, target.role == "best")
+    where = describe_range(target.in_range, "best" in target.roles)
     return f"{what}, {where}" if where else what
 
 
@@ -66,13 +66,13 @@ def main_targets(dataset: ComparedDataset, found: Sequence[VariantSummary]) -> l
     """The targets of the score table that some variant was evaluated with: those of the task, then the data's best;
     [None] if there are none."""
     asked = [of.target for summary in found for of in summary.targets]
-    return [t for t in dataset.targets if t.role in ("paper", "best") and t in asked] or [None]
+    return [t for t in dataset.targets if {"paper", "best"} & set(t.roles) and t in asked] or [None]
 
 
 def score_of(summary: VariantSummary, target: Target | None) -> TargetSummary | None:
     """A variant's result for a target; for cloning its only result."""
     of_target = next((found for found in summary.targets if found.target == target), None)
-    return of_target or summary.of_role("cloning")
+    return of_target or summary.of_role("bc")
 
 
 def score_of_return(dataset: ComparedDataset, value: float) -> float:

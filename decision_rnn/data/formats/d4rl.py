@@ -23,7 +23,7 @@ class D4RLFile:
 
     An episode ends where `terminals | timeouts` is true, and where the next row does not continue it (as at the seam of
     a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is kept,
-    neither terminated nor truncated; store/complete.py can drop such episodes. Without `timeouts` an episode ends at
+    neither terminated nor truncated; `--partial drop` leaves such episodes out. Without `timeouts` an episode ends at
     `max_episode_steps`, as in D4RL's own `sequence_dataset`. Without `next_observations` the observation after an
     episode's last action is unknown, and the last observation is repeated. `notes` are sentences on which of these
     cases occurred.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.store.cache import BEST, DERIVED, store_folder
+from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -79,7 +79,7 @@ def register_source(source: SourceClass) -> SourceClass:
         raise ValueError(f"source {source.__name__} has no {', '.join(lacking)}: derive it from Source and add them")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", source.prefix):
         raise ValueError(f"source {source.__name__} has the prefix {source.prefix!r}: it must be a lower-case word")
-    if source.prefix in SOURCES or source.prefix in (DERIVED, BEST):
+    if source.prefix in SOURCES:
         raise ValueError(
             f"source {source.__name__} has the prefix {source.prefix!r}, which is taken: "
             f"registered are {', '.join(SOURCES)}"

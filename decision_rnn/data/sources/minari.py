@@ -29,6 +29,8 @@ from decision_rnn.messages import bar
 
 PUBLISHED = re.compile(rf"mujoco/({'|'.join(TASKS)})/(simple|medium|expert|medium-expert)-v(\d+)")
 
+ANT_OBSERVATIONS = 105  # of Ant-v5, with contact forces
+
 
 @register_source
 class MinariSource(Source):
@@ -57,7 +59,8 @@ class MinariSource(Source):
         if published is None:
             return spec_of_store(name, self.open(name, True, None))
         task = TASKS[published[1]]
-        return task.spec(name, f"{task.environment}-v5", D4RL_REFERENCES)
+        observed = ANT_OBSERVATIONS if task.environment == "Ant" else None
+        return task.spec(name, f"{task.environment}-v5", D4RL_REFERENCES, observed)
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
         """The episodes; the environment they were collected in need not be installed."""

@@ -12,9 +12,6 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import existing_ancestor, locked, remove_directory
 from decision_rnn.messages import warn
 
-DERIVED = "complete"  # prefix of stores of complete episodes; reserved: no source may have it
-BEST = "best-episodes"  # likewise for stores of the best episodes
-
 
 def store_folder(name: str) -> Path:
     """The folder of the converted store of the dataset `name`."""

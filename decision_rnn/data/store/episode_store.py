@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ class EpisodeStore:
     actions. `exact_rewards` (steps,) float64 are the original rewards: float32 rewards would not reproduce the
     returns-to-go exactly. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest
     absolute value in the actions.
+
+    `file` is the table on disk, in which the episodes begin at `first_rows` (episodes,) int64; the two are `table` and
+    `offsets[:-1]`, except in a `Selection`.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
@@ -45,24 +49,59 @@ class EpisodeStore:
         self.path = path
         self.manifest = manifest
         self.environment_id: str = manifest["environment_id"]
-        self.fingerprint: str = manifest["fingerprint"]
         self.observation_dim: int = manifest["observation_dim"]
         self.action_dim: int = manifest["action_dim"]
         self.columns = column_layout(self.observation_dim, self.action_dim)
-        self.largest_action: float = manifest["largest_action"]
-        self.observation_mean = np.array(manifest["observation_mean"], np.float64)
-        self.observation_std = np.array(manifest["observation_std"], np.float64)
-        self.table: np.memmap = np.load(path / TABLE, mmap_mode="c")
+        self.file: np.memmap = np.load(path / TABLE, mmap_mode="c")
         self.offsets: np.ndarray = np.load(path / "offsets.npy")
+        self.first_rows = self.offsets[:-1]
         self.terminated: np.ndarray = np.load(path / "terminated.npy")
         self.truncated: np.ndarray = np.load(path / "truncated.npy")
         self.final_observations: np.ndarray = np.load(path / FINAL, mmap_mode="r")
-        self.exact_rewards: np.ndarray = np.load(path / REWARDS, mmap_mode="r")
         self.episode_returns: np.ndarray = np.load(path / RETURNS)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, {self.episodes} episodes, {self.steps} steps)"
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """(steps, columns) float32; of a selection, a copy."""
+        return self.file
+
+    @cached_property
+    def exact_rewards(self) -> np.ndarray:
+        """(steps,) float64; of a selection, a copy."""
+        rewards: np.memmap = np.load(self.path / REWARDS, mmap_mode="r")
+        return rewards
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the training data."""
+        return str(self.manifest["fingerprint"])
+
+    @cached_property
+    def observation_mean(self) -> np.ndarray:
+        """(O,) float64."""
+        return np.array(self._summary["observation_mean"], np.float64)
+
+    @cached_property
+    def observation_std(self) -> np.ndarray:
+        """(O,) float64."""
+        return np.array(self._summary["observation_std"], np.float64)
+
+    @cached_property
+    def largest_action(self) -> float:
+        """The largest absolute value in the actions."""
+        return float(self._summary["largest_action"])
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        """The statistics of the table's rows."""
+        return self.manifest
 
     @property
     def steps(self) -> int:
-        return len(self.table)
+        return int(self.offsets[-1])
 
     @property
     def episodes(self) -> int:
@@ -70,17 +109,17 @@ class EpisodeStore:
 
     @property
     def observations(self) -> np.ndarray:
-        """(steps, O), a view."""
+        """(steps, O), a view of `table`."""
         return self.table[:, self.columns["observation"]]
 
     @property
     def actions(self) -> np.ndarray:
-        """(steps, A), a view."""
+        """(steps, A), a view of `table`."""
         return self.table[:, self.columns["action"]]
 
     @property
     def rewards(self) -> np.ndarray:
-        """(steps,), a view."""
+        """(steps,), a view of `table`."""
         return self.table[:, self.columns["reward"].start]
 
     @property
@@ -88,13 +127,18 @@ class EpisodeStore:
         """(episodes,) int64, in steps."""
         return np.diff(self.offsets)
 
+    def episode_rows(self) -> Iterator[slice]:
+        """The rows of each episode in `file`."""
+        for first, length in zip(self.first_rows.tolist(), self.episode_lengths.tolist(), strict=True):
+            yield slice(first, first + length)
+
     def returns_to_go_quantile(self, quantile: float) -> np.ndarray:
         """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long:
         (longest episode,) float64; 1 is the maximum."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
-        for start, stop in pairwise(self.offsets):
-            to_go[start:stop] = np.cumsum(rewards[start:stop][::-1])[::-1]
+        for (start, stop), rows in zip(pairwise(self.offsets), self.episode_rows(), strict=True):
+            to_go[start:stop] = np.cumsum(rewards[rows][::-1])[::-1]
         longest_first = np.argsort(-self.episode_lengths, kind="stable")
         lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
@@ -102,11 +146,13 @@ class EpisodeStore:
 
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes; a store written from them has identical arrays."""
-        for index, (start, stop) in enumerate(pairwise(self.offsets)):
+        rewards = np.load(self.path / REWARDS, mmap_mode="r")
+        for index, rows in enumerate(self.episode_rows()):
+            steps = self.file[rows]
             yield Episode(
-                np.concatenate([self.observations[start:stop], self.final_observations[index : index + 1]]),
-                self.actions[start:stop],
-                self.exact_rewards[start:stop],
+                np.concatenate([steps[:, self.columns["observation"]], self.final_observations[index : index + 1]]),
+                steps[:, self.columns["action"]],
+                rewards[rows],
                 terminated=bool(self.terminated[index]),
                 truncated=bool(self.truncated[index]),
             )
@@ -131,9 +177,9 @@ class EpisodeStore:
 
     def _check_shapes(self) -> None:
         """Raise ValueError if the dtype or shape of an array does not match the others."""
-        steps, episodes, observed = self.steps, self.episodes, self.observation_dim
+        steps, episodes, observed = len(self.file), self.episodes, self.observation_dim
         expected: dict[str, tuple[type, tuple[int, ...]]] = {
-            "table": (np.float32, (steps, self.columns["reset"].stop)),
+            "file": (np.float32, (steps, self.columns["reset"].stop)),
             "offsets": (np.int64, (episodes + 1,)),
             "terminated": (np.bool_, (episodes,)),
             "truncated": (np.bool_, (episodes,)),
@@ -167,19 +213,25 @@ class EpisodeStore:
         with new_directory(path) as folder:
             numbers = write_arrays(folder, episodes)
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
-            # Of the training data; the other files follow from it, except for the rewards' last bits.
-            trained_on = {name: file for name, file in files.items() if name not in (REWARDS, RETURNS)}
             manifest = {
                 "format": FORMAT,
                 "environment_id": environment_id,
                 "source": source,
                 **numbers,
                 "files": files,
-                "fingerprint": sha256_of_json(trained_on),
+                "fingerprint": fingerprint_of(files),
             }
             manifest["checksum"] = sha256_of_json(manifest)
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
         return cls.open(path)
+
+
+def fingerprint_of(files: dict[str, Any]) -> str:
+    """The fingerprint of a store, from the size and SHA-256 of each of its files by name.
+
+    Only the training data count; rewards and returns follow from it, except for their last bits.
+    """
+    return sha256_of_json({name: file for name, file in files.items() if name not in (REWARDS, RETURNS)})
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

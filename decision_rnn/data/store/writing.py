@@ -1,6 +1,7 @@
 """Writes the files of an episode store, one episode at a time: memory does not grow with their number."""
 
 import contextlib
+import io
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,12 +50,20 @@ def _rows(episode: Episode, columns: dict[str, slice]) -> np.ndarray:
     return table
 
 
+def npy_header(dtype: type, shape: tuple[int, ...]) -> bytes:
+    """The header of a .npy file; numpy pads it, so that it has the same length for any first dimension."""
+    buffer = io.BytesIO()
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue()
+
+
 class _GrowingArray:
     """A .npy file whose first dimension is known only once it is complete."""
 
     def __init__(self, file: BinaryIO, dtype: type, row: tuple[int, ...]) -> None:
-        self.file, self.dtype, self.row, self.length = file, np.dtype(dtype), row, 0
-        self._write_header()
+        self.file, self.dtype, self.row, self.length = file, dtype, row, 0
+        file.write(npy_header(dtype, (0, *row)))
 
     def append(self, values: np.ndarray) -> None:
         """Add rows, (n, *row)."""
@@ -63,26 +72,41 @@ class _GrowingArray:
 
     def finish(self) -> None:
         self.file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
-        # numpy pads the header so that it can be rewritten in place once the first dimension is known.
-        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False}
-        np.lib.format.write_array_header_1_0(self.file, {**header, "shape": (self.length, *self.row)})
+        self.file.write(npy_header(self.dtype, (self.length, *self.row)))
 
 
-class _Summary:
-    """Mean and variance of the observations and the largest action, accumulated chunk by chunk."""
+class RowSummary:
+    """Mean and standard deviation of the observations and the largest action, accumulated chunk by chunk."""
 
     def __init__(self, columns: dict[str, slice]) -> None:
         self.columns = columns
+        self.pending: list[np.ndarray] = []
+        self.waiting = 0  # steps in `pending`
         self.steps = 0
         self.mean: Any = 0.0
         self.squares: Any = 0.0  # summed squared distances from the mean
         self.largest_action = 0.0
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows of the table, in float64, with the pairwise update of Chan, Golub and LeVeque (1983)."""
+        """Add an episode's rows of the table."""
+        self.pending.append(rows)
+        self.waiting += len(rows)
+        if self.waiting >= CHUNK:
+            self._merge()
+
+    def finish(self) -> dict[str, Any]:
+        """`observation_mean`, `observation_std` (O,) float64 and `largest_action`."""
+        if self.pending:
+            self._merge()
+        return {
+            "observation_mean": self.mean,
+            "observation_std": np.sqrt(self.squares / self.steps),
+            "largest_action": self.largest_action,
+        }
+
+    def _merge(self) -> None:
+        """Take in the pending rows, in float64, with the pairwise update of Chan, Golub and LeVeque (1983)."""
+        rows = np.concatenate(self.pending)
         observations = rows[:, self.columns["observation"]]
         mean = observations.mean(0, dtype=np.float64)
         squares = ((observations - mean) ** 2).sum(0)
@@ -90,8 +114,8 @@ class _Summary:
         apart = mean - self.mean
         self.squares = self.squares + squares + apart**2 * (self.steps * len(rows) / steps)
         self.mean = self.mean + apart * (len(rows) / steps)
-        self.steps = steps
         self.largest_action = max(self.largest_action, float(np.abs(rows[:, self.columns["action"]]).max(initial=0)))
+        self.pending, self.waiting, self.steps = [], 0, steps
 
 
 def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
@@ -105,14 +129,12 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
     lengths, returns, terminated, truncated = array("q"), array("d"), bytearray(), bytearray()
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in (TABLE, REWARDS, FINAL)}
-        pending: list[np.ndarray] = []
-        waiting = 0
         for index, episode in enumerate(episodes):
             episode.validate(f"episode {index}")
             shapes = (episode.observations.shape[1], episode.actions.shape[1])
             if not columns:
                 dims, columns = shapes, column_layout(*shapes)
-                summary = _Summary(columns)
+                summary = RowSummary(columns)
                 table = _GrowingArray(files[TABLE], np.float32, (columns["reset"].stop,))
                 rewards = _GrowingArray(files[REWARDS], np.float64, ())
                 final_observations = _GrowingArray(files[FINAL], np.float32, (dims[0],))
@@ -129,15 +151,9 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
             returns.append(float(rows[:, columns["reward"]].sum(dtype=np.float64)))
             terminated.append(bool(episode.terminated))
             truncated.append(bool(episode.truncated))
-            pending.append(rows)
-            waiting += len(rows)
-            if waiting >= CHUNK:
-                summary.add(np.concatenate(pending))
-                pending, waiting = [], 0
+            summary.add(rows)
         if not columns:
             raise InputError("the dataset has no episodes")
-        if pending:
-            summary.add(np.concatenate(pending))
         for growing in (table, rewards, final_observations):
             growing.finish()
     counted = np.frombuffer(lengths, np.int64)
@@ -149,9 +165,7 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
     return {
         "observation_dim": dims[0],
         "action_dim": dims[1],
-        "observation_mean": summary.mean.tolist(),
-        "observation_std": np.sqrt(summary.squares / summary.steps).tolist(),
-        "largest_action": summary.largest_action,
+        **{key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in summary.finish().items()},
         "statistics": summarise(np.frombuffer(returns), counted, **ends),
     }
 

@@ -1,7 +1,7 @@
 """Makes results/return-limits/: scores of agents under different limits of the return-to-go.
 
     decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
-    python scripts/return_limits.py runs/kinds-of-data    # about half an hour on two cores (estimate)
+    python scripts/rtg_caps.py runs/kinds-of-data    # about half an hour on two cores (estimate)
 
 The limit applies only when the agent acts, so each agent is evaluated under all limits, with the paper's target return,
 which no episode reaches in most datasets. Only finished runs are evaluated.
@@ -17,7 +17,7 @@ import numpy as np
 from results_folder import RESULTS, Made, write_report
 
 from decision_rnn import evaluate, load_agent
-from decision_rnn.comparison.record import CellRecord, read_comparison
+from decision_rnn.comparison.record import Trial, read_comparison
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import bar
 
@@ -32,9 +32,9 @@ def named(limit: float) -> str:
     return {0.0: "none", 1.0: "the largest"}.get(limit, f"{limit:g}")
 
 
-def finished(comparison: Path, variant: str) -> list[tuple[Path, CellRecord]]:
+def finished(comparison: Path, variant: str) -> list[tuple[Path, Trial]]:
     """The runs of a variant that have a result, with their records, ordered by dataset and seed."""
-    cells = [cell for cell in read_comparison(comparison).cells if cell.variant == variant]
+    cells = [cell for cell in read_comparison(comparison).trials if cell.variant == variant]
     return [(comparison / cell.run, cell) for cell in sorted(cells, key=lambda cell: (cell.dataset, cell.seed))]
 
 
@@ -45,7 +45,7 @@ def row(scores: dict[float, list[float]]) -> str:
     )
 
 
-def made_by(made: Made, cells: Sequence[CellRecord]) -> Made:
+def made_by(made: Made, cells: Sequence[Trial]) -> Made:
     """How the report is made, with the agents' seeds and the commits that trained and first evaluated them."""
     commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in cells)
     seeds = sorted({cell.seed for cell in cells})
@@ -64,7 +64,7 @@ def picture(scores: Scores, path: Path) -> None:
         for place, seeds in zip(places, by_limit.values(), strict=True):
             axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
     axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
-    axes.set(xlabel="agent.return_limit, a quantile at each timestep", ylabel="score at the paper's target return")
+    axes.set(xlabel="condition.rtg_cap, a quantile at each timestep", ylabel="score at the paper's target return")
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -89,10 +89,10 @@ def main() -> None:
     targets: dict[str, float] = {}
     for run, cell in bar(runs, desc="evaluating", unit="agent"):
         trained = load_agent(run)
-        target = targets[cell.dataset] = trained.provenance.spec.target_returns[0]
+        target = targets[cell.dataset] = trained.provenance.target_returns[0]
         by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in LIMITS})
         for limit, seeds in by_limit.items():
-            result = evaluate(trained, target, episodes=options.episodes, return_limit=limit, progress=False)
+            result = evaluate(trained, target, episodes=options.episodes, rtg_cap=limit, progress=False)
             seeds.append(round(result.targets[0].score_mean, 2))
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())

@@ -1,4 +1,4 @@
-"""scripts/return_limits.py: the report on trained agents, with their seeds and commits."""
+"""scripts/rtg_caps.py: the report on trained agents, with their seeds and commits."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import return_limits
+import rtg_caps
 from made_comparison import made_comparison
 
 
@@ -15,7 +15,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The results folder for a comparison on own/a (seeds 3 and 10) and own/b (seed 3); a score is the seed plus the
     return limit."""
     made = made_comparison(("mingru",), 1, ("own/a", "own/b"), (), (), checkpoints=0, episodes=2)
-    first, second = made.cells
+    first, second = made.trials
     cells = [
         replace(first, seed=10, commit="of-ten"),
         replace(first, seed=3, commit="of-three"),
@@ -23,31 +23,31 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     cells = [replace(cell, run=f"{cell.dataset.replace('/', '-')}/mingru-seed{cell.seed}") for cell in cells]
     (tmp_path / "runs").mkdir()
-    comparison = replace(made, cells=tuple(cells))
+    comparison = replace(made, trials=tuple(cells))
     (tmp_path / "runs" / "comparison.json").write_text(json.dumps(comparison.to_dict()))
 
     def load_agent(run: Path) -> SimpleNamespace:
         spec = SimpleNamespace(target_returns=(3600.0, 1800.0))
-        return SimpleNamespace(provenance=SimpleNamespace(spec=spec), seed=int(run.name.partition("-seed")[2]))
+        return SimpleNamespace(provenance=spec, seed=int(run.name.partition("-seed")[2]))
 
-    def evaluate(trained: SimpleNamespace, target: float, return_limit: float, **options: object) -> SimpleNamespace:
+    def evaluate(trained: SimpleNamespace, target: float, rtg_cap: float, **options: object) -> SimpleNamespace:
         assert target == 3600
-        return SimpleNamespace(targets=[SimpleNamespace(score_mean=trained.seed + return_limit)])
+        return SimpleNamespace(targets=[SimpleNamespace(score_mean=trained.seed + rtg_cap)])
 
-    monkeypatch.setattr(return_limits, "load_agent", load_agent)
-    monkeypatch.setattr(return_limits, "evaluate", evaluate)
+    monkeypatch.setattr(rtg_caps, "load_agent", load_agent)
+    monkeypatch.setattr(rtg_caps, "evaluate", evaluate)
     output = str(tmp_path / "results")
-    monkeypatch.setattr("sys.argv", ["scripts/return_limits.py", str(tmp_path / "runs"), "--output", output])
+    monkeypatch.setattr("sys.argv", ["scripts/rtg_caps.py", str(tmp_path / "runs"), "--output", output])
     return tmp_path / "results"
 
 
-def test_return_limits_report_names_seeds_and_commits_of_the_agents(runs: Path) -> None:
-    return_limits.main()
+def test_rtg_caps_report_names_seeds_and_commits_of_the_agents(runs: Path) -> None:
+    rtg_caps.main()
     text = (runs / "README.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "| 3600 |" in line]
     assert [row[:4] for row in rows] == [["own/a", "3600", "3, 10", "6.5 ± 4.9"], ["own/b", "3600", "3", "3.0"]]
     last = text.splitlines()[-1]
-    assert last.startswith("Made by `python scripts/return_limits.py ")
+    assert last.startswith("Made by `python scripts/rtg_caps.py ")
     assert "; seeds 3, 10; " in last
     assert last.endswith("; the agents were made at commit of-three, of-ten.")
     assert "by the defaults" not in text
@@ -56,14 +56,14 @@ def test_return_limits_report_names_seeds_and_commits_of_the_agents(runs: Path) 
     assert scores["own/b"]["0.9"] == [3.9]
 
 
-def test_return_limits_row_of_one_seed_has_no_standard_deviation() -> None:
-    assert return_limits.row({0.0: [90.0], 1.0: [80.0, 82.0]}) == "90.0 | 81.0 ± 1.4"
+def test_rtg_caps_row_of_one_seed_has_no_standard_deviation() -> None:
+    assert rtg_caps.row({0.0: [90.0], 1.0: [80.0, 82.0]}) == "90.0 | 81.0 ± 1.4"
 
 
-def test_return_limits_script_refuses_a_folder_without_finished_runs(
+def test_rtg_caps_script_refuses_a_folder_without_finished_runs(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["scripts/return_limits.py", str(runs.parent / "runs"), "--variant", "lru"])
+    monkeypatch.setattr("sys.argv", ["scripts/rtg_caps.py", str(runs.parent / "runs"), "--variant", "lru"])
     with pytest.raises(SystemExit):
-        return_limits.main()
+        rtg_caps.main()
     assert "holds no finished runs of lru: name the folder of a comparison" in capsys.readouterr().err

@@ -1,0 +1,196 @@
+"""What an agent is conditioned on: the return-to-go, or nothing.
+
+A condition says what a slice of training data shows (`from_batch`), how that moves while the agent acts
+(`initial_state`, `advance`) and what limits it then (`limit`). The agent embeds it as a token or as a part of one, and
+an exported policy contains it. Conditions are defined here or in a user's module, which `--plugins` imports.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from decision_rnn.backbones import State
+from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
+from decision_rnn.registry import Class, Registry
+
+if TYPE_CHECKING:
+    from decision_rnn.agent.spec import AgentSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionConfig:
+    """The part of a condition's configuration that all conditions share.
+
+    Attributes:
+        name: The condition's name.
+    """
+
+    name: str
+
+
+class Condition(nn.Module, ABC):
+    """What the agent is asked for, at every step.
+
+    It is created as `Condition(config, spec)`, where `config` is of the class it was registered with and `spec` is an
+    `AgentSpec`. Its buffers are stored with the agent's weights.
+
+    Attributes:
+        size: The number of values per step; 0 for no condition.
+        takes_target: Whether episodes begin with a target, such as a return, that the user gives.
+    """
+
+    size: int
+    takes_target: ClassVar[bool] = True
+
+    @abstractmethod
+    def from_batch(self, batch: Batch) -> Tensor:
+        """The values that a batch of slices shows, (batch, time, size), in the environment's units."""
+
+    @abstractmethod
+    def initial_state(self, target: Tensor) -> State:
+        """The state before an episode's first step, for targets (batch,)."""
+
+    @abstractmethod
+    def restart(self, state: State) -> State:
+        """The state before the first step of another episode with the same target."""
+
+    @abstractmethod
+    def advance(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
+        """Move one step on.
+
+        Args:
+            state: From `initial_state` or the previous call.
+            reward: (batch,), the reward of the previous action.
+            first: (batch,) bool, true at an episode's first step, where `reward` is to be ignored.
+
+        Returns:
+            The values at this step, (batch, size), and the state for the next call.
+        """
+
+    def limit(self, value: Tensor, timestep: Tensor) -> Tensor:
+        """The values, (..., size), as the acting agent sees them at `timestep`, (...); unchanged by default."""
+        return value
+
+    def normalise(self, value: Tensor) -> Tensor:
+        """The values, (..., size), as the network reads them; unchanged by default."""
+        return value
+
+    def accept(self, state: State, proposed: Tensor) -> State:
+        """Take over the values, (batch, size), that the objective proposes (`Objective.propose`).
+
+        Raises:
+            NotImplementedError: By default; an objective that proposes values needs a condition that accepts them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} accepts no values from an objective")
+
+
+CONDITIONS: Registry[Condition, ConditionConfig] = Registry("condition")
+
+
+def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register a condition under the name in its configuration class; see `Registry.register`."""
+    return CONDITIONS.register(config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoConditionConfig(ConditionConfig):
+    """No condition: the agent is trained by behaviour cloning."""
+
+    name: str = "none"
+
+
+@register_condition(NoConditionConfig)
+class NoCondition(Condition):
+    """State: empty."""
+
+    size = 0
+    takes_target = False
+
+    def __init__(self, config: NoConditionConfig, spec: "AgentSpec") -> None:
+        super().__init__()
+
+    def from_batch(self, batch: Batch) -> Tensor:
+        return batch.observation.new_empty(*batch.timestep.shape, 0)
+
+    def initial_state(self, target: Tensor) -> State:
+        return ()
+
+    def restart(self, state: State) -> State:
+        return ()
+
+    def advance(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
+        return reward.new_empty(len(reward), 0), ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnToGoConfig(ConditionConfig):
+    """The return-to-go, the undiscounted sum of rewards from this step on, as in the Decision Transformer.
+
+    Attributes:
+        rtg_cap: Largest return-to-go that the agent sees when it acts, as a quantile, at each timestep, over the
+            data's episodes that last that long. A higher target then acts like the return-to-go that a tenth of them
+            exceed (at 0.9), which the network has seen often enough not to extrapolate. 1: the largest; 0: no cap.
+        noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
+            its steps, in units of the return scale.
+    """
+
+    name: str = "return_to_go"
+    rtg_cap: float = 0.9
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.noise >= 0:  # also rejects NaN
+            raise InputError(f"condition.noise is {self.noise}: it must be at least 0")
+        if not 0 <= self.rtg_cap <= 1:
+            raise InputError(
+                f"condition.rtg_cap is {self.rtg_cap}: it must be from 0, which is no cap, to 1, the largest"
+            )
+
+
+@register_condition(ReturnToGoConfig)
+class ReturnToGo(Condition):
+    """The target return less the rewards so far. State: target and return-to-go, each (batch,)."""
+
+    size = 1
+    scale: Tensor
+    cap: Tensor | None
+
+    def __init__(self, config: ReturnToGoConfig, spec: "AgentSpec") -> None:
+        super().__init__()
+        self.noise = config.noise
+        self.register_buffer("scale", torch.tensor(float(spec.return_scale)))
+        # (timesteps,), with the last value for all later timesteps.
+        self.register_buffer("cap", None if spec.rtg_cap is None else spec.rtg_cap.float())
+
+    def from_batch(self, batch: Batch) -> Tensor:
+        if not (self.training and self.noise):
+            return batch.return_to_go
+        return batch.return_to_go + self.noise * (torch.randn_like(batch.return_to_go[:, :1]) * self.scale)
+
+    def initial_state(self, target: Tensor) -> State:
+        target = target.to(self.scale)
+        return target, target
+
+    def restart(self, state: State) -> State:
+        return state[0], state[0]
+
+    def advance(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
+        target, return_to_go = state
+        return_to_go = torch.where(first, target, return_to_go - reward)
+        return return_to_go.unsqueeze(-1), (target, return_to_go)
+
+    def limit(self, value: Tensor, timestep: Tensor) -> Tensor:
+        if self.cap is None:
+            return value
+        return torch.minimum(value, self.cap[timestep.clamp_max(len(self.cap) - 1)].unsqueeze(-1))
+
+    def normalise(self, value: Tensor) -> Tensor:
+        return value / self.scale
+
+    def accept(self, state: State, proposed: Tensor) -> State:
+        return state[0], proposed.squeeze(-1)

@@ -1,0 +1,53 @@
+"""What the parts of an agent are built for: the spaces of its task and statistics of its data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSpec:
+    """The task and the data of an agent, from which encoders, conditions and objectives are made.
+
+    Attributes:
+        observation_space: Of the environment's whole observations.
+        action_space: Of the actions.
+        observation_mean: (entries seen,), the mean of each observation entry that the agent sees.
+        observation_std: (entries seen,), their standard deviations.
+        observation_index: (entries seen,) int64, the indices of the entries that the agent sees; None for all.
+        return_scale: The divisor of returns-to-go.
+        rtg_cap: (timesteps,), the largest return-to-go that the acting agent sees at each timestep, with the last value
+            for all later timesteps; None for no cap.
+        width: Channels of the hidden states that an objective reads; set by the agent.
+    """
+
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+    observation_mean: Tensor
+    observation_std: Tensor
+    observation_index: Tensor | None = None
+    return_scale: float = 1.0
+    rtg_cap: Tensor | None = None
+    width: int = 0
+
+
+def box_spec(mean: Tensor, std: Tensor, action_dim: int, **others: Any) -> AgentSpec:
+    """The spec of a task whose observations and actions are flat boxes, the latter within [-1, 1].
+
+    Args:
+        mean, std: (entries seen,), statistics of the observation entries that the agent sees.
+        action_dim: Number of action components.
+        others: Further fields of `AgentSpec`.
+    """
+    index = others.get("observation_index")
+    size = len(mean) if index is None else int(index.max()) + 1
+    return AgentSpec(
+        observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),
+        action_space=gymnasium.spaces.Box(-1.0, 1.0, (action_dim,), np.float32),
+        observation_mean=mean,
+        observation_std=std,
+        **others,
+    )

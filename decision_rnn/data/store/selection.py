@@ -1,0 +1,112 @@
+"""Some of a store's episodes, as a view of its files: the best ones by return, or the complete ones."""
+
+import hashlib
+import io
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from decision_rnn.data.store.episode_store import EpisodeStore, fingerprint_of
+from decision_rnn.data.store.writing import FINAL, TABLE, RowSummary, npy_header, summarise
+from decision_rnn.errors import InputError
+
+
+class Selection(EpisodeStore):
+    """Some episodes of a store, in its order, end to end; nothing is written.
+
+    Steps, statistics and fingerprint are those of a store written from these episodes; they are computed when first
+    used. `path` and `file` are those of the whole store.
+    """
+
+    def __init__(self, store: EpisodeStore, chosen: np.ndarray, note: str | None = None) -> None:
+        """Select the episodes where `chosen` (episodes,) bool is true; `note` says which, for readers of scores."""
+        self.path, self.file, self.columns = store.path, store.file, store.columns
+        self.environment_id = store.environment_id
+        self.observation_dim, self.action_dim = store.observation_dim, store.action_dim
+        lengths = store.episode_lengths[chosen]
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)])
+        self.first_rows = store.first_rows[chosen]
+        self.terminated, self.truncated = store.terminated[chosen], store.truncated[chosen]
+        self.final_observations = store.final_observations[chosen]
+        self.episode_returns = store.episode_returns[chosen]
+        source = store.manifest["source"]
+        notes = [*source.get("notes", []), *([note] if note else [])]
+        statistics = summarise(self.episode_returns, lengths, self.terminated, self.truncated)
+        self.manifest = {**store.manifest, "source": {**source, "notes": notes}, "statistics": statistics}
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        return np.concatenate([self.file[rows] for rows in self.episode_rows()])
+
+    @cached_property
+    def exact_rewards(self) -> np.ndarray:
+        return np.concatenate([episode.rewards for episode in self.read_episodes()])
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        summary = RowSummary(self.columns)
+        for rows in self.episode_rows():
+            summary.add(self.file[rows])
+        return summary.finish()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        header = npy_header(np.float32, (self.steps, self.file.shape[1]))
+        table = hashlib.sha256(header)
+        for rows in self.episode_rows():
+            table.update(self.file[rows])
+        size = len(header) + self.steps * self.file.shape[1] * self.file.itemsize
+        files = {TABLE: {"bytes": size, "sha256": table.hexdigest()}}
+        arrays = {
+            "offsets.npy": self.offsets,
+            "terminated.npy": self.terminated,
+            "truncated.npy": self.truncated,
+            FINAL: self.final_observations,
+        }
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, array)
+            content = buffer.getvalue()
+            files[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        return fingerprint_of(files)
+
+
+def top_episodes(store: EpisodeStore, fraction: float) -> EpisodeStore:
+    """The given fraction of a store's episodes with the highest undiscounted returns; for 1, `store` itself.
+
+    Their number is rounded down, but at least one; of equal returns, earlier episodes are preferred. They keep their
+    order.
+
+    Behaviour cloning on it is filtered behaviour cloning: %BC of Chen et al., "Decision Transformer" (2021), section
+    5.1, and `any_percent_bc.py` of CORL. %BC takes a fraction of the steps, from the best episode on, so fewer episodes
+    if they are long; CORL takes a fraction of the episodes as here, but ranks them by discounted return and leaves out
+    a partial last one. Here observations are normalised with the statistics of the selected episodes.
+
+    Args:
+        store: All of the episodes.
+        fraction: Above 0, at most 1.
+    """
+    if fraction == 1:
+        return store
+    # Exact decimal arithmetic: 0.29 * 100 is less than 29 in floating point.
+    count = max(1, int(Fraction(repr(float(fraction))) * store.episodes))
+    chosen = np.zeros(store.episodes, bool)
+    chosen[np.argsort(-store.episode_returns, kind="stable")[:count]] = True
+    return Selection(store, chosen)
+
+
+def complete_episodes(name: str, store: EpisodeStore) -> EpisodeStore:
+    """The episodes of the dataset `name` that terminated or were truncated; if all did, `store` itself.
+
+    Raises InputError if all episodes are partial.
+    """
+    complete = store.terminated | store.truncated
+    if complete.all():
+        return store
+    if not complete.any():
+        raise InputError(f"all {store.episodes} episodes of {name} are partial: --partial drop would leave none")
+    dropped, steps = (~complete).sum(), store.episode_lengths[~complete].sum()
+    note = f"{dropped} of {store.episodes} episodes ({steps} steps) were partial and are dropped"
+    return Selection(store, complete, note)

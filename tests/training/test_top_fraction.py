@@ -1,0 +1,153 @@
+"""Filtered behaviour cloning: which episodes are trained on; everything else is that of the whole dataset."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import RunConfig, to_dict
+from decision_rnn.config_parser import from_dict
+from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.stream import Batch
+from decision_rnn.data.summary import DataSummary
+from decision_rnn.errors import InputError
+from decision_rnn.training.loop import train
+from decision_rnn.training.trainer import Trainer
+
+
+@pytest.fixture
+def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    return store
+
+
+def configure(*arguments: str) -> RunConfig:
+    small = ["--backbone.width", "16", "--training.context", "8", "--training.checkpoint_every", "4"]
+    return parse_run("test", ["hopper-medium", *small, "--training.steps", "8", *arguments])[0]
+
+
+def best_by_hand(store: EpisodeStore, count: int) -> list[int]:
+    """One episode after another: the highest return that is left, the earliest of equals."""
+    returns = [store.rewards[a:b].astype(np.float64).sum() for a, b in pairwise(store.offsets)]
+    left, taken = list(range(len(returns))), []
+    for _ in range(count):
+        best = max(left, key=lambda i: (returns[i], -i))
+        taken.append(best)
+        left.remove(best)
+    return sorted(taken)
+
+
+@pytest.mark.parametrize("options", [[], ["--training.tbptt_slices", "3", "--observation.mask", "velocity"]])
+def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
+    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    best = best_by_hand(small_store, 6)
+    allowed = {row.tobytes() for i in best for row in small_store.observations[slice(*small_store.offsets[i : i + 2])]}
+    batches, step = [], Trainer.step
+
+    def recorded(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        batches.append(batch)
+        return step(trainer, batch)
+
+    monkeypatch.setattr(Trainer, "step", recorded)
+    trained = train(configure("--top_fraction", "0.2", "--actions", "clip", *options), tmp_path / "run")
+    seen = {row.numpy().tobytes() for batch in batches for row in batch.observation.flatten(0, 1)}
+    assert len(batches) == 8
+    assert seen <= allowed
+    index = trained.agent.observation_index
+    rows = np.concatenate([small_store.observations[slice(*small_store.offsets[i : i + 2])] for i in best])
+    mean = rows.mean(0, dtype=np.float64)
+    np.testing.assert_allclose(trained.agent.encoder.mean, mean if index is None else mean[index], rtol=1e-5)
+
+    whole = train(configure(), tmp_path / "whole").provenance
+    assert trained.provenance == load_agent(last_checkpoint(tmp_path / "run")).provenance == whole
+    assert whole.fingerprint == small_store.fingerprint
+    assert (whole.return_min, whole.return_max) == (
+        small_store.episode_returns.min(),
+        small_store.episode_returns.max(),
+    )
+
+
+def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
+    small_store: EpisodeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+
+    def on_data(provenance: DataSummary, seen: EpisodeStore) -> None:
+        assert "parameters" in capsys.readouterr().out
+        assert not (tmp_path / "run" / "checkpoints").exists()
+        told.append((provenance.return_min, provenance.return_max, seen.episode_returns))
+
+    train(configure("--top_fraction", "0.2"), tmp_path / "run", on_data=on_data)
+    ((low, high, returns),) = told
+    assert (low, high) == (small_store.episode_returns.min(), small_store.episode_returns.max())
+    assert returns.tolist() == small_store.episode_returns[best_by_hand(small_store, 6)].tolist()
+    assert high in returns  # bit for bit: one episode has the best return of the data
+
+
+def test_resumed_top_fraction_run_is_bit_identical_and_rejects_another_fraction(
+    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, run = configure("--top_fraction", "0.2", "--training.tbptt_slices", "3"), tmp_path / "run"
+    train(config, tmp_path / "whole")
+    step = Trainer.step
+
+    def stop_at_six(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        if trainer.steps == 6:
+            raise KeyboardInterrupt
+        return step(trainer, batch)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "step", stop_at_six)
+        train(config, run)
+    with pytest.raises(InputError, match=r"top_fraction 0\.2, not 0\.3"):
+        train(replace(config, top_fraction=0.3), run, resume=True)
+    train(config, run, resume=True)
+    resumed, whole = (last_checkpoint(folder) / "weights.safetensors" for folder in (run, tmp_path / "whole"))
+    assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_top_fraction_with_fewer_steps_than_context_raises_without_run_folder(
+    small_store: EpisodeStore, tmp_path: Path
+) -> None:
+    config = configure("--top_fraction", "0.01", "--training.context", "100")
+    said = r"top_fraction 0\.01 leaves 1 of 30 episodes of .*hopper-medium with \d+ steps in all, fewer than training\."
+    with pytest.raises(InputError, match=said):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", ["0", "-0.1", "1.01", "nan", "inf", "some"])
+def test_top_fraction_outside_0_to_1_or_not_a_number_raises(value: str) -> None:
+    with pytest.raises(InputError, match="top_fraction"):
+        configure(f"--top_fraction={value}")
+
+
+def test_config_without_top_fraction_defaults_to_one() -> None:
+    data = to_dict(configure())
+    assert data.pop("top_fraction") == 1.0
+    assert from_dict(data, "an older version's config.yaml") == configure()
+
+
+def test_cli_train_with_top_fraction_and_without_return_conditioning(
+    inline_cli: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
+    small = ["--training.steps", "2", "--backbone.width", "16", "--evaluation.episodes", "1"]
+    cloning = ["--backbone", "mlp", "--top_fraction", "0.3", "--condition", "none"]
+    done = inline_cli("train", "hopper-medium", *cloning, *small, "--output", "run")
+    assert done.returncode == 0, done.stderr
+    assert "are trained on" in done.stdout
+    assert "target" not in done.stdout + done.stderr  # a cloning agent has none
+    (path,) = (tmp_path / "run" / "results").iterdir()
+    result, trained = json.loads(path.read_text()), load_agent(last_checkpoint(tmp_path / "run"))
+    assert result["config"]["top_fraction"] == 0.3
+    assert result["dataset"]["fingerprint"] == asdict(trained.provenance)["fingerprint"]
