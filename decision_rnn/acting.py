@@ -51,6 +51,7 @@ class ActingLoop(ABC):
     observation_dim: int
     max_observation_dim: int
     action_dim: int
+    _state: State
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
         self.num_envs, self._reset_by_next_step = _layout(env, num_envs)

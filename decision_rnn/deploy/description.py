@@ -112,7 +112,7 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
     Observations in Gymnasium's environments are the positions, without the first few, then the velocities, and in some
     environments further parts such as contact forces, whose entries are numbered.
     """
-    model = getattr(environment, "model", None)
+    model: Any = getattr(environment, "model", None)
     if not all(hasattr(model, name) for name in ("njnt", "joint", "actuator_trnid", "actuator_trntype")):
         return [], []
     joints = [model.joint(i) for i in range(model.njnt)]

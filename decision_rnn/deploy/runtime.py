@@ -66,6 +66,10 @@ class Policy(ActingLoop):
         ...     done = terminated or truncated
     """
 
+    _bound: np.ndarray | None = None
+    _bindings: list[Any]
+    _next_state: State
+
     def __init__(
         self, data: bytes, source: str = "the policy", *, env: Any = None, num_envs: int | None = None
     ) -> None:
@@ -166,7 +170,6 @@ class Policy(ActingLoop):
         self.max_observation_dim = self.observation_dim
         initial = {part["input"]: np.asarray(part["initial"], np.float64) for part in self.metadata["state"]}
         self._initial = [np.broadcast_to(initial[name].astype(specs[name][0]), specs[name][1]) for name in state]
-        self._bound: np.ndarray | None = None
 
 
 def _dtype(kind: str) -> np.dtype:

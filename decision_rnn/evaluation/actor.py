@@ -87,8 +87,9 @@ class WindowActor:
         # A row's steps before its episode have timestep 0, which is a reset: what is before it is not seen.
         ago = torch.arange(steps - 1, -1, -1, device=state.timestep.device)
         timesteps = (state.timestep[:, None] - ago).clamp_min(0)
-        shown = [part[:, -steps:] for part in window]
-        actions, _ = self.agent.predict(*shown, timesteps, Resets.from_mask(timesteps == 0))
+        values, observations, previous_actions = (part[:, -steps:] for part in window)
+        begins = Resets.from_mask(timesteps == 0)
+        actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, begins)
         action = actions[:, -1]
         return action, ActingState(after, action, state.timestep + 1, tuple(window))
 

@@ -16,12 +16,14 @@ from subjects import OTHER_STACK, SMALL
 
 from decision_rnn.agent import (
     AgentConfig,
+    AgentSpec,
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
     objectives,
     register_objective,
 )
+from decision_rnn.agent.spaces import head_of
 from decision_rnn.backbones import contract, registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
@@ -173,15 +175,15 @@ def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_br
 
     @register_objective(config)
     class Faulty(Objective):
-        def __init__(self, config: ObjectiveConfig, width: int, action_dim: int) -> None:
+        def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
             super().__init__()
-            self.head = torch.nn.Linear(width, action_dim)
+            self.head = head_of(spec)
 
-        def loss(self, hidden: torch.Tensor, columns: object) -> torch.Tensor:
-            return self.action(hidden).sum()
+        def loss(self, hidden: torch.Tensor, batch: object) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            return self.action(hidden).sum(), {}
 
         def action(self, hidden: torch.Tensor) -> torch.Tensor:
-            action = torch.tanh(self.head(hidden))
+            action = self.head(hidden[..., -1, :])
             if fault == "draws":
                 return (action + 0.1 * torch.randn_like(action)).clamp(-1, 1)
             return action if float(action.sum()) > 0 else -action

@@ -290,7 +290,7 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
 def test_evaluate_of_a_checkpoint_writes_into_the_results_of_its_run(inline_cli: Callable, run: Path) -> None:
     done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
     assert done.returncode == 0, done.stderr
-    assert len(list((run / "results").glob("step-5-carry-1-episodes-*.json"))) == 1
+    assert len(list((run / "results").glob("step-5-recurrent-1-episodes-*.json"))) == 1
 
 
 def test_play_of_one_episode_equals_a_manual_loop_and_evaluate(run: Path) -> None:
