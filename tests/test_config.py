@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
 from decision_rnn.backbones import Backbone, count_parameters, registered_names
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
@@ -65,6 +67,40 @@ def test_tbptt_slices_default_is_50_for_long_memory_backbones_and_1_for_others()
     assert parse("hopper-medium", "--training.tbptt_slices", "7").training.tbptt_slices == 7
 
 
+OLD = {
+    "best_fraction": (0.1, "top_fraction"),
+    "training.averaging": (0.9, "training.ema_decay"),
+    "training.carry": (3, "training.tbptt_slices"),
+    "agent.return_limit": (0.5, "condition.rtg_cap"),
+    "agent.return_noise": (0.2, "condition.noise"),
+    "agent.return_conditioning": (False, "condition.name .*none for false"),
+    "evaluation.state": ("carry", "recurrent"),
+}
+
+
+@pytest.mark.parametrize("key", OLD)
+def test_renamed_key_is_refused_with_its_new_name_in_files_and_on_the_command_line(key: str, tmp_path: Path) -> None:
+    value, name = OLD[key]
+    section, _, inner = key.rpartition(".")
+    file = tmp_path / "old.yaml"
+    file.write_text(yaml.safe_dump({section: {inner: value}} if section else {inner: value}))
+    for arguments in (["--config", str(file)], [f"--{key}", str(value).lower()]):
+        with pytest.raises(InputError, match=f"{key}.* has been renamed: use {name}"):
+            parse("hopper-medium", *arguments)
+
+
+def test_configuration_saved_by_version_0_2_is_translated() -> None:
+    saved = {"dataset": "hopper-medium", "best_fraction": 0.1, "backbone": {"name": "lru"}}
+    saved |= {"agent": {"tokens": "step", "return_conditioning": True, "return_limit": 0.5, "return_noise": 0.2}}
+    saved |= {"training": {"averaging": 0.9, "carry": 3}, "evaluation": {"state": "carry"}}
+    config = from_dict(saved, "here")
+    assert (config.top_fraction, config.training.ema_decay, config.training.tbptt_slices) == (0.1, 0.9, 3)
+    assert config.condition == ReturnToGoConfig(rtg_cap=0.5, noise=0.2)
+    assert config.evaluation.state == "recurrent"
+    saved["agent"]["return_conditioning"] = False
+    assert from_dict(saved, "here").condition == NoConditionConfig()
+
+
 def test_saved_lru_state_size_is_kept_on_load() -> None:
     """Configurations saved when the default was 128 at every width contain that number."""
     saved = to_dict(parse("hopper-medium", "--backbone", "lru", "--backbone.width", "32"))
@@ -122,7 +158,7 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
             ["hopper-medium", "--backbone.match_par=9k"],
             ["backbone.match_par", "did you mean backbone.match_parameters"],
         ),
-        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean config"]),  # no abbreviations
+        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean --config"]),  # no abbreviations
         (["hopper-medium", "--backbone", "mingru", "--backbone.heads", "2"], ["mingru has no", "transformer"]),
         (["hopper-medium", "--evaluation.target_returns", "3600"], ["target_returns", "list", "[3600, 1800]"]),
         (["hopper-medium", "--config", "nowhere.yaml"], ["nowhere.yaml", "No such file"]),

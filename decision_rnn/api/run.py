@@ -273,7 +273,7 @@ def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) 
     if not config.takes_target:
         return
     settings, best = config.evaluation, provenance.return_max
-    asked = asked_returns(settings, provenance)
+    asked = asked_returns(settings, provenance, config)
     tell(describe_reach(asked, seen.episode_returns))
     # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]

@@ -131,6 +131,7 @@ def settings_of(protocol: Protocol) -> EvaluationConfig:
         state=protocol.state,
         window=protocol.window or EvaluationConfig().window,
         seed=protocol.seed,
+        max_episode_steps=protocol.max_episode_steps,
     )
 
 

@@ -20,7 +20,7 @@ SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log
 SmallCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def read_result(run: Path, protocol: str = "carry") -> dict[str, Any]:
+def read_result(run: Path, protocol: str = "recurrent") -> dict[str, Any]:
     """The only result of that protocol in a run's folder."""
     (path,) = (run / "results").glob(f"step-*-{protocol}-*.json")
     return json.loads(path.read_text())
@@ -286,4 +286,4 @@ def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: 
     done = inline_cli("compare", "--backbones", "lru", "--help")
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
-    assert "--backbone NAME" not in done.stdout
+    assert "--backbone BACKBONE" not in done.stdout
