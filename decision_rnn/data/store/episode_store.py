@@ -52,6 +52,9 @@ class EpisodeStore:
         self.observation_dim: int = manifest["observation_dim"]
         self.action_dim: int = manifest["action_dim"]
         self.columns = column_layout(self.observation_dim, self.action_dim)
+        self.largest_action: float = manifest["largest_action"]
+        self.observation_mean = np.array(manifest["observation_mean"], np.float64)
+        self.observation_std = np.array(manifest["observation_std"], np.float64)
         self.file: np.memmap = np.load(path / TABLE, mmap_mode="c")
         self.offsets: np.ndarray = np.load(path / "offsets.npy")
         self.first_rows = self.offsets[:-1]
@@ -78,26 +81,6 @@ class EpisodeStore:
     def fingerprint(self) -> str:
         """SHA-256 of the training data."""
         return str(self.manifest["fingerprint"])
-
-    @cached_property
-    def observation_mean(self) -> np.ndarray:
-        """(O,) float64."""
-        return np.array(self._summary["observation_mean"], np.float64)
-
-    @cached_property
-    def observation_std(self) -> np.ndarray:
-        """(O,) float64."""
-        return np.array(self._summary["observation_std"], np.float64)
-
-    @cached_property
-    def largest_action(self) -> float:
-        """The largest absolute value in the actions."""
-        return float(self._summary["largest_action"])
-
-    @cached_property
-    def _summary(self) -> dict[str, Any]:
-        """The statistics of the table's rows."""
-        return self.manifest
 
     @property
     def steps(self) -> int:
