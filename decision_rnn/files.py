@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.messages import warn
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -250,7 +250,7 @@ def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[No
                 f"another process is {doing} in {folder}: wait until it has ended, or choose another --output"
             ) from None
         except OSError as error:
-            raise InputError(f"cannot write {what} {folder}: {error.strerror}") from None
+            raise cannot_write(f"{what} {folder}", error) from None
         try:
             yield
         finally:

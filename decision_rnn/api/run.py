@@ -17,7 +17,7 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.rtg_cap import with_rtg_cap
@@ -185,7 +185,7 @@ def train_run(
 
 
 def evaluate(
-    agent: Run | TrainedAgent | Subject | str | Path,
+    agent: Run | TrainedAgent | EvaluatedPolicy | str | Path,
     target_returns: float | Sequence[float] | None = None,
     *,
     episodes: int | None = None,
@@ -229,7 +229,8 @@ def evaluate(
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
-            cannot be written (checked before playing), or a process dies.
+            cannot be written (checked before playing).
+        SystemFault: If a process dies.
 
     Example:
         >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
@@ -246,9 +247,9 @@ def evaluate(
     subject: Any = agent.agent if isinstance(agent, Run) else agent
     if isinstance(agent, str | Path):
         subject, folder = load_subject(agent)
-    if not isinstance(subject, TrainedAgent | Subject):
+    if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, Subject):
+    if isinstance(subject, EvaluatedPolicy):
         if state == "window":
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
         if rtg_cap is not None:
@@ -273,10 +274,7 @@ def evaluate(
     with quiet(not progress):
         if isinstance(subject, TrainedAgent) and rtg_cap is not None:
             subject = with_rtg_cap(subject, rtg_cap)
-        if isinstance(subject, Subject):
-            result = evaluate_actor(subject, settings, processes)
-        else:
-            result = play_and_score(subject, settings, processes)
+        result = play_and_score(subject, settings, processes)
     if written is not None:
         write_result(written, result)
     return result

@@ -17,7 +17,7 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy.actor import PolicyActor, load_subject
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import evaluate, evaluate_actor
+from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.rollout import rollout
 
 ENVIRONMENTS = 1000
@@ -170,11 +170,11 @@ print(sorted(name for name in others if not name.startswith("_")))
     assert run.stdout.strip() == "['decision_rnn', 'numpy', 'onnxruntime']"
 
 
-def test_evaluate_actor_of_a_policy_scores_like_its_agent(trained: TrainedAgent, policy_path: Path) -> None:
+def test_evaluate_of_a_policy_scores_like_its_agent(trained: TrainedAgent, policy_path: Path) -> None:
     """An untrained agent falls early, before differences in the last digit of actions grow."""
     settings = EvaluationConfig(episodes=6, target_returns=(3600.0, 1800.0))
     subject = load_subject(policy_path)
-    expected, result = evaluate(trained, settings, 1), evaluate_actor(subject, settings, 1)
+    expected, result = evaluate(trained, settings, 1), evaluate(subject, settings, 1)
     assert result.key == expected.key
     assert (result.parameters, result.backbone_parameters) == (expected.parameters, expected.backbone_parameters)
     for target, other in zip(result.targets, expected.targets, strict=True):
