@@ -123,6 +123,7 @@ def command_parser(program: str, add_options: AddOptions) -> CommandParser:
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
         epilog=f"`{program} --backbone NAME --help` shows the options of another backbone.",
     )
+    parser.keys = list(run_options({}))
     add_options(parser)
     if "dataset" not in parser.hints:
         parser.add_argument("dataset", nargs="?", help="the dataset's name, such as hopper-medium")

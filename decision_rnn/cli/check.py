@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError
 from decision_rnn.plugins import import_plugins
 
 
@@ -35,15 +35,11 @@ def find_mixer(name: str) -> Callable[..., Any]:
     Raises:
         InputError: If there is no such mixer.
     """
-    from decision_rnn.backbones import registered, registered_names
-
     module, dot, attribute = name.rpartition(".")
     if not dot:
-        try:
-            return registered(name).cls
-        except KeyError as error:
-            hint = did_you_mean(name, registered_names()) or "a class of your own is named with its module, layers.Mine"
-            raise InputError(f"{error.args[0]:.300}; {hint}") from None
+        from decision_rnn.config_parser import chosen
+
+        return chosen("backbone", name).cls
     import_plugins([module], "check")
     mixer = getattr(sys.modules[module], attribute, None)
     if not callable(mixer):

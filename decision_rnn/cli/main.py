@@ -22,27 +22,18 @@ USAGE = """usage: decision-rnn COMMAND ...
   report FOLDER     write a comparison as one HTML page
   play AGENT        watch an agent in its environment, in a window or as a video
   export RUN        write an agent as a file that acts without torch
-  package RUN       write an agent as one folder to hand on, and to the Hugging Face Hub
-  check MIXER       put a layer under the law of backbones: a name, or module.Class
+  package RUN       write an agent as one folder to share, and push it to the Hugging Face Hub
+  check MIXER       check a layer against the contract of backbones: a name, or module.Class
   bench NAME        measure speed: train, rollout, data, scan, backbones or deploy
-  completion SHELL  print a script by which your shell completes all this
+  completion SHELL  print a script that completes commands and options in your shell
 
-  --quiet           with any command: results and errors alone, no bar, no remark
-  --version         the version
+  --quiet           with any command: print only results and errors
+  --version         print the version
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
 COMMANDS = (
-    "data",
-    "train",
-    "evaluate",
-    "compare",
-    "report",
-    "play",
-    "export",
-    "package",
-    "check",
-    "bench",
+    *("data", "train", "evaluate", "compare", "report", "play", "export", "package", "check", "bench"),
     "completion",
 )
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""

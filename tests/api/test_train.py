@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
 from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import Selection
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
 
@@ -141,12 +141,10 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
     envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
     decision_rnn.record(push, envs, "own/fast-goal", episodes=3, progress=False)
     store = open_dataset("own/fast-goal").open()
-    settings = open_dataset("own/fast-goal").spec.environment_settings
     if "car/fast-goal-v0" not in minari.list_local_datasets():
         assert main(["data", "export", "own/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
     some = minari.load_dataset("car/fast-goal-v0").filter_episodes(lambda episode: episode.id < 2)
-    source = {"environment_settings": settings}
-    part = EpisodeStore.write(inside / "part", islice(store.read_episodes(), 2), environment_id=CAR, source=source)
+    part = Selection(store, np.arange(store.episodes) < 2)
     names = set()
     for data in (some, part):
         with pytest.raises(InputError, match=f"collected in {CAR} with kwargs {{'goal_velocity': 0.01}}"):
@@ -163,8 +161,8 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
         (("own/swin",), {}, "there is no dataset own/swin"),
         (("hoper-medium",), {}, "did you mean"),
         (([],), {}, "environment_id"),
-        ((3,), {}, "int is no data"),
-        (({"observations": []},), {}, "dict is no data"),
+        ((3,), {}, "int is not a dataset"),
+        (({"observations": []},), {}, "dict is not a dataset"),
         (([3],), {"environment_id": CAR}, "of type int"),
         (("own/swing", "mingur"), {}, "mingru"),
         (("own/swing", {"name": "mingru", "widht": 3}), {}, "backbone.widht"),

@@ -59,18 +59,6 @@ def test_d4rl_file_ends_a_partial_episode_at_the_seam_of_two_files(hopper: list[
     assert "2 of 7 episodes (34 steps)" in contents.notes[0]
 
 
-def test_d4rl_file_without_timeouts_ends_episodes_at_the_time_limit(tmp_path: Path) -> None:
-    episodes = hopper_episodes([(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, 0, 0)])
-    arrays = arrays_of(episodes)
-    # Without seams: each observation is the next_observation of the row before.
-    arrays["observations"][1:] = arrays["next_observations"][:-1]
-    del arrays["timeouts"]
-    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
-    ends = [(len(e.rewards), e.terminated, e.truncated) for e in contents.episodes()]
-    assert ends == [(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, False, False)]
-    assert "no timeouts" in contents.notes[0]
-
-
 def test_d4rl_file_without_next_observations_repeats_the_last_observation(
     hopper: list[Episode], tmp_path: Path
 ) -> None:

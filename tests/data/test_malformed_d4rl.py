@@ -20,8 +20,8 @@ from decision_rnn.errors import InputError
 
 NAME = "d4rl/hopper-medium-v2"
 STEPS = 20
-REQUIRED = ("observations", "actions", "rewards", "terminals")
-KEYS = (*REQUIRED, "timeouts", "next_observations")
+REQUIRED = ("observations", "actions", "rewards", "terminals", "timeouts")
+KEYS = (*REQUIRED, "next_observations")
 FLOATS = ("observations", "actions", "rewards", "next_observations")
 
 

@@ -228,12 +228,14 @@ def learning(findings: Findings) -> Section:
         "measured by the same episodes, so its score is biased upwards."
     )
     charts_text = (
-        "A thick line with marks is the mean score over seeds for the first target, thin lines are its seeds, a dotted "
-        "line is the mean for the data's best return, grey lines are the other variants. A curve that still rises says "
-        "that longer training may change the order. Losses of different objectives cannot be compared."
+        "A thick line with marks is the mean score over seeds for the first target, thin lines are its seeds, dotted "
+        "lines are the means for other targets, grey lines are the other variants. A curve that still rises says that "
+        "longer training may change the order. "
     )
     checkpoints = any(summary.curves for summary in findings.summaries)
-    return Section("Learning curves", text * checkpoints, findings.groups(group), charts_text)
+    losses_text = "Losses of different objectives cannot be compared."
+    groups = findings.groups(group)
+    return Section("Learning curves", text * checkpoints, groups, charts_text * checkpoints + losses_text)
 
 
 def _last_and_best(curves: dict[str, tuple[LearningCurve, ...]]) -> Columns:

@@ -40,6 +40,8 @@ class EpisodeStore:
     returns-to-go exactly. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest
     absolute value in the actions.
 
+    `name` is that of the dataset which the store holds in full, if it was opened or written by name.
+
     `file` is the table on disk, in which the episodes begin at `first_rows` (episodes,) int64; the two are `table` and
     `offsets[:-1]`, except in a `Selection`.
     """
@@ -47,6 +49,7 @@ class EpisodeStore:
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         """Map the files of a verified store; callers use `open` or `write`."""
         self.path = path
+        self.name: str | None = None
         self.manifest = manifest
         self.environment_id: str = manifest["environment_id"]
         self.observation_dim: int = manifest["observation_dim"]

@@ -22,6 +22,7 @@ class Selection(EpisodeStore):
     def __init__(self, store: EpisodeStore, chosen: np.ndarray, note: str | None = None) -> None:
         """Select the episodes where `chosen` (episodes,) bool is true; `note` says which, for readers of scores."""
         self.path, self.file, self.columns = store.path, store.file, store.columns
+        self.name = None
         self.environment_id = store.environment_id
         self.observation_dim, self.action_dim = store.observation_dim, store.action_dim
         lengths = store.episode_lengths[chosen]
