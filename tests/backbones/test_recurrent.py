@@ -1,4 +1,4 @@
-"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_law.py tests their equations."""
+"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_contract.py tests their equations."""
 
 import pytest
 import torch
@@ -7,10 +7,8 @@ from torch import nn
 
 from decision_rnn.backbones import Resets, registered
 from decision_rnn.backbones.ops import segments
-from decision_rnn.testing.agreement import all_modes_agree, gradients_agree
-from decision_rnn.testing.cases import Cases, gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
-from decision_rnn.testing.isolation import infinities_stay_in_their_episode, nothing_crosses_a_reset
+from decision_rnn.testing.harness import assert_near, assert_same, gradients, noise, steps
+from decision_rnn.testing.properties import gradients_agree, modes_agree, resets_isolate
 
 WIDTH, BATCH, TIME = 6, 4, 9
 MIXERS = [
@@ -86,11 +84,11 @@ def test_resets_split_slices_into_kernel_calls_unless_pieces_are_short(name, mon
 
 @pytest.mark.parametrize("cut_steps", [0, 10**6], ids=["pieces", "equations"])
 @pytest.mark.parametrize("subject", [s for name in ("gru", "lstm", "rnn") for s in subjects(name)], ids=str)
-def test_kernel_pieces_and_stepwise_equations_both_obey_the_law(subject, cut_steps, monkeypatch):
-    """Each path is forced, because otherwise the density of the law's resets would choose it."""
+def test_kernel_pieces_and_stepwise_equations_both_keep_the_contract(subject, cut_steps, monkeypatch):
+    """Each path is forced, because otherwise the density of the resets would choose it."""
     monkeypatch.setattr(segments, "CUT_STEPS", cut_steps)
-    for law in (all_modes_agree, gradients_agree, nothing_crosses_a_reset, infinities_stay_in_their_episode):
-        law(subject, Cases.full())
+    for check in (modes_agree, gradients_agree, resets_isolate):
+        check(subject)
 
 
 def test_lstm_forget_gate_is_initialised_open_and_forget_bias_sets_it():
