@@ -4,7 +4,7 @@ Files, command lines and Python calls fill one dictionary, whose sections may be
 `{"training": {"steps": 5}}` is `{"training.steps": 5}`, and `{"backbone": "lru"}` is `{"backbone.name": "lru"}`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from decision_rnn.backbones import match_parameters
 from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.parsing import Option, convert, options_of, parse_count
+from decision_rnn.parsing import Option, convert, options_of, parse_count, suggest
 from decision_rnn.plugins import check_plugins
 from decision_rnn.registry import Registration, Registry
 
@@ -67,13 +67,18 @@ def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
     """The configuration that `to_dict` of this version or of 0.2 wrote; errors as for `new_config`."""
+    return new_config(translated(flatten(data, source)), source)
+
+
+def translated(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys that version 0.2 saved, with their present names and values."""
     keys = {}
-    for key, value in flatten(data, source).items():
+    for key, value in saved.items():
         name, values = RENAMED.get(key, (key, {}))
         keys[name] = values.get(value, value) if isinstance(value, str | bool) else value
     if keys.get("condition.name") == "none":  # 0.2 saved a limit of the return-to-go that was not used
         keys = {key: value for key, value in keys.items() if key not in ("condition.rtg_cap", "condition.noise")}
-    return new_config(keys, source)
+    return keys
 
 
 def flatten(data: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -121,12 +126,6 @@ def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
     return options | {MATCH.name: MATCH}
 
 
-def suggest(key: str, known: Iterable[str]) -> str:
-    """`did you mean KEY? `, for a misspelt key or one that belongs to a section; empty if no known key is similar."""
-    within = [other for other in known if other.endswith(f".{key}")]
-    return f"did you mean {within[0]}? " if within else did_you_mean(key, [*known, *SECTIONS], 0.75)
-
-
 def _section_class(section: str, keys: Mapping[str, Any]) -> type:
     if section not in CHOICES:
         kind: type = RUN_OPTIONS[section].hint
@@ -144,9 +143,9 @@ def _build(keys: Mapping[str, Any]) -> RunConfig:
     for key in keys:
         if key not in options:
             raise _unknown(key, keys, options)
-    if keys.get("dataset") is None:
-        raise InputError("no dataset was named: give one, such as hopper-medium")
     values = {key: convert(value, options[key].hint, key, key in INFINITE) for key, value in keys.items()}
+    if "dataset" not in values:
+        raise InputError("no dataset was named: give one, such as hopper-medium")
     parameters = values.pop(MATCH.name, None)
     if parameters is not None and WIDTH in values:
         raise InputError(f"{MATCH.name} finds the width, so {WIDTH} cannot be given too: leave one of the two out")
@@ -184,4 +183,6 @@ def _unknown(key: str, keys: Mapping[str, Any], options: Mapping[str, Option]) -
                 f"the {section} {keys.get(f'{section}.name', default)} has no {key}, which {', '.join(owners)} "
                 f"{'has' if len(owners) == 1 else 'have'}: leave out the key or choose another {section}"
             )
-    return InputError(f"unknown key {key!r:.100}; {suggest(key, options)}`decision-rnn train --help` lists the keys")
+    return InputError(
+        f"unknown key {key!r:.100}; {suggest(key, [*options, *SECTIONS])}`decision-rnn train --help` lists the keys"
+    )

@@ -1,6 +1,7 @@
 """The errors whose message is meant for the user."""
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -18,6 +19,16 @@ class SystemFault(RuntimeError):  # noqa: N818 - not an error of the program
     The message is one sentence that says what failed, what remains intact and what to do. The command line prints it
     without a traceback and exits with code 1.
     """
+
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of file access that are a fault of the machine: a full disk, a quota, a file too large."""
+
+
+def cannot_write(path: object, error: OSError) -> InputError | SystemFault:
+    """The error for a file or folder that cannot be written."""
+    kind = SystemFault if error.errno in FULL else InputError
+    return kind(f"cannot write {path}: {error.strerror}")
 
 
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:

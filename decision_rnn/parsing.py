@@ -14,7 +14,7 @@ import docstring_parser
 import msgspec
 import yaml
 
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, did_you_mean
 
 COMMAND_LINE = "command line"
 MAX_INTEGER = 2**63 - 1  # torch's
@@ -85,6 +85,12 @@ def describe(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(str(value) for value in get_args(hint))
     return " or ".join(describe(part) for part in get_args(hint)) or str(hint)
+
+
+def suggest(key: str, known: Sequence[str]) -> str:
+    """`did you mean KEY? `, for a misspelt key or one that belongs to a section; empty if no known key is similar."""
+    within = [other for other in known if other.endswith(f".{key}")]
+    return f"did you mean {within[0]}? " if within else did_you_mean(key, known, 0.75)
 
 
 def split_names(text: str | None) -> list[str]:

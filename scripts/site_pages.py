@@ -6,15 +6,15 @@ the repository; here they are rewritten for the site.
 """
 
 import contextlib
+import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest import mock
 
-import docstring_parser
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -153,78 +153,51 @@ def help_of(words: tuple[str, ...]) -> str:
 
 def configuration_page() -> str:
     """Every key of a run, with its default and what it means, from the configuration's dataclasses."""
-    from dataclasses import fields
-
-    from decision_rnn.agent import AgentConfig, registered_objective, registered_objectives
-    from decision_rnn.backbones import BackboneConfig, registered, registered_names
-    from decision_rnn.config import EvaluationConfig, ObservationConfig, RunConfig, TrainingConfig
+    from decision_rnn.backbones import BackboneConfig
+    from decision_rnn.config_parser import CHOICES, RUN_OPTIONS, SECTIONS
+    from decision_rnn.parsing import options_of
 
     lines = [
         "# Configuration",
         "",
-        "A run is decided by one tree of keys. On the command line a key is an option, `--training.steps 4000`; in a",
+        "A run is described by one tree of keys. On the command line a key is an option, `--training.steps 4000`; in a",
         "file for `--config` it is YAML. A run's folder holds `config.yaml` with all of them. This page is made from",
         "the dataclasses in `decision_rnn/config.py`, `agent/` and `backbones/`.",
         "",
         "## The run",
         "",
-        *key_list(RunConfig, "", leave_out={"backbone", "observation", "agent", "objective", "training", "evaluation"}),
+        *key_list(option for name, option in RUN_OPTIONS.items() if name not in SECTIONS),
     ]
-    for title, section, kind in (
-        ("Observation", "observation", ObservationConfig),
-        ("Agent", "agent", AgentConfig),
-        ("Training", "training", TrainingConfig),
-        ("Evaluation", "evaluation", EvaluationConfig),
-    ):
-        lines += ["", f"## {title}", "", *key_list(kind, f"{section}.")]
-    lines += ["", "## Objective", "", "`--objective NAME` picks one.", ""]
-    for name in registered_objectives():
-        kind = registered_objective(name).config
-        lines += [f"### {name}", "", (kind.__doc__ or "").split("\n\n")[0], "", *key_list(kind, "objective.")]
-    lines += [
-        "",
-        "## Backbone",
-        "",
-        "`--backbone NAME` picks one. These keys are common to all; `--backbone.match_parameters 600k` takes the place",
-        "of a width.",
-        "",
-        *key_list(BackboneConfig, "backbone.", leave_out={"name"}),
-    ]
-    common = {field.name for field in fields(BackboneConfig)}
-    for name in registered_names():
-        kind = registered(name).config
-        if not kind.__module__.startswith("decision_rnn."):
+    for section in SECTIONS:
+        lines += ["", f"## {section.capitalize()}", "", RUN_OPTIONS[section].help, ""]
+        if section not in CHOICES:
+            lines += key_list(options_of(RUN_OPTIONS[section].hint).values(), f"{section}.")
             continue
-        lines += ["", f"### {name}", "", (kind.__doc__ or "").split("\n\n")[0]]
-        lines += ["", *key_list(kind, "backbone.", leave_out=common)]
+        common = dict(options_of(BackboneConfig)) if section == "backbone" else {}
+        if common:
+            lines += ["`--backbone.match_parameters 600k` takes the place of a width. Keys of all backbones:", ""]
+            lines += key_list((option for name, option in common.items() if name != "name"), "backbone.")
+        for name, entry in sorted(CHOICES[section][0].entries.items()):
+            if entry.config.__module__.startswith("decision_rnn."):
+                own = [option for key, option in options_of(entry.config).items() if key not in common]
+                lines += ["", f"### {name}", "", (entry.config.__doc__ or "").split("\n\n")[0], ""]
+                lines += key_list(own, f"{section}.")
     return "\n".join(lines) + "\n"
 
 
-def key_list(kind: type, prefix: str, leave_out: set[str] | None = None) -> list[str]:
-    """A dataclass's keys as a definition list: name, default, and the meaning that its docstring gives."""
-    from dataclasses import MISSING, fields
-
-    meanings = attributes_of(kind)
+def key_list(options: Iterable[Any], prefix: str = "") -> list[str]:
+    """Keys as a definition list: name, default, and meaning."""
     lines: list[str] = []
-    for field in fields(kind):
-        if field.name in (leave_out or ()):
-            continue
-        shown = "Required." if field.default is MISSING else "Default: left out."
-        if field.default is not MISSING and field.default not in (None, ()):
-            shown = f"Default: `{written(field.default)}`."
-        lines += [f"`{prefix}{field.name}`", f":   {' '.join(meanings[field.name].split())} {shown}", ""]
+    for option in options:
+        default = "Default: left out."
+        if option.default is inspect.Parameter.empty:
+            default = "Required."
+        elif option.default not in (None, ()):
+            default = f"Default: `{written(option.default)}`."
+        lines += [f"`{prefix}{option.name}`", f":   {option.help} {default}", ""]
     return lines
 
 
 def written(value: Any) -> str:
     """A default as written in YAML."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def attributes_of(kind: type) -> dict[str, str]:
-    """The description of each attribute in the Attributes sections of a class and its base classes."""
-    meanings: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        parsed = docstring_parser.parse(base.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
-        meanings |= {entry.arg_name: entry.description or "" for entry in parsed.params}
-    return meanings

@@ -23,8 +23,8 @@ from results_folder import ROOT, Made, write_report
 from standin_observations import REAL, SOURCE, Observations, compared
 
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.report.parts import Table
 from decision_rnn.comparison.summary import summarise
-from decision_rnn.comparison.table import format_rows
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin.recipes import JOINED, RECIPES
@@ -211,7 +211,7 @@ def report(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})
     )
-    rows = [HEAD, *(row(name, entries[name], scores.get(name, {})) for name in entries)]
+    rows = [row(name, entries[name], scores.get(name, {})) for name in entries]
     learnt = "There is no comparison yet."
     if comparison is not None:
         methods = [method for method in METHODS if any(method in of for of in scores.values())]
@@ -232,7 +232,7 @@ def report(
             "it; for the expert sets the value follows from medium and medium-expert. Cloning and the Decision "
             "Transformer as published: our scores of the last checkpoint, where the comparison named below has them, "
             "the latter's at the first target of its paper; in brackets CORL's on the real set, trained for longer.",
-            format_rows(rows),
+            Table.of(HEAD[0], HEAD, rows).markdown(),
             "![returns](returns.png)",
             "## Observations",
             f"The real sets' statistics are those that {SOURCE} give.",

@@ -7,7 +7,7 @@ from decision_rnn import checkpoint
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import Subject
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 
 
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
@@ -37,7 +37,7 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     return checkpoint.load_agent(find_agent(name), plugins)
 
 
-def load_subject(name: str | Path) -> tuple[TrainedAgent | Subject, Path | None]:
+def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
     """The agent or exported policy of that name, and its run's folder if there is one here."""
     if is_policy(name):
         return _policy(Path(name)), None
@@ -50,7 +50,7 @@ def is_policy(name: str | Path) -> bool:
     return Path(name).suffix == ".onnx"
 
 
-def _policy(path: Path) -> Subject:
+def _policy(path: Path) -> EvaluatedPolicy:
     try:
         from decision_rnn.deploy.actor import load_subject
     except ModuleNotFoundError as error:

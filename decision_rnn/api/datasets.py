@@ -1,6 +1,5 @@
 """Turns any collection of episodes into a named dataset: a run records the name, and is resumed and scored with it."""
 
-import contextlib
 import hashlib
 import json
 import sys
@@ -16,7 +15,6 @@ from decision_rnn.data.environments import describe_alteration
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
-from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -43,7 +41,7 @@ def find_dataset(
         InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
             `path` does not apply.
     """
-    minari = sys.modules.get("minari")  # unless it is imported, `data` is no Minari dataset
+    minari = sys.modules.get("minari")  # unless it is imported, `data` is not a Minari dataset
     of_minari = minari is not None and isinstance(data, minari.MinariDataset)
     whole = of_minari and data.total_episodes == data.storage.total_episodes
     if environment_id is not None and (whole or isinstance(data, Dataset | str | EpisodeStore)):
@@ -57,10 +55,8 @@ def find_dataset(
     if isinstance(data, str):
         return open_dataset(data, path, partial)
     if isinstance(data, EpisodeStore):
-        name = _name_of(data)
-        if name is None:
-            settings = data.manifest["source"].get("environment_settings")
-            name = _keep(data.read_episodes(), data.environment_id, settings)
+        settings = data.manifest["source"].get("environment_settings")
+        name = data.name or _keep(data.read_episodes(), data.environment_id, settings)
         return open_dataset(name, None, partial)
     settings = None
     if of_minari:
@@ -72,7 +68,7 @@ def find_dataset(
         data = data.iterate_episodes()  # a subset of the dataset
     if not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
         raise InputError(
-            f"{type(data).__name__} is no data: give the name of a dataset, what open_dataset, write_store or record "
+            f"{type(data).__name__} is not a dataset: give the name of one, what open_dataset, write_store or record "
             "returned, a Minari dataset, or a list of episodes"
         )
     if environment_id is None:
@@ -80,20 +76,6 @@ def find_dataset(
             "a list of episodes does not say which environment it is from: name it, such as environment_id='Hopper-v5'"
         )
     return open_dataset(_keep(data, environment_id, settings), None, partial)
-
-
-def _name_of(store: EpisodeStore) -> str | None:
-    """The name of the dataset that a store holds in full; None if it is not in the folder of a named dataset."""
-    with contextlib.suppress(ValueError):
-        name = store.path.relative_to(store_folder("")).as_posix()
-        if name.partition("/")[0] in SOURCES:
-            return name
-    for source in SOURCES.values():
-        for name in source.names():
-            with contextlib.suppress(InputError):
-                if source.folder(name) == store.path:
-                    return name
-    return None
 
 
 def _keep(episodes: Iterable[Any], environment_id: str, settings: dict[str, Any] | None) -> str:

@@ -10,14 +10,14 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
-from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import Subject, evaluate_actor
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.rtg_cap import with_rtg_cap
@@ -27,7 +27,7 @@ from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
-from decision_rnn.training.run_folder import check_resumed_run, read_metrics
+from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics
 
 
 class Run:
@@ -69,7 +69,10 @@ class Run:
     @property
     def config(self) -> RunConfig:
         """The full configuration of the run."""
-        return self.agent.config
+        if "agent" in self.__dict__:
+            return self.agent.config
+        import_plugins(self._plugins)
+        return read_config(self.folder)
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:
@@ -79,17 +82,20 @@ class Run:
         lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
-    def evaluate(self, targets: float | Sequence[float] | None = None, **options: Any) -> Result:
-        """The scores of the agent, also written to the run's folder: `evaluate(run, targets, ...)`."""
-        return evaluate(self, targets, **options)
+    def evaluate(self, target_returns: float | Sequence[float] | None = None, **options: Any) -> Result:
+        """The scores of the agent, also written to the run's folder: `evaluate(run, target_returns, ...)`."""
+        return evaluate(self, target_returns, **options)
 
     def actor(self, target_return: float | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
         """The agent for your own loop: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
 
     def __repr__(self) -> str:
-        agent = self.agent
-        return f"Run({str(self.folder)!r}, {agent.config.backbone.name} on {agent.config.dataset}, step {agent.step})"
+        try:
+            config, step = self.config, last_checkpoint(self.folder).name
+        except InputError:  # not a run yet, or a plugin is missing
+            return f"Run({str(self.folder)!r})"
+        return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
 
 
 def train(
@@ -179,13 +185,14 @@ def train_run(
 
 
 def evaluate(
-    agent: Run | TrainedAgent | Subject | str | Path,
-    targets: float | Sequence[float] | None = None,
+    agent: Run | TrainedAgent | EvaluatedPolicy | str | Path,
+    target_returns: float | Sequence[float] | None = None,
     *,
     episodes: int | None = None,
     state: Literal["recurrent", "window"] | None = None,
     window: int | None = None,
     seed: int | None = None,
+    max_episode_steps: int | None = None,
     rtg_cap: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
@@ -200,13 +207,14 @@ def evaluate(
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
-        targets: The target returns, undiscounted sums of the environment's rewards; if left out, the paper's for the
-            task and the best return in the data. An agent trained by cloning takes none.
+        target_returns: Undiscounted sums of the environment's rewards; if left out, the paper's for the task and the
+            best return in the data. An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `state` is `window`.
         seed: Episode i of every target starts with the environment's reset(seed + i).
+        max_episode_steps: Largest number of steps of an episode.
         rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
             returns-to-go at each time step, 0 for no cap. Values above 0 need the data.
         output: A folder to write the result to, instead of the run's.
@@ -221,7 +229,8 @@ def evaluate(
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
-            cannot be written (checked before playing), or a process dies.
+            cannot be written (checked before playing).
+        SystemFault: If a process dies.
 
     Example:
         >>> result = decision_rnn.evaluate(run, [90.0], episodes=2, progress=False)
@@ -238,17 +247,23 @@ def evaluate(
     subject: Any = agent.agent if isinstance(agent, Run) else agent
     if isinstance(agent, str | Path):
         subject, folder = load_subject(agent)
-    if not isinstance(subject, TrainedAgent | Subject):
+    if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, Subject):
+    if isinstance(subject, EvaluatedPolicy):
         if state == "window":
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
         if rtg_cap is not None:
             raise InputError("an exported policy keeps its rtg_cap: evaluate its run for another")
-    if targets is not None:
+    if target_returns is not None:
         check_conditioned(subject.config)
     settings = evaluation_settings(
-        subject.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
+        subject.config.evaluation,
+        target_returns=target_returns,
+        episodes=episodes,
+        state=state,
+        window=window,
+        seed=seed,
+        max_episode_steps=max_episode_steps,
     )
     written = output_folder(output) or folder
     if written is not None:
@@ -259,10 +274,7 @@ def evaluate(
     with quiet(not progress):
         if isinstance(subject, TrainedAgent) and rtg_cap is not None:
             subject = with_rtg_cap(subject, rtg_cap)
-        if isinstance(subject, Subject):
-            result = evaluate_actor(subject, settings, processes)
-        else:
-            result = play_and_score(subject, settings, processes)
+        result = play_and_score(subject, settings, processes)
     if written is not None:
         write_result(written, result)
     return result

@@ -8,7 +8,7 @@ equation 34. Step t attends to the steps t - window < s <= t of its own episode:
 With `output_gate`, the heads' outputs are multiplied by sigmoid(W_g x_t) before W_o, after Qiu et al., "Gated Attention
 for Large Language Models" (2025).
 
-The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py. Over several layers a
+The band is the same in parallel mode and in `step`, so the layer keeps the contract. Over several layers a
 carried memory reaches back further than `window`, unlike re-running a window (WindowActor).
 
 What differs from the Decision Transformer, whose layers are those of GPT-2:

@@ -1,14 +1,12 @@
-"""The cost of sampling a training batch, compared with padded sampling: the Decision Transformer's and d3rlpy's."""
+"""The cost of sampling a training batch, compared with the Decision Transformer's padded sampling."""
 
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.bench.d3rlpy import running_d3rlpy
-from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
+from decision_rnn.bench.measure import Row, compare, measure
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
@@ -68,37 +66,25 @@ class PaddedSampler:
         return np.concatenate([np.full((missing, *values.shape[1:]), fill), values])
 
 
-def bench_data(rounds: int = 20, d3rlpy: Path | None = None) -> list[Row]:
+def bench_data(rounds: int = 20) -> list[Row]:
     """Time the sampling of one training batch from the 1M steps of hopper-medium, on one thread.
 
-    The baseline is our re-implementation of the published Decision Transformer's padded sampling or, if `d3rlpy` is
-    given, d3rlpy's `sample_trajectory_batch` on the same episodes.
+    The baseline is our re-implementation of the published Decision Transformer's padded sampling.
 
     Args:
         rounds: Number of timings of each; a timing is the mean over many batches.
-        d3rlpy: Python interpreter of an environment with d3rlpy, whose dependencies conflict with ours.
 
     Returns:
-        Rows `data/batch-<size>x<context>`, `data/padded-<size>x<context>` and, with d3rlpy,
-        `data/d3rlpy-<size>x<context>`, in µs per batch; ratio: the baseline's time over the row's.
+        Rows `data/batch-<size>x<context>` and `data/padded-<size>x<context>`, in µs per batch; ratio: the baseline's
+        time over the row's.
     """
-    check_rounds(rounds)
-    store = open_dataset(DATASET).open()
-    timings: dict[str, Timing] = {}
-    with ExitStack() as stack:
-        stack.enter_context(one_thread())
-        theirs = stack.enter_context(running_d3rlpy(d3rlpy, store)) if d3rlpy else None
-        for batch_size, context in SIZES:
-            size = f"{batch_size}x{context}"
-            stream = StepStream(store, context, batch_size, seed=0)
-            timings[f"data/batch-{size}"] = timed(stream.sample, calls=200)
-            timings[f"data/padded-{size}"] = timed(PaddedSampler(store, context, batch_size).sample, calls=2)
-            if theirs:
-                timings[f"data/d3rlpy-{size}"] = theirs.timing(batch_size, context, batches=10)
-        seconds = interleaved(timings, rounds, warmup=2, description="timing batches")
-    rows = []
+    store, rows = open_dataset(DATASET).open(), []
     for batch_size, context in SIZES:
-        size = f"{batch_size}x{context}"
-        values = {name: 1e6 * value for name, value in seconds.items() if name.endswith(f"-{size}")}
-        rows += compare(values, f"data/{'d3rlpy' if d3rlpy else 'padded'}-{size}", "µs")
+        ours, padded = (f"data/{kind}-{batch_size}x{context}" for kind in ("batch", "padded"))
+        works: dict[str, Callable[[], object]] = {
+            ours: StepStream(store, context, batch_size, seed=0).sample,
+            padded: PaddedSampler(store, context, batch_size).sample,
+        }
+        with one_thread():
+            rows += compare(measure(works, rounds, "timing batches"), padded, "µs", 1e6)
     return rows

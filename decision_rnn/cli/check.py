@@ -1,16 +1,16 @@
-"""`decision-rnn check`: check a layer against the law of sequence mixers."""
+"""`decision-rnn check`: check a layer against the contract of sequence mixers."""
 
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError
 from decision_rnn.plugins import import_plugins
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the report; returns 0 if the layer obeys the law, 1 if it breaks a clause."""
+    """Print the report; returns 0 if the layer keeps the contract, 1 if a property fails."""
     command = parser().read(arguments)
     if command.width is not None and command.width < 1:
         raise InputError(f"command line: width is {command.width}: it must be at least 1")
@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
 
     report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
     print(report)
-    return 0 if report.obeys else 1
+    return 1 if report.failed else 0
 
 
 def parser() -> CommandParser:
@@ -35,15 +35,11 @@ def find_mixer(name: str) -> Callable[..., Any]:
     Raises:
         InputError: If there is no such mixer.
     """
-    from decision_rnn.backbones import registered, registered_names
-
     module, dot, attribute = name.rpartition(".")
     if not dot:
-        try:
-            return registered(name).cls
-        except KeyError as error:
-            hint = did_you_mean(name, registered_names()) or "a class of your own is named with its module, layers.Mine"
-            raise InputError(f"{error.args[0]:.300}; {hint}") from None
+        from decision_rnn.config_parser import chosen
+
+        return chosen("backbone", name).cls
     import_plugins([module], "check")
     mixer = getattr(sys.modules[module], attribute, None)
     if not callable(mixer):

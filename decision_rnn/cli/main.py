@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from decision_rnn import __version__
-from decision_rnn.errors import InputError, SystemFault, did_you_mean
+from decision_rnn.errors import FULL, InputError, SystemFault, did_you_mean
+from decision_rnn.machine import limit_spinning
 from decision_rnn.messages import quiet
 
 QUIET = "--quiet"
@@ -21,33 +22,22 @@ USAGE = """usage: decision-rnn COMMAND ...
   report FOLDER     write a comparison as one HTML page
   play AGENT        watch an agent in its environment, in a window or as a video
   export RUN        write an agent as a file that acts without torch
-  package RUN       write an agent as one folder to hand on, and to the Hugging Face Hub
-  check MIXER       put a layer under the law of backbones: a name, or module.Class
+  package RUN       write an agent as one folder to share, and push it to the Hugging Face Hub
+  check MIXER       check a layer against the contract of backbones: a name, or module.Class
   bench NAME        measure speed: train, rollout, data, scan, backbones or deploy
-  completion SHELL  print a script by which your shell completes all this
+  completion SHELL  print a script that completes commands and options in your shell
 
-  --quiet           with any command: results and errors alone, no bar, no remark
-  --version         the version
+  --quiet           with any command: print only results and errors
+  --version         print the version
 
 `decision-rnn COMMAND --help` shows a command's options."""
 
 COMMANDS = (
-    "data",
-    "train",
-    "evaluate",
-    "compare",
-    "report",
-    "play",
-    "export",
-    "package",
-    "check",
-    "bench",
+    *("data", "train", "evaluate", "compare", "report", "play", "export", "package", "check", "bench"),
     "completion",
 )
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Errors of file access that are a fault of the machine: a full disk, a quota, a file too large."""
 FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
 """Errors of file access that come from the path: a read-only file system, permissions, a name that is too long."""
 
@@ -68,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             hint = did_you_mean(name, COMMANDS)
             raise InputError(f"unknown command {name!r}: {hint}known are {', '.join(COMMANDS)}")
+        limit_spinning()  # before torch is loaded
         with quiet(silent):
             return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except InputError as error:

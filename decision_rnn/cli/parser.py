@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.parsing import COMMAND_LINE, REQUIRED, Option, convert, split_names
+from decision_rnn.errors import InputError
+from decision_rnn.parsing import COMMAND_LINE, REQUIRED, Option, convert, split_names, suggest
 from decision_rnn.plugins import PLUGINS_HELP, import_plugins
 
 RENAMED = {
@@ -23,6 +23,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, program: str, **settings: Any) -> None:
         super().__init__(program, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter, **settings)
         self.hints: dict[str, Any] = {"plugins": str}
+        self.keys: Sequence[str] = ()  # of a run, for suggestions
         general = self.add_argument_group("general options")
         general.add_argument("--plugins", default="", metavar="A,B", help=PLUGINS_HELP)
         # main.py removes it from the command line of every command.
@@ -68,7 +69,7 @@ class CommandParser(argparse.ArgumentParser):
             option = word.partition("=")[0]
             if option in RENAMED:
                 raise InputError(f"{COMMAND_LINE}: {option} has been renamed: use {RENAMED[option]}")
-            hint = did_you_mean(option, self._option_string_actions, 0.75)
+            hint = suggest(option.strip("-"), [*(name.strip("-") for name in self._option_string_actions), *self.keys])
             raise InputError(
                 f"{COMMAND_LINE}: unknown argument {word!r:.100}; {hint}`{self.prog} --help` lists the arguments"
             )

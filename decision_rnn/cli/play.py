@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
     trained = load_agent(folder)
     spec, settings = trained.provenance, trained.config.evaluation
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    asked = command.target_return
+    asked = command.target_returns
     if asked is None:
         asked = default_return(trained.config, trained.provenance)
     else:

@@ -7,9 +7,9 @@ from decision_rnn.comparison.cells import read_record, write_record
 from decision_rnn.comparison.display import Display
 from decision_rnn.comparison.executors.contract import Executor, Failed, Finished
 from decision_rnn.comparison.output import write_comparison
-from decision_rnn.comparison.page.words import plural
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
+from decision_rnn.comparison.report.words import plural
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.files import working_alone

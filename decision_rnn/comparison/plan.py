@@ -20,8 +20,8 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
-from decision_rnn.evaluation.obedience import spread_targets
 from decision_rnn.evaluation.results import Protocol
+from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import paper_returns
 from decision_rnn.plugins import check_plugins
 from decision_rnn.training.run_folder import check_resumed_run
@@ -29,7 +29,7 @@ from decision_rnn.training.run_folder import check_resumed_run
 CHECKPOINT_EPISODES = 20
 """Number of episodes with which every checkpoint is evaluated, for each of its targets."""
 SPREAD = 5
-"""Number of target returns spread over the data's range to measure obedience."""
+"""Number of target returns spread over the data's range to measure the target error."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,9 @@ from typing import Any
 from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import run_options, suggest
+from decision_rnn.config_parser import run_options
 from decision_rnn.errors import InputError, did_you_mean
-from decision_rnn.parsing import split_names
+from decision_rnn.parsing import split_names, suggest
 
 DEFAULT_BACKBONES = "mingru,minlstm,lru,transformer"
 OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "ray_address", "output")

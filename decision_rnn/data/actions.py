@@ -3,14 +3,12 @@
 from typing import Literal
 
 import gymnasium
-import numpy as np
 
 from decision_rnn.data.environments import MissingEnvironmentError, describe_alteration, environment_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
-LARGEST = 1.01  # some data exceed 1 by rounding errors
-
+TOLERATED = 1.01  # some data exceed 1 by rounding errors
 RESCALE = "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
 
 
@@ -25,29 +23,18 @@ def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None
         store: The episodes.
         actions: `keep` to train on them unchanged, `clip` to clip them to [-1, 1] (`StepStream(clip_actions=True)`).
     """
-    if actions == "keep" and store.largest_action <= LARGEST:
+    if actions == "keep" and store.largest_action <= TOLERATED:
         return
     box = _box(store)
-    usual = box is None or bool((box.low == -1).all() and (box.high == 1).all())
-    if actions == "clip":
-        if not usual:
-            raise InputError(
-                f"--actions clip would put other actions in the place of those in {store.path}, which are carried out: "
-                f"the box of {store.environment_id} is {_words(box)}, not -1 to 1; {RESCALE}"
-            )
+    clips = box is not None and bool((box.low == -1).all() and (box.high == 1).all())
+    if actions == "clip" and (box is None or clips):
         return
-    if box is None:
-        advice = (
-            f"where the box of {store.environment_id}, which cannot be made here, is -1 to 1, train with --actions "
-            f"clip; where it is larger, {RESCALE}"
-        )
-    elif usual:
-        advice = (
-            f"the box of {store.environment_id} is the same, and it clips to it as MuJoCo's environments do: "
-            "train with --actions clip"
-        )
+    if clips:
+        advice = "its environment clips to the same box, as MuJoCo's do: train with --actions clip"
+    elif box is None:
+        advice = f"where its box, unknown here, is -1 to 1, train with --actions clip; where it is larger, {RESCALE}"
     else:
-        advice = f"the box of {store.environment_id} is {_words(box)}: {RESCALE}"
+        advice = f"the box of {store.environment_id} is {box.low.min():g} to {box.high.max():g}: {RESCALE}"
     raise InputError(
         f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1; "
         f"{advice}"
@@ -63,7 +50,3 @@ def _box(store: EpisodeStore) -> gymnasium.spaces.Box | None:
     except MissingEnvironmentError:
         return None
     return space if isinstance(space, gymnasium.spaces.Box) else None
-
-
-def _words(box: gymnasium.spaces.Box | None) -> str:
-    return "unknown" if box is None else f"{np.min(box.low):g} to {np.max(box.high):g}"

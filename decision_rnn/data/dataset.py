@@ -51,6 +51,7 @@ class Dataset:
             progress: Show progress bars on stderr if that is a terminal.
         """
         store = self.source.open(self.name, progress, self.path)
+        store.name = self.name
         return store if self.partial == "keep" else complete_episodes(self.name, store)
 
     def download(self, progress: bool = True) -> list[Path]:

@@ -12,7 +12,11 @@ BINS, WIDTH = 12, 40  # of the histogram
 
 def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
     """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint."""
-    s = store.manifest["statistics"]
+    s, faults = store.manifest["statistics"], []
+    try:
+        check_environment(store.environment_id, spec.requirements, spec.environment_settings)
+    except InputError as error:
+        faults.append(str(error))
     both = int((store.terminated & store.truncated).sum())
     partial = int((~store.terminated & ~store.truncated).sum())
     mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
@@ -24,22 +28,13 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("return", f"{s['return_mean']:.1f} ± {s['return_sd']:.1f}, {s['return_min']:.1f} to {s['return_max']:.1f}"),
         ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
         ("compare", spec.comparable),
-        *(("evaluate", fault) for fault in _environment_faults(spec, store)),
+        *(("evaluate", fault) for fault in faults),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),
     ]
     lines = [spec.name, *(f"  {key:<12} {value}" for key, value in rows), "", "  episodes by return"]
     return "\n".join([*lines, *histogram(store.episode_returns)])
-
-
-def _environment_faults(spec: DatasetSpec, store: EpisodeStore) -> list[str]:
-    """The reasons why agents cannot be evaluated here, if any."""
-    try:
-        check_environment(store.environment_id, spec.requirements, spec.environment_settings)
-    except InputError as error:
-        return [str(error)]
-    return []
 
 
 def histogram(returns: np.ndarray) -> list[str]:

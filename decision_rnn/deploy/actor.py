@@ -11,7 +11,7 @@ from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config_parser import from_dict
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import Subject
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.plugins import check_plugins
 
 
@@ -44,7 +44,7 @@ class PolicyActor:
         return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after)))
 
 
-def load_subject(path: Path) -> Subject:
+def load_subject(path: Path) -> EvaluatedPolicy:
     """Load an exported policy for evaluation in place of the run that it was exported from.
 
     Raises:
@@ -65,4 +65,4 @@ def load_subject(path: Path) -> Subject:
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
     config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
-    return Subject(PolicyActor(policy), config, provenance, *numbers)
+    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers)

@@ -22,40 +22,12 @@ from decision_rnn.plugins import check_plugins
 from decision_rnn.workers import default_processes
 
 
-def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
-    """Play the evaluation episodes on the CPU. The result is the same for any number of processes.
-
-    An agent on a GPU is copied to the CPU: a checkpoint's score must not depend on where it was trained, and most of
-    the time is spent in the environments, which run on all cores.
-
-    Args:
-        trained: The agent, on any device.
-        settings: Number of episodes, target returns and protocol.
-        processes: Number of processes; if left out, one for every core that this process may use.
-
-    Raises:
-        InputError: If `settings.episodes` is 0, the run needs modules that have not been imported, or a process dies.
-    """
-    agent = prepare_to_act(trained.agent)
-    subject = Subject(
-        actor_of(agent, window_of(settings)),
-        trained.config,
-        trained.provenance,
-        trained.step,
-        trained.seconds,
-        count_parameters(agent),
-        count_parameters(agent.backbone),
-    )
-    return evaluate_actor(subject, settings, processes)
-
-
 @dataclass(frozen=True)
-class Subject:
-    """An actor to be evaluated, and what its Result reports of it; the other attributes are described there.
+class EvaluatedPolicy:
+    """What is evaluated, and what its Result reports of it; the other attributes are described there.
 
     Attributes:
-        actor: In evaluation mode, on the CPU. It carries its state or re-runs a window, as the evaluation settings
-            say.
+        actor: In evaluation mode, on the CPU; it carries its state or re-runs a window, as the settings say.
         provenance: The data it was trained on.
         seconds: Wall time of its training.
     """
@@ -68,22 +40,45 @@ class Subject:
     parameters: int
     backbone_parameters: int
 
+    @classmethod
+    def from_agent(cls, trained: TrainedAgent, settings: EvaluationConfig) -> "EvaluatedPolicy":
+        """The agent, copied to the CPU."""
+        agent = prepare_to_act(trained.agent)
+        counts = count_parameters(agent), count_parameters(agent.backbone)
+        actor = actor_of(agent, window_of(settings))
+        return cls(actor, trained.config, trained.provenance, trained.step, trained.seconds, *counts)
 
-def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int | None = None) -> Result:
-    """Like `evaluate`, for any actor: an agent or an exported policy."""
+
+def evaluate(
+    policy: TrainedAgent | EvaluatedPolicy, settings: EvaluationConfig, processes: int | None = None
+) -> Result:
+    """Play the evaluation episodes on the CPU. The result is the same for any number of processes.
+
+    An agent on a GPU is copied to the CPU: a checkpoint's score must not depend on where it was trained, and most of
+    the time is spent in the environments, which run on all cores.
+
+    Args:
+        policy: The agent, on any device, or an exported policy.
+        settings: Number of episodes, target returns and protocol.
+        processes: Number of processes; if left out, one for every core that this process may use.
+
+    Raises:
+        InputError: If `settings.episodes` is 0, or the run needs modules that have not been imported.
+        SystemFault: If a process dies.
+    """
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
-    config, dataset = subject.config, summarise_data(subject.provenance, subject.config)
+    if isinstance(policy, TrainedAgent):
+        policy = EvaluatedPolicy.from_agent(policy, settings)
+    config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
     check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
     protocol = Protocol.from_settings(settings, asked_returns(settings, dataset, config), config.takes_target)
     begun = time.perf_counter()
     played = rollout(
-        subject.actor,
+        policy.actor,
         dataset.environment_id,
-        [
-            0.0 if target is None else target for target in protocol.target_returns
-        ],  # behaviour cloning has no target and ignores it
+        [target or 0.0 for target in protocol.target_returns],  # behaviour cloning has no target and ignores it
         protocol.episodes,
         protocol.seed,
         default_processes() if processes is None else processes,
@@ -94,16 +89,16 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     return Result(
         config=config,
         dataset=dataset,
-        step=subject.step,
+        step=policy.step,
         protocol=protocol,
         targets=tuple(
-            _of_target(target, dataset, episodes)
+            _target_result(target, dataset, episodes)
             for target, episodes in zip(protocol.target_returns, played, strict=True)
         ),
         remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(played)),
-        training_seconds=round(subject.seconds, 1),
-        parameters=subject.parameters,
-        backbone_parameters=subject.backbone_parameters,
+        training_seconds=round(policy.seconds, 1),
+        parameters=policy.parameters,
+        backbone_parameters=policy.backbone_parameters,
         environment_steps=int(sum(episodes.lengths.sum() for episodes in played)),
         evaluation_seconds=round(seconds, 2),
         commit=commit(),
@@ -112,7 +107,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     )
 
 
-def _of_target(target: float | None, dataset: DataSummary, episodes: RolloutResult) -> TargetResult:
+def _target_result(target: float | None, dataset: DataSummary, episodes: RolloutResult) -> TargetResult:
     scores = dataset.normalised(episodes.returns)
     if not np.isfinite(scores).all():
         raise InputError(

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from decision_rnn.evaluation.rollout import RolloutResult
 
 FAR_BEYOND = 2.0
-"""How far outside the data's returns a target may be, in multiples of their range, before it is called out of all
-proportion."""
+"""How far outside the data's returns a target may be, in multiples of their range, before it is said to be far."""
 
 
 def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
@@ -28,15 +27,15 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         if target is None or low <= target <= high:
             continue
         bound, side = (high, "best") if target > high else (low, "worst")
-        text = f"{target:g} is beyond the data's {side} {bound:.0f}: its score measures extrapolation"
+        text = f"{target:g} is beyond the data's {side} {bound:g}: its score measures extrapolation"
         cap = getattr(config.condition, "rtg_cap", 0.0)
         if target > high and cap:
             share = f"the {cap:g} quantile of " if cap < 1 else ""
             text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
         if abs(target - bound) > FAR_BEYOND * (high - low):
             text += (
-                f", and out of all proportion to the data's returns, {low:.0f} to {high:.0f}: it may lie outside what "
-                "an episode can earn, so choose targets near the data's returns"
+                f", and far from the data's returns, {low:g} to {high:g}: an episode may be unable to earn it, so "
+                "choose targets near the data's returns"
             )
         yield text
     if config.top_fraction < 1 and config.takes_target:

@@ -17,7 +17,7 @@ from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.actor import describe_state, window_of
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
@@ -214,7 +214,7 @@ def write_result(run: Path, result: Result) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(path, error) from None
     return path
 
 

@@ -10,14 +10,14 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 
-FEW_SHARE = 0.01
-"""Share of the episodes below which too few reach a target return: a training batch of 128 slices then holds about one
+MIN_SHARE = 0.01
+"""Share of the episodes that has to reach a target return: below it, a training batch of 128 slices holds about one
 slice, or none, of such an episode."""
-FEW_EPISODES = 10
-"""Number of episodes below which too few reach a target return in a dataset of less than 1,000 episodes, the smallest
-number usual in a million steps: with fewer, how the return is earned cannot be told from chance."""
-MANY_SHARE = 0.1
-"""Share of the episodes that is enough even if it is less than FEW_EPISODES: a very small dataset has few episodes of
+MIN_EPISODES = 10
+"""Number of episodes that has to reach it in a dataset of less than 1,000 episodes, the smallest number usual in a
+million steps: with fewer, how the return is earned cannot be distinguished from chance."""
+ENOUGH_SHARE = 0.1
+"""Share of the episodes that is enough even if it is less than MIN_EPISODES: a very small dataset has few episodes of
 any return."""
 
 
@@ -80,12 +80,12 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
         returns: (episodes,) returns of the training episodes.
     """
     count = len(returns)
-    enough = max(FEW_SHARE * count, min(FEW_EPISODES, MANY_SHARE * count))
+    enough = max(MIN_SHARE * count, min(MIN_EPISODES, ENOUGH_SHARE * count))
     few = {target: reach for target in asked if (reach := int((returns >= target).sum())) < enough}
     if not few:
         return None
     reached = ", ".join(f"{reach or 'none'} {'reaches' if reach < 2 else 'reach'} {t:g}" for t, reach in few.items())
-    often = np.quantile(returns, 1 - MANY_SHARE, method="lower")
+    often = np.quantile(returns, 1 - ENOUGH_SHARE, method="lower")
     return (
         f"of {count:,} episodes {reached}: a score there rests on little or nothing in the data, so read it beside the "
         "score at the data's best, or choose lower targets with "

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
 from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import Selection
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
 
@@ -35,6 +35,15 @@ def test_run_metrics_are_arrays_of_the_logged_values(run: Run) -> None:
     assert run.metrics["step"].tolist() == [10, 20]
     assert {"loss", "gradient_norm", "learning_rate", "seconds", "steps_per_second"} < run.metrics.keys()
     assert all(values.shape == (2,) and np.isfinite(values).all() for values in run.metrics.values())
+
+
+def test_repr_and_config_of_a_run_do_not_load_its_weights(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decision_rnn.checkpoint.load_agent", lambda *arguments: pytest.fail("loads weights"))
+    assert repr(Run(run.folder)) == f"Run({str(run.folder)!r}, mingru on own/swing, step 20)"
+    assert Run(run.folder).config.training.steps == 20
+    assert repr(Run("nowhere")) == "Run('nowhere')"
 
 
 def test_callback_gets_step_metrics_and_agent_and_leaves_the_weights_unchanged(run: Run, inside: Path) -> None:
@@ -132,12 +141,10 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
     envs = gymnasium.make_vec(CAR, num_envs=1, goal_velocity=0.01)
     decision_rnn.record(push, envs, "own/fast-goal", episodes=3, progress=False)
     store = open_dataset("own/fast-goal").open()
-    settings = open_dataset("own/fast-goal").spec.environment_settings
     if "car/fast-goal-v0" not in minari.list_local_datasets():
         assert main(["data", "export", "own/fast-goal", "--format", "minari", "--output", "car/fast-goal-v0"]) == 0
     some = minari.load_dataset("car/fast-goal-v0").filter_episodes(lambda episode: episode.id < 2)
-    source = {"environment_settings": settings}
-    part = EpisodeStore.write(inside / "part", islice(store.read_episodes(), 2), environment_id=CAR, source=source)
+    part = Selection(store, np.arange(store.episodes) < 2)
     names = set()
     for data in (some, part):
         with pytest.raises(InputError, match=f"collected in {CAR} with kwargs {{'goal_velocity': 0.01}}"):
@@ -154,8 +161,8 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
         (("own/swin",), {}, "there is no dataset own/swin"),
         (("hoper-medium",), {}, "did you mean"),
         (([],), {}, "environment_id"),
-        ((3,), {}, "int is no data"),
-        (({"observations": []},), {}, "dict is no data"),
+        ((3,), {}, "int is not a dataset"),
+        (({"observations": []},), {}, "dict is not a dataset"),
         (([3],), {"environment_id": CAR}, "of type int"),
         (("own/swing", "mingur"), {}, "mingru"),
         (("own/swing", {"name": "mingru", "widht": 3}), {}, "backbone.widht"),
@@ -198,7 +205,7 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: decision_rnn.evaluate("nowhere"), "nowhere"),
         (lambda run: decision_rnn.load_agent("no where"), "no where"),
         (lambda run: decision_rnn.evaluate(3), "int"),
-        (lambda run: run.evaluate("many"), "'many'"),
+        (lambda run: run.evaluate("many"), "target_returns is ['many']: it must be a list of numbers"),
         (lambda run: run.evaluate([float("inf")]), "finite"),
         (lambda run: run.evaluate(3, episodes=0), "at least 1"),
         (lambda run: run.evaluate(3, episodes="all"), "episodes is 'all'"),

@@ -6,8 +6,7 @@ from subjects import Subject
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
-from decision_rnn.testing.cases import chunks, gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
+from decision_rnn.testing.harness import assert_near, assert_same, forward, gradients, noise, steps
 
 SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 
@@ -31,7 +30,7 @@ def test_chunk_boundaries_do_not_change_outputs_or_gradients(subject, time):
     for run in (
         lambda x, state: module(x, state, reset),
         lambda x, state: steps(module, x, state, reset),
-        lambda x, state: chunks(module, x, state, reset, [CHUNK // 2 + 1, time - CHUNK // 2 - 1]),
+        lambda x, state: forward(module, x, state, reset, [CHUNK // 2 + 1, time - CHUNK // 2 - 1]),
     ):
         assert_same(run(x, state), right, 1e-12, "values")
         for key, grad in gradients(run, named, x, tuple(part.detach() for part in state)).items():

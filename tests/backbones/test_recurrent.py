@@ -1,4 +1,4 @@
-"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_law.py tests their equations."""
+"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_contract.py tests their equations."""
 
 import pytest
 import torch
@@ -7,10 +7,8 @@ from torch import nn
 
 from decision_rnn.backbones import Resets, registered
 from decision_rnn.backbones.ops.gated import GatedMixer
-from decision_rnn.testing.agreement import all_modes_agree, gradients_agree
-from decision_rnn.testing.cases import Cases, gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
-from decision_rnn.testing.isolation import infinities_stay_in_their_episode
+from decision_rnn.testing.harness import assert_near, assert_same, gradients, noise, steps
+from decision_rnn.testing.properties import gradients_agree, modes_agree, resets_isolate
 
 WIDTH, BATCH, TIME = 6, 4, 9
 MIXERS = [
@@ -68,9 +66,9 @@ def test_gru_lstm_and_rnn_equal_torch_modules_with_copied_weights(name, options,
     assert_same((y[1:2, 4:], tuple(part[1:2] for part in after)), (late, late_after), 1e-13, "an episode alone")
 
 
-@pytest.mark.parametrize("law", [all_modes_agree, gradients_agree, infinities_stay_in_their_episode])
+@pytest.mark.parametrize("check", [modes_agree, gradients_agree, resets_isolate])
 @pytest.mark.parametrize("subject", [s for name in ("gru", "lstm", "rnn") for s in subjects(name)], ids=str)
-def test_packed_episodes_as_on_cuda_obey_the_law(subject, law, monkeypatch):
+def test_packed_episodes_as_on_cuda_keep_the_contract(subject, check, monkeypatch):
     loop = GatedMixer.forward
 
     def packed(mixer, x, state=None, reset=None):
@@ -79,7 +77,7 @@ def test_packed_episodes_as_on_cuda_obey_the_law(subject, law, monkeypatch):
         return mixer.run_packed(x, mixer.initial_state(len(x)) if state is None else state, reset)
 
     monkeypatch.setattr(GatedMixer, "forward", packed)
-    law(subject, Cases.full())
+    check(subject)
 
 
 def test_lstm_forget_gate_is_initialised_open_and_forget_bias_sets_it():

@@ -225,43 +225,6 @@ def test_bench_backbones_writes_json_rows_and_a_plot(small_cli: SmallCLI, tmp_pa
     assert "backbones/mingru/memory-5" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["train", "hoper-medium"], ["hoper-medium", "hopper-medium"]),
-        (["train", "hopper-medium", "--backbone", "mingur"], ["mingur", "minlstm"]),
-        (["train", "hopper-medium", "--training.stepz", "3"], ["training.stepz", "training.steps"]),
-        (["train", "hopper-medium", "--backbone", "transformer", "--backbone.heads", "3"], ["backbone.heads"]),
-        (["evaluate", "."], ["is not a run folder"]),
-        (["evaluate", ".", "--processes", "0"], ["--processes is 0", "at least 1"]),
-        (["evaluate", "nowhere"], ["nowhere", "is not a run folder"]),
-        (["compare", "hopper-medium", "--backbones", "mingru,nothing"], ["nothing", "known"]),
-        (["compare", "hopper-medium", "--seeds", "0"], ["--seeds"]),
-        (["compare", "hopper-medium", "--backbones", "mingru,lru,mingru"], ["mingru", "twice"]),
-        (["compare", "hopper-medium", "--backbones", ","], ["--backbones"]),
-        (["compare", "hopper-medium", "--backbone", "lru"], ["--backbones"]),
-        (
-            ["compare", "hopper-medium", "--backbones", "transformer,mingru", "--backbone.heads", "2"],
-            ["backbone.heads", "mingru", "transformer"],
-        ),
-        (["train", "hopper-medium", "--output", "/dev/null/run"], ["/dev/null/run", "Not a directory"]),
-        (["trian"], ["trian", "train"]),
-        (["bench", "nothing"], ["nothing", "rollout"]),
-        (["bench", "backbones", "--backbones", "mingur"], ["mingur", "mingru"]),
-        (["bench", "backbones", "--lengths", "0"], ["lengths"]),
-        (["train", "hopper-medium", "--backbone.match_parameters", "9"], ["backbone.match_parameters", "nearest"]),
-    ],
-)
-def test_invalid_arguments_print_one_line_and_exit_with_code_2(
-    inline_cli: SmallCLI, arguments: list[str], words: list[str]
-) -> None:
-    done = inline_cli(*arguments)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    for word in words:
-        assert word in done.stderr
-
-
 def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:
     lines = f"{sys.executable} -u {SMALL_CLI} data list | head -n 1"
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)

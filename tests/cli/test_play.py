@@ -47,7 +47,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
             ["cloning", "--video", "v.mp4", "--target_returns", "5"],
             "cloning clones its data and takes no target return",
         ),
-        (["nowhere", "--video", "v.mp4"], "nowhere is not a run folder"),
+        (["nowhere", "--video", "v.mp4"], "there is no run nowhere"),
         (["run", "--video", "v.mp4"], "nothing renders here (no EGL); on Linux, libegl1"),
     ],
 )

@@ -15,10 +15,9 @@ import pytest
 from decision_rnn.agent import DecisionAgent
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison import cells
-from decision_rnn.comparison.page.page import build_page
 from decision_rnn.comparison.record import Comparison, read_comparison
-from decision_rnn.comparison.summary import summarise
-from decision_rnn.comparison.table import format_comparison
+from decision_rnn.comparison.report.markdown import format_comparison
+from decision_rnn.comparison.report.page import build_page
 from decision_rnn.comparison.variants import Variant, cloning_controls
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -347,7 +346,7 @@ def test_failed_run_is_listed_and_the_other_runs_keep_their_table(
     assert "Not a directory" in failed.error
     assert "own-mine/bad-seed1 failed: " in capfd.readouterr().err
     assert [(cell.variant, cell.seed) for cell in comparison.trials] == [("bad", 0), ("good", 0), ("good", 1)]
-    assert "- bad on own/mine, seed 1, failed: " in (tmp_path / "runs" / "comparison.md").read_text()
+    assert "- bad on own/mine, seed 1: " in (tmp_path / "runs" / "comparison.md").read_text()
     place.unlink()
     assert comparing(variants, seeds=(0, 1)).failed == ()
 
@@ -368,7 +367,7 @@ def test_unexpected_exception_in_a_run_is_listed_as_a_failed_run(
     assert "Traceback" in capsys.readouterr().err
     nothing = comparing([Variant("bad", small())])
     assert (nothing.trials, len(nothing.failed)) == ((), 1)
-    assert "- bad on own/mine, seed 0, failed: MemoryError: no room" in format_comparison(nothing)
+    assert "- bad on own/mine, seed 0: MemoryError: no room" in format_comparison(nothing)
 
 
 def test_run_folder_of_another_configuration_is_refused_before_training(
@@ -425,7 +424,7 @@ def test_repeated_comparison_with_other_jobs_reports_the_jobs_of_training(
     assert "median wall time of a run, 2 runs at a time; " in str(comparing(jobs=2, **asked))
     again = comparing(**asked)
     assert "median wall time of a run, 2 runs at a time; " in str(again)
-    assert "a run, 2 runs at a time; an action" in build_page(again, summarise(again))
+    assert "a run, 2 runs at a time; one action" in build_page(again)
     assert [cell.jobs for cell in comparing(**{**asked, "seeds": (0, 1, 2)}).trials] == [2, 2, 1]
     (run / "cell.json").unlink()
     assert "a run, 2 runs at a time where that is known; " in str(comparing(**asked))
@@ -444,6 +443,5 @@ def test_cell_json_without_jobs_is_reused_and_table_and_page_omit_jobs(
     found = comparing(**asked)
     assert evaluations == []
     assert "median wall time of a run; one action" in str(found)
-    page = build_page(found, summarise(found))
-    assert "median wall time of a run; an action" in page
-    assert "Runs at the same time" not in page
+    page = build_page(found)
+    assert "median wall time of a run; one action" in page

@@ -8,7 +8,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-from hypothesis import HealthCheck
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.data.store.episode_store import cache_root
@@ -20,6 +21,20 @@ QUIET = {
     "database": None,
     "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 }
+
+
+FEW_AND_MANY = pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.slow)])
+
+
+def explore(check: Callable[[st.DataObject], None], examples: int) -> None:
+    """Run a check on that many random examples; on few, always on the same ones."""
+
+    @settings(max_examples=examples, derandomize=examples <= 50, **QUIET)
+    @given(data=st.data())
+    def run(data: st.DataObject) -> None:
+        check(data)
+
+    run()
 
 
 class Payload:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
@@ -28,3 +29,21 @@ def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper
         )
     minari.create_dataset_from_buffers(dataset_id, buffers, env=environment, **metadata)
     return dataset_folder(dataset_id) / "data"
+
+
+def play(environment_id: str, count: int = 3, seed: int = 0) -> list[Episode]:
+    """Short random episodes, truncated after 15 steps."""
+    environment = gymnasium.make(environment_id)
+    environment.action_space.seed(seed)
+    episodes = []
+    for index in range(seed, seed + count):
+        observations, actions, rewards = [environment.reset(seed=index)[0]], [], []
+        terminated = False
+        while not terminated and len(rewards) < 15:
+            actions.append(environment.action_space.sample())
+            observation, reward, terminated, _, _ = environment.step(actions[-1])
+            observations.append(observation)
+            rewards.append(float(reward))
+        arrays = np.stack(observations), np.stack(actions), np.array(rewards)
+        episodes.append(Episode(*arrays, terminated, not terminated, index))
+    return episodes

@@ -31,7 +31,7 @@ def write(tmp_path: Path) -> Write:
 def test_check_actions_advises_clipping_if_the_action_space_is_minus_one_to_one(write: Write) -> None:
     """MuJoCo clips controls to their range, so that actions of a Gaussian policy on Hopper may be as large as 5."""
     store = write(5.0, "Hopper-v5")
-    with pytest.raises(InputError, match=r"as large as 5, .*box of Hopper-v5 is the same.*--actions clip$") as raised:
+    with pytest.raises(InputError, match=r"as large as 5, .*clips to the same box.*--actions clip$") as raised:
         check_actions(store, "keep")
     assert "Rescale" not in str(raised.value)
     check_actions(store, "clip")
@@ -39,20 +39,16 @@ def test_check_actions_advises_clipping_if_the_action_space_is_minus_one_to_one(
 
 def test_check_actions_advises_rescaling_and_rejects_clipping_in_other_action_spaces(write: Write) -> None:
     store = write(2.0, "Pendulum-v1")
-    with pytest.raises(
-        InputError, match=r"as large as 2, .*box of Pendulum-v1 is -2 to 2: rescale.*RescaleAction"
-    ) as e:
-        check_actions(store, "keep")
-    assert "--actions clip" not in str(e.value)
-    with pytest.raises(InputError, match=r"--actions clip would put other actions.*Pendulum-v1 is -2 to 2.*Rescale"):
-        check_actions(store, "clip")
+    for actions in ("keep", "clip"):
+        with pytest.raises(InputError, match=r"as large as 2, .*box of Pendulum-v1 is -2 to 2: rescale.*RescaleAction"):
+            check_actions(store, actions)
 
 
 @pytest.mark.parametrize("altered", [False, True])
 def test_check_actions_without_the_environment_advises_clipping_or_rescaling(write: Write, altered: bool) -> None:
     settings = {"kwargs": {"frame_skip": 1}, "max_episode_steps": 1000}
     store = write(2.0, "Hopper-v5", environment_settings=settings) if altered else write(2.0, "factory/Plant-v0")
-    with pytest.raises(InputError, match=r"is -1 to 1, train with --actions clip; where it is larger, rescale"):
+    with pytest.raises(InputError, match=r"unknown here, is -1 to 1, train with --actions clip; where .*rescale"):
         check_actions(store, "keep")
     check_actions(store, "clip")
 

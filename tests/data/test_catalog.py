@@ -105,6 +105,14 @@ def test_unknown_dataset_name_error_lists_the_known_ones(name: str) -> None:
         open_dataset(name).open()
 
 
+@pytest.mark.usefixtures("folders")
+def test_listing_datasets_imports_neither_torch_nor_mujoco() -> None:
+    code = "import sys; from decision_rnn.data import catalog\n"
+    code += "[repr(catalog.open_dataset(name)) for name in catalog.names()]; sys.exit('torch' in sys.modules)\n"
+    for module in ("torch", "mujoco"):
+        assert subprocess.run([sys.executable, "-c", code.replace("torch", module)]).returncode == 0
+
+
 def test_standins_cover_every_body_and_level_and_hopper_mixed() -> None:
     levels = ("random", "medium-replay", "medium", "medium-expert", "expert")
     bodies = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5"}

@@ -12,10 +12,10 @@ from faults import QUIET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decision_rnn.data.formats import d4rl
 from decision_rnn.data.formats.d4rl import D4RLFile, write_file
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 
 KINDS = [(1, True, False), (7, True, False), (40, False, True), (1, False, True), (25, False, False)]
@@ -59,18 +59,6 @@ def test_d4rl_file_ends_a_partial_episode_at_the_seam_of_two_files(hopper: list[
     assert "2 of 7 episodes (34 steps)" in contents.notes[0]
 
 
-def test_d4rl_file_without_timeouts_ends_episodes_at_the_time_limit(tmp_path: Path) -> None:
-    episodes = hopper_episodes([(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, 0, 0)])
-    arrays = arrays_of(episodes)
-    # Without seams: each observation is the next_observation of the row before.
-    arrays["observations"][1:] = arrays["next_observations"][:-1]
-    del arrays["timeouts"]
-    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
-    ends = [(len(e.rewards), e.terminated, e.truncated) for e in contents.episodes()]
-    assert ends == [(10, False, True), (10, False, True), (4, True, False), (10, True, False), (3, False, False)]
-    assert "no timeouts" in contents.notes[0]
-
-
 def test_d4rl_file_without_next_observations_repeats_the_last_observation(
     hopper: list[Episode], tmp_path: Path
 ) -> None:
@@ -91,39 +79,6 @@ def test_d4rl_file_observed_argument_drops_extra_observation_columns(hopper: lis
     assert "first 4 of 11 observations" in contents.notes[0]
 
 
-def test_d4rl_file_longer_than_a_chunk_gives_its_episodes(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    lengths = [1, *generator.integers(1, 1001, 2 * CHUNK // 500), 1]
-    episodes = hopper_episodes([(int(length), True, False) for length in lengths])
-    contents = D4RLFile(write(tmp_path / "f.hdf5", arrays_of(episodes)), 1000)
-    assert contents.steps > 1.5 * CHUNK
-    assert_equal(list(contents.episodes()), episodes)
-
-
-def test_d4rl_file_with_episode_beyond_the_time_limit_raises(tmp_path: Path) -> None:
-    arrays = arrays_of(hopper_episodes([(5, True, False), (12, False, True)]))
-    with pytest.raises(InputError, match=r"f\.hdf5 has terminals and timeouts .* 12 steps from row 5"):
-        D4RLFile(write(tmp_path / "f.hdf5", arrays), 10)
-
-
-def test_d4rl_file_with_shuffled_rows_raises(tmp_path: Path) -> None:
-    arrays = arrays_of(hopper_episodes([(50, True, False)]))
-    order = np.random.default_rng(0).permutation(50)
-    with pytest.raises(InputError, match="not in the order of time"):
-        D4RLFile(write(tmp_path / "f.hdf5", {key: values[order] for key, values in arrays.items()}), 1000)
-
-
-def test_store_round_trips_through_d4rl_file_bit_for_bit(episodes: list[Episode], tmp_path: Path) -> None:
-    mixed = [*episodes, *episodes]  # one partial episode in the middle, one at the end; float64 rewards
-    store = EpisodeStore.write(tmp_path / "store", mixed, environment_id="Hopper-v5", source={})
-    write_file(tmp_path / "out" / "f.hdf5", store)
-    contents = D4RLFile(tmp_path / "out" / "f.hdf5")
-    again = EpisodeStore.write(tmp_path / "again", contents.episodes(), environment_id="Hopper-v5", source={})
-    assert again.fingerprint == store.fingerprint
-    np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["f.hdf5"]
-
-
 @given(
     kinds=st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans()), min_size=1, max_size=8),
     scale=st.sampled_from((1e-6, 1.0, 1e6)),
@@ -131,8 +86,9 @@ def test_store_round_trips_through_d4rl_file_bit_for_bit(episodes: list[Episode]
 )
 @settings(max_examples=25, derandomize=True, **QUIET)
 def test_random_stores_round_trip_through_d4rl_file_bit_for_bit(
-    kinds: list[tuple[int, bool, bool]], scale: float, seed: int, tmp_path: Path
+    kinds: list[tuple[int, bool, bool]], scale: float, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(d4rl, "CHUNK", 50)
     folder = tmp_path / os.urandom(8).hex()
     generator = np.random.default_rng(seed)
     episodes = [replace(e, rewards=generator.normal(3, scale, len(e.rewards))) for e in hopper_episodes(kinds, seed)]

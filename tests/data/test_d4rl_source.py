@@ -2,19 +2,15 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
 import pytest
 from d4rl_files import arrays_of, hopper_episodes, make_file, write
 
-from decision_rnn.data import catalog
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES, d4rl
 from decision_rnn.data.spec import TASKS
-from decision_rnn.data.store.cache import store_folder
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
@@ -123,33 +119,6 @@ def test_changed_d4rl_file_is_converted_again(data: Path, capfd: pytest.CaptureF
     assert "made from other contents" in capfd.readouterr().err
 
 
-def test_corrupt_d4rl_store_is_rebuilt(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    store = open_dataset(NAME, path=make_file(data / FILE)).open()
-    table = store.path / "steps.npy"
-    table.write_bytes(table.read_bytes()[:-1])
-    assert open_dataset(NAME).open().fingerprint == store.fingerprint
-    assert "making it again" in capfd.readouterr().err
-
-
-def test_two_processes_converting_the_same_d4rl_file_end_with_one_store(data: Path) -> None:
-    make_file(data / FILE)
-    script = f"from decision_rnn.data.catalog import open_dataset; print(open_dataset({NAME!r}).open().fingerprint)"
-    path = os.pathsep.join([str(Path(catalog.__file__).parents[2]), *sys.path])
-    command = [sys.executable, "-c", script]
-    environment = {**os.environ, "PYTHONPATH": path}
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
-    printed = {process.communicate(timeout=120)[0] for process in processes}
-    assert printed == {open_dataset(NAME).open().fingerprint + "\n"}
-    assert [path.name for path in store_folder("d4rl").iterdir()] == ["hopper-medium-v2"]
-
-
-def test_d4rl_file_of_another_body_raises(data: Path) -> None:
-    make_file(data / "halfcheetah_medium-v2.hdf5")
-    with pytest.raises(InputError, match=r"halfcheetah_medium-v2\.hdf5 has observations of 11 .*another dataset's"):
-        open_dataset("d4rl/halfcheetah-medium-v2").open()
-    assert not store_folder("d4rl").exists() or not list(store_folder("d4rl").iterdir())
-
-
 def test_partial_option_keeps_or_drops_partial_episodes(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,9 +145,3 @@ def test_missing_file_or_path_for_a_standin_raises(folders: Path) -> None:
             open_dataset(NAME, path=path).open()
     with pytest.raises(InputError, match="leave out --path"):
         open_dataset("hopper-medium", path=folders / "none.hdf5").open()
-
-
-def test_store_from_d4rl_file_equals_store_from_its_episodes(data: Path, tmp_path: Path) -> None:
-    episodes = hopper_episodes([(7, True, False), (9, False, True), (4, False, False)], 0)
-    directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v4", source={})
-    assert open_dataset(NAME, path=make_file(data / FILE)).open().fingerprint == directly.fingerprint

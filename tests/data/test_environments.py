@@ -71,14 +71,6 @@ def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: 
     assert "gymnasium-robotics >= 1.3.1" in format_info(dataset.spec, store)
 
 
-def test_data_info_of_an_installed_environment_has_no_install_advice() -> None:
-    publish("pendulum/random-v0", list(play_episodes("Pendulum-v1", lambda o: np.ones(1), 1)), "Pendulum-v1")
-    dataset = open_dataset("minari/pendulum/random-v0")
-    store = dataset.open(progress=False)
-    check_environment(dataset.spec.environment_id, dataset.spec.requirements, dataset.spec.environment_settings)
-    assert "--plugins" not in format_info(dataset.spec, store)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -103,13 +95,6 @@ def test_data_of_an_altered_environment_are_read_but_check_environment_raises(
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     assert "id of its own" in format_info(spec, store)
     assert not (folders / "mark").exists()
-
-
-@pytest.mark.parametrize("environment_id", ["os:Hopper-v5", "no_module:X-v0", "a\nb-v0", "x" * 300, 5, None, ""])
-def test_minari_dataset_with_invalid_environment_id_raises(environment_id: Any, absent: Path) -> None:
-    edit(absent, env_spec=json.dumps({"id": environment_id}))
-    with pytest.raises(InputError, match="names no environment"):
-        open_dataset("minari/reach/medium-v0").open()
 
 
 def test_check_environment_suggests_the_nearest_name_for_a_misspelt_id() -> None:

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,20 +61,6 @@ def linear_quantile(values: list[float], quantile: float) -> float:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def test_store_columns_cover_the_whole_table_in_order(store: EpisodeStore) -> None:
-    widths = {name: column.stop - column.start for name, column in store.columns.items()}
-    assert list(widths.items()) == [
-        ("return_to_go", 1),
-        ("observation", 4),
-        ("previous_action", 2),
-        ("action", 2),
-        ("reward", 1),
-        ("timestep", 1),
-        ("reset", 1),
-    ]
-    assert store.table.shape == (85, 12)
-
-
 def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
     assert store.episodes == len(episodes)
     assert store.offsets.tolist() == [0, 1, 8, 48, 60, 85]
@@ -106,16 +91,6 @@ def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: li
     assert (statistics["steps"], statistics["length_mean"]) == (85, 17)
 
 
-def test_store_statistics_do_not_depend_on_the_chunk_size(
-    episodes: list[Episode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("decision_rnn.data.store.writing.CHUNK", 9)
-    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
-    observations = np.concatenate([e.observations[:-1] for e in episodes])
-    np.testing.assert_allclose(store.observation_mean, observations.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(store.observation_std, observations.std(0), rtol=1e-6)
-
-
 def test_store_fingerprint_depends_only_on_the_contents(episodes: list[Episode], tmp_path: Path) -> None:
     def fingerprint(name: str, content: list[Episode]) -> str:
         return EpisodeStore.write(tmp_path / name, content, environment_id="Toy-v0", source={"name": name}).fingerprint
@@ -134,9 +109,9 @@ def test_writing_to_the_store_table_does_not_change_the_file(store: EpisodeStore
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"rewards": np.zeros(0)}, "no steps"),
-        ({"actions": np.zeros((6, 2))}, "6 actions"),
-        ({"observations": np.zeros((7, 4))}, "7 observations"),
+        ({"rewards": np.zeros(0)}, r"rewards \(0,\).*at least one step"),
+        ({"actions": np.zeros((6, 2))}, r"actions \(6, 2\)"),
+        ({"observations": np.zeros((7, 4))}, r"observations of shape \(7, 4\)"),
         ({"rewards": np.zeros((7, 1))}, r"rewards \(7, 1\)"),
         ({"observations": np.full((8, 4), np.nan)}, "observations that are not finite"),
         ({"rewards": np.full(7, 1e39)}, "rewards that are not finite"),
@@ -209,11 +184,6 @@ def test_store_open_with_manifest_of_another_format_raises(
     monkeypatch.setattr("decision_rnn.data.store.episode_store.FORMAT", 99)
     with pytest.raises(InputError, match="format 3, not 99"):
         EpisodeStore.open(store.path)
-
-
-def test_store_manifest_is_plain_json(store: EpisodeStore) -> None:
-    manifest = json.loads((store.path / "manifest.json").read_text())
-    assert manifest["files"]["steps.npy"]["bytes"] == (store.path / "steps.npy").stat().st_size
 
 
 def test_cache_root_follows_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:

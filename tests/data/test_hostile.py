@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from d4rl_files import hopper_episodes
-from faults import QUIET, Draw, Payload, assert_nothing_made
-from hypothesis import given, settings
+from faults import FEW_AND_MANY, Draw, Payload, assert_nothing_made, explore
 from hypothesis import strategies as st
 
 from decision_rnn.data.catalog import open_dataset
@@ -37,43 +36,29 @@ def folder(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folders
 
 
-def refuse_name(name: str, folder: Path) -> None:
-    with pytest.raises(InputError) as raised:
-        open_dataset(name).open()
-    assert len(str(raised.value).splitlines()) == 1
-    assert list(folder.iterdir()) == []
+KNOWN = ["..", "/etc/passwd", "standin/../../x", "d4rl//", "a" * 5000, "d4rl/\0", "minari/../../x-v0", "é/é", "pong"]
 
 
-@given(name=NAMES)
-@settings(max_examples=50, derandomize=True, **QUIET)
-def test_hostile_dataset_names_raise(name: str, folder: Path) -> None:
-    refuse_name(name, folder)
+@pytest.mark.parametrize("examples", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_hostile_dataset_names_raise(examples: int, folder: Path) -> None:
+    def refuse(data: st.DataObject) -> None:
+        name = data.draw(st.one_of(st.sampled_from(KNOWN), NAMES))
+        with pytest.raises(InputError) as raised:
+            open_dataset(name).open()
+        assert len(str(raised.value).splitlines()) == 1
+        assert list(folder.iterdir()) == []
+
+    explore(refuse, examples)
 
 
-@pytest.mark.slow
-@given(name=NAMES)
-@settings(max_examples=1000, **QUIET)
-def test_many_hostile_dataset_names_raise(name: str, folder: Path) -> None:
-    refuse_name(name, folder)
+@pytest.mark.parametrize("examples", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_hostile_dataset_paths_raise(examples: int, folder: Path) -> None:
+    def refuse(data: st.DataObject) -> None:
+        with pytest.raises(InputError):
+            open_dataset("d4rl/hopper-medium-v2", path="./" + data.draw(TEXT)).open()
+        assert_nothing_made(folder)
 
-
-def refuse_path(path: str, folder: Path) -> None:
-    with pytest.raises(InputError):
-        open_dataset("d4rl/hopper-medium-v2", path="./" + path).open()
-    assert_nothing_made(folder)
-
-
-@given(path=TEXT)
-@settings(max_examples=50, derandomize=True, **QUIET)
-def test_hostile_dataset_paths_raise(path: str, folder: Path) -> None:
-    refuse_path(path, folder)
-
-
-@pytest.mark.slow
-@given(path=TEXT)
-@settings(max_examples=500, **QUIET)
-def test_many_hostile_dataset_paths_raise(path: str, folder: Path) -> None:
-    refuse_path(path, folder)
+    explore(refuse, examples)
 
 
 def forge(store: Path, **changes: Any) -> None:
@@ -137,30 +122,21 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def refuse_store(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
+@FEW_AND_MANY
+@pytest.mark.parametrize("fault", FAULTS)
+def test_forged_store_raises(fault: Callable[..., None], examples: int, good: Path, folder: Path) -> None:
     """A forged store, whose hashes match its contents, raises an error that names it."""
-    store = folder / "data" / "own" / os.urandom(8).hex()
-    shutil.copytree(good, store)
-    fault(data.draw, store, folder / "mark")
-    with pytest.raises(InputError, match=str(store)) as raised:
-        open_dataset(f"own/{store.name}").open()
-    assert len(str(raised.value).splitlines()) == 1
-    assert not (folder / "mark").exists()
 
+    def refuse(data: st.DataObject) -> None:
+        store = folder / "data" / "own" / os.urandom(8).hex()
+        shutil.copytree(good, store)
+        fault(data.draw, store, folder / "mark")
+        with pytest.raises(InputError, match=str(store)) as raised:
+            open_dataset(f"own/{store.name}").open()
+        assert len(str(raised.value).splitlines()) == 1
+        assert not (folder / "mark").exists()
 
-@pytest.mark.parametrize("fault", FAULTS)
-@given(data=st.data())
-@settings(max_examples=5, derandomize=True, **QUIET)
-def test_forged_store_raises(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
-    refuse_store(fault, data, good, folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-@given(data=st.data())
-@settings(max_examples=40, **QUIET)
-def test_many_forged_stores_raise(fault: Callable[..., None], data: st.DataObject, good: Path, folder: Path) -> None:
-    refuse_store(fault, data, good, folder)
+    explore(refuse, examples)
 
 
 @pytest.mark.usefixtures("folder")

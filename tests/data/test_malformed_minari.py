@@ -12,8 +12,7 @@ import gymnasium
 import h5py
 import numpy as np
 import pytest
-from faults import QUIET, Draw, Payload, assert_nothing_made, pickled_objects
-from hypothesis import given, settings
+from faults import FEW_AND_MANY, Draw, Payload, assert_nothing_made, explore, pickled_objects
 from hypothesis import strategies as st
 
 from decision_rnn.data.catalog import open_dataset
@@ -179,58 +178,32 @@ def edit(folder: Path, **changes: Any) -> None:
 
 
 FAULTS = [
-    missing_array,
-    wrong_length,
-    wrong_rank,
-    wrong_width,
-    not_finite,
-    disagreeing_flags,
-    wrong_type,
-    a_pickle,
-    empty,
-    cut_short,
-    absent,
-    wrong_count,
-    lost_episode,
-    not_metadata,
-    not_flat,
-    another_format,
-    another_environment,
+    *(missing_array, wrong_length, wrong_rank, wrong_width, not_finite, disagreeing_flags, wrong_type, a_pickle, empty),
+    *(cut_short, absent, wrong_count, lost_episode, not_metadata, not_flat, another_format, another_environment),
 ]
 
 
-def refuse(fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, root: Path) -> None:
-    """Open a faulty dataset in its own folder: the error must name it, and nothing may be left behind."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = root / os.urandom(8).hex()
-        patch.setenv("DECISION_RNN_CACHE", str(folder / "cache"))
-        patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
-        copy = folder / "minari" / ID / "data"
-        shutil.copytree(good, copy)
-        fault(data.draw, copy)
-        with pytest.raises(InputError, match=r"theirs/bad-v0|CartPole-v1") as raised:
-            open_dataset(f"minari/{ID}").open()
-        assert len(str(raised.value).splitlines()) == 1
-        assert_nothing_made(copy)
-
-
+@FEW_AND_MANY
 @pytest.mark.parametrize("fault", FAULTS)
-@given(data=st.data())
-@settings(max_examples=4, derandomize=True, **QUIET)
 def test_malformed_minari_dataset_raises(
-    fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, tmp_path: Path
+    fault: Callable[[Draw, Path], None], examples: int, good: Path, tmp_path: Path
 ) -> None:
-    refuse(fault, data, good, tmp_path)
+    """Opening a faulty dataset in its own folder: the error names it, and nothing is left behind."""
 
+    def refuse(data: st.DataObject) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            folder = tmp_path / os.urandom(8).hex()
+            patch.setenv("DECISION_RNN_CACHE", str(folder / "cache"))
+            patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
+            copy = folder / "minari" / ID / "data"
+            shutil.copytree(good, copy)
+            fault(data.draw, copy)
+            with pytest.raises(InputError, match=r"theirs/bad-v0|CartPole-v1") as raised:
+                open_dataset(f"minari/{ID}").open()
+            assert len(str(raised.value).splitlines()) == 1
+            assert_nothing_made(copy)
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-@given(data=st.data())
-@settings(max_examples=25, **QUIET)
-def test_many_malformed_minari_datasets_raise(
-    fault: Callable[[Draw, Path], None], data: st.DataObject, good: Path, tmp_path: Path
-) -> None:
-    refuse(fault, data, good, tmp_path)
+    explore(refuse, examples)
 
 
 @pytest.mark.usefixtures("folders")

@@ -10,7 +10,7 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
-from minari_files import publish
+from minari_files import play, publish
 
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.environments import check_environment
@@ -25,25 +25,6 @@ pytestmark = [
     pytest.mark.usefixtures("folders"),
     pytest.mark.filterwarnings("ignore::UserWarning"),  # about metadata that Minari misses
 ]
-
-
-def play(environment_id: str, count: int = 3, seed: int = 0) -> list[Episode]:
-    """Short random episodes, truncated after 15 steps."""
-    environment = gymnasium.make(environment_id)
-    environment.action_space.seed(seed)
-    episodes = []
-    for index in range(count):
-        observations, actions, rewards = [environment.reset(seed=seed + index)[0]], [], []
-        terminated = False
-        while not terminated and len(rewards) < 15:
-            actions.append(environment.action_space.sample())
-            observation, reward, terminated, _, _ = environment.step(actions[-1])
-            observations.append(observation)
-            rewards.append(float(reward))
-        episodes.append(
-            Episode(np.stack(observations), np.stack(actions), np.array(rewards), terminated, not terminated)
-        )
-    return episodes
 
 
 def edit(folder: Path, **changes: Any) -> None:
@@ -168,8 +149,7 @@ def test_entry_point_in_minari_metadata_is_never_run(folders: Path) -> None:
         "{}",
         "[]",
         7,
-        '{"id": 5}',
-        '{"id": ["x"]}',
+        *('{"id": 5}', '{"id": ["x"]}', '{"id": "os:Hopper-v5"}', '{"id": "a\\nb-v0"}'),
         "[" * 9999,
     ],
 )
@@ -181,10 +161,6 @@ def test_minari_dataset_without_usable_environment_raises(specified: Any) -> Non
 
 @pytest.mark.parametrize("changes", [{"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}])
 def test_altered_minari_environment_is_not_taken_for_the_registered_one(changes: dict[str, Any]) -> None:
-    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specification(**changes))
-    spec = open_dataset("minari/theirs/random-v0").spec
-    with pytest.raises(InputError, match=f"in Hopper-v5 with {next(iter(changes))}"):
-        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     edit(publish(MEDIUM, play("Hopper-v5", 1)), env_spec=specification(**changes))
     with pytest.raises(InputError, match=f"in Hopper-v5 with {next(iter(changes))}.*not what its name says"):
         open_dataset(f"minari/{MEDIUM}").open()
@@ -245,28 +221,6 @@ def test_missing_minari_dataset_is_downloaded_once(folders: Path, monkeypatch: p
     open_dataset(f"minari/{MEDIUM}").open()
     assert calls == [MEDIUM]
     assert list(minari.list_local_datasets()) == [MEDIUM]
-
-
-HOSTILE = [
-    "",
-    "..",
-    "../../x-v0",
-    "/etc/x-v0",
-    "a/../b-v0",
-    "x",
-    "x-v",
-    "a b-v0",
-    "a\0-v0",
-    "é.x-v0",
-    "a" * 300 + "-v0",
-]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_minari_ids_raise(name: str, folders: Path) -> None:
-    with pytest.raises(InputError, match="is not a Minari id"):
-        open_dataset(f"minari/{name}").open()
-    assert list(folders.rglob("*")) == []
 
 
 def test_path_option_with_minari_dataset_raises(folders: Path) -> None:

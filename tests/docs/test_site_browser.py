@@ -121,6 +121,6 @@ def test_site_search_finds_a_page(browser: Any, address: str) -> None:
     page.set_default_timeout(60_000)
     page.goto(address, wait_until="networkidle")
     page.click("input.md-search__input")
-    page.keyboard.type("obedience")
+    page.keyboard.type("target error")
     page.wait_for_selector("a.md-search-result__link[href*='protocol']")
     page.close()

@@ -173,7 +173,8 @@ def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_a
         return []
 
     monkeypatch.setattr(packaging, "film", film)
-    assert packaging._film(trained, tmp_path) is None
+    (tmp_path / "packaged").mkdir()
+    packaging.write_package(tmp_path / "packaged", trained, [], "agent", on_hub=False, shipped=True)
     monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
     assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
     assert filmed == [-350, -350]
@@ -223,6 +224,7 @@ def test_card_python_example_has_the_return_of_evaluate(
     assert names["env"].return_queue[-1] == pytest.approx(result.targets[0].returns[0], abs=2e-3)
 
 
+@pytest.mark.usefixtures("without_extras")
 def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,8 +232,7 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
         assert options["results"]
         path.write_bytes(str(trained.step).encode())
 
-    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
-    monkeypatch.setattr("decision_rnn.deploy.package.export_onnx", export)
+    monkeypatch.setattr(packaging, "export_onnx", export)
     folder, left_out = package(run, tmp_path / "packaged")
     assert (folder / "policy.onnx").read_bytes() == b"10"
     assert "`policy.onnx` is one step" in (folder / "README.md").read_text()
@@ -240,7 +241,7 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     def refuse(trained: TrainedAgent, path: Path, **options: object) -> None:
         raise InputError("an export needs the package onnx")
 
-    monkeypatch.setattr("decision_rnn.deploy.package.export_onnx", refuse)
+    monkeypatch.setattr(packaging, "export_onnx", refuse)
     folder, left_out = package(run, tmp_path / "other")
     assert left_out[0] == "policy.onnx is left out: an export needs the package onnx"
     assert "policy.onnx" not in (folder / "README.md").read_text()
@@ -258,11 +259,10 @@ def test_write_agent_half_rounds_only_parameters_to_float16(run: Path, tmp_path:
         assert torch.equal(loaded[name], tensor.half().float() if name in parameters else tensor)
 
 
+@pytest.mark.usefixtures("without_extras")
 def test_package_and_evaluate_commands_leave_a_package_unchanged(
-    inline_cli: Callable, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inline_cli: Callable, run: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
-    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
     done = inline_cli("package", "run")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "packages" / "own-pendulum-mingru-seed0"
@@ -280,7 +280,7 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
         (["package", str(folder)], "is packaged already: push it with --push"),
         (["package", "run", "--private"], "--private is for a repository"),
         (["package", "run", "--push", "name"], "'name' is no repository"),
-        (["package", "nowhere"], "nowhere is not a run folder"),
+        (["package", "nowhere"], "there is no run nowhere"),
     ):
         done = inline_cli(*arguments)
         assert done.returncode == 2
@@ -290,7 +290,7 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
 def test_evaluate_of_a_checkpoint_writes_into_the_results_of_its_run(inline_cli: Callable, run: Path) -> None:
     done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
     assert done.returncode == 0, done.stderr
-    assert len(list((run / "results").glob("step-5-carry-1-episodes-*.json"))) == 1
+    assert len(list((run / "results").glob("step-5-recurrent-1-episodes-*.json"))) == 1
 
 
 def test_play_of_one_episode_equals_a_manual_loop_and_evaluate(run: Path) -> None:

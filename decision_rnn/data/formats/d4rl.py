@@ -24,10 +24,9 @@ class D4RLFile:
 
     An episode ends where `terminals | timeouts` is true, and where the next row does not continue it (as at the seam of
     a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is kept,
-    neither terminated nor truncated; `--partial drop` leaves such episodes out. Without `timeouts` an episode ends at
-    `max_episode_steps`, as in D4RL's own `sequence_dataset`. Without `next_observations` the observation after an
-    episode's last action is unknown, and the last observation is repeated. `notes` are sentences on which of these
-    cases occurred.
+    neither terminated nor truncated; `--partial drop` leaves such episodes out. Without `next_observations` the
+    observation after an episode's last action is unknown, and the last observation is repeated. `notes` are sentences
+    on which of these cases occurred.
     """
 
     def __init__(self, path: Path, max_episode_steps: int | None = None, observed: int | None = None) -> None:
@@ -50,8 +49,8 @@ class D4RLFile:
             self.action_dim = self._check_shape(self.actions, "actions", 2)[1]
             self.rewards = self._column(file, "rewards")
             self.terminals = self._flags(file, "terminals")
-            has_timeouts, has_next = "timeouts" in file, "next_observations" in file
-            self.timeouts = self._flags(file, "timeouts") if has_timeouts else np.zeros(self.steps, bool)
+            self.timeouts = self._flags(file, "timeouts")
+            has_next = "next_observations" in file
             self.following = read_numbers(file, "next_observations") if has_next else self.observations
         if self.following.shape != self.observations.shape:
             raise InputError(f"{path} has next_observations of another shape than observations")
@@ -63,7 +62,7 @@ class D4RLFile:
         seams = np.append((self.following[:-1] != self.observations[1:]).any(1), False) if has_next else False
         self.observations, self.following = self.observations[:, :observed], self.following[:, :observed]
         self.observation_dim = self.observations.shape[1]
-        self._cut(seams & ~self.terminals & ~self.timeouts, max_episode_steps, has_timeouts)
+        self._cut(seams & ~self.terminals & ~self.timeouts, max_episode_steps)
         if not has_next:
             self.notes.append("it has no next_observations: an episode's last observation stands for what followed")
 
@@ -89,14 +88,8 @@ class D4RLFile:
             raise InputError(f"{self.path} has {key} that are neither 0 nor 1: they must be flags")
         return values.astype(bool)
 
-    def _cut(self, seams: np.ndarray, limit: int | None, has_timeouts: bool) -> None:
+    def _cut(self, seams: np.ndarray, limit: int | None) -> None:
         """Find the first rows of the episodes and the end, and check that they are plausible."""
-        if limit is not None and not has_timeouts:
-            ends = np.append(np.flatnonzero((self.terminals | seams)[:-1]), self.steps - 1)
-            for start, end in pairwise([-1, *ends]):
-                self.timeouts[start + limit : end + 1 : limit] = True
-            self.timeouts &= ~self.terminals
-            self.notes.append(f"it has no timeouts: episodes were ended at {limit} steps")
         flagged = self.terminals | self.timeouts
         if limit is not None and seams.sum() > (~flagged).sum() // 2:
             raise InputError(

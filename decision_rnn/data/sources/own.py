@@ -50,10 +50,6 @@ class OwnSource(Source):
         except CacheError as error:
             raise InputError(f"{error.fault}: remove it and write {name} again with write_store") from None
 
-    def download(self, name: str, progress: bool) -> list[Path]:
-        """Raises InputError: there is nothing to download."""
-        raise InputError(f"{name} is your own: there is nothing to download")
-
     def folder(self, name: str) -> Path:
         """The folder of the dataset, which may not exist; raises InputError for an invalid name."""
         if not NAME.fullmatch(name):
@@ -125,7 +121,9 @@ def write_store(
             ) from None
         if path.exists():
             raise InputError(f"{name} exists in {path}: remove it, or choose another name")
-        return EpisodeStore.write(path, checked, environment_id=environment_id, source=source)
+        store = EpisodeStore.write(path, checked, environment_id=environment_id, source=source)
+        store.name = name
+        return store
 
 
 def _root() -> Path:

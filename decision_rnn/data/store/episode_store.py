@@ -40,6 +40,8 @@ class EpisodeStore:
     returns-to-go exactly. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest
     absolute value in the actions.
 
+    `name` is that of the dataset which the store holds in full, if it was opened or written by name.
+
     `file` is the table on disk, in which the episodes begin at `first_rows` (episodes,) int64; the two are `table` and
     `offsets[:-1]`, except in a `Selection`.
     """
@@ -47,11 +49,15 @@ class EpisodeStore:
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         """Map the files of a verified store; callers use `open` or `write`."""
         self.path = path
+        self.name: str | None = None
         self.manifest = manifest
         self.environment_id: str = manifest["environment_id"]
         self.observation_dim: int = manifest["observation_dim"]
         self.action_dim: int = manifest["action_dim"]
         self.columns = column_layout(self.observation_dim, self.action_dim)
+        self.largest_action: float = manifest["largest_action"]
+        self.observation_mean = np.array(manifest["observation_mean"], np.float64)
+        self.observation_std = np.array(manifest["observation_std"], np.float64)
         self.file: np.memmap = np.load(path / TABLE, mmap_mode="c")
         self.offsets: np.ndarray = np.load(path / "offsets.npy")
         self.first_rows = self.offsets[:-1]
@@ -78,26 +84,6 @@ class EpisodeStore:
     def fingerprint(self) -> str:
         """SHA-256 of the training data."""
         return str(self.manifest["fingerprint"])
-
-    @cached_property
-    def observation_mean(self) -> np.ndarray:
-        """(O,) float64."""
-        return np.array(self._summary["observation_mean"], np.float64)
-
-    @cached_property
-    def observation_std(self) -> np.ndarray:
-        """(O,) float64."""
-        return np.array(self._summary["observation_std"], np.float64)
-
-    @cached_property
-    def largest_action(self) -> float:
-        """The largest absolute value in the actions."""
-        return float(self._summary["largest_action"])
-
-    @cached_property
-    def _summary(self) -> dict[str, Any]:
-        """The statistics of the table's rows."""
-        return self.manifest
 
     @property
     def steps(self) -> int:

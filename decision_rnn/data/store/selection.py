@@ -4,7 +4,6 @@ import hashlib
 import io
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -16,13 +15,14 @@ from decision_rnn.errors import InputError
 class Selection(EpisodeStore):
     """Some episodes of a store, in its order, end to end; nothing is written.
 
-    Steps, statistics and fingerprint are those of a store written from these episodes; they are computed when first
-    used. `path` and `file` are those of the whole store.
+    Steps, statistics and fingerprint are those of a store written from these episodes; the fingerprint is computed when
+    it is first used. `path` and `file` are those of the whole store.
     """
 
     def __init__(self, store: EpisodeStore, chosen: np.ndarray, note: str | None = None) -> None:
         """Select the episodes where `chosen` (episodes,) bool is true; `note` says which, for readers of scores."""
         self.path, self.file, self.columns = store.path, store.file, store.columns
+        self.name = None
         self.environment_id = store.environment_id
         self.observation_dim, self.action_dim = store.observation_dim, store.action_dim
         lengths = store.episode_lengths[chosen]
@@ -35,6 +35,10 @@ class Selection(EpisodeStore):
         notes = [*source.get("notes", []), *([note] if note else [])]
         statistics = summarise(self.episode_returns, lengths, self.terminated, self.truncated)
         self.manifest = {**store.manifest, "source": {**source, "notes": notes}, "statistics": statistics}
+        summary = RowSummary(self.columns)
+        for rows in self.episode_rows():
+            summary.add(self.file[rows])
+        self.observation_mean, self.observation_std, self.largest_action = summary.finish()
 
     @cached_property
     def table(self) -> np.ndarray:
@@ -43,13 +47,6 @@ class Selection(EpisodeStore):
     @cached_property
     def exact_rewards(self) -> np.ndarray:
         return np.concatenate([episode.rewards for episode in self.read_episodes()])
-
-    @cached_property
-    def _summary(self) -> dict[str, Any]:
-        summary = RowSummary(self.columns)
-        for rows in self.episode_rows():
-            summary.add(self.file[rows])
-        return summary.finish()
 
     @cached_property
     def fingerprint(self) -> str:

@@ -55,8 +55,9 @@ def verify_files(folder: Path, files: dict[str, Any], afresh: bool = False) -> N
         CacheError: If a file is missing, truncated or changed; the message names it.
     """
     begun = time.time_ns()
-    known = _read_stamps(folder)
-    stamps = {}
+    known, stamps = {}, {}
+    with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):  # no stamps yet, or unusable ones
+        known = dict(json.loads((folder / STAMPS).read_bytes()))
     for name, expected in files.items():
         file = folder / name
         if not file.is_file():
@@ -75,12 +76,3 @@ def verify_files(folder: Path, files: dict[str, Any], afresh: bool = False) -> N
     if stamps != known:
         with contextlib.suppress(OSError):
             write_atomically(folder / STAMPS, json.dumps(stamps).encode())
-
-
-def _read_stamps(folder: Path) -> dict[str, Any]:
-    """The stamps of the files that have been verified; empty if they cannot be read."""
-    try:
-        stamps = json.loads((folder / STAMPS).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return stamps if isinstance(stamps, dict) else {}

@@ -94,15 +94,11 @@ class RowSummary:
         if self.waiting >= CHUNK:
             self._merge()
 
-    def finish(self) -> dict[str, Any]:
-        """`observation_mean`, `observation_std` (O,) float64 and `largest_action`."""
+    def finish(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """Mean and standard deviation of the observations, (O,) float64, and the largest action."""
         if self.pending:
             self._merge()
-        return {
-            "observation_mean": self.mean,
-            "observation_std": np.sqrt(self.squares / self.steps),
-            "largest_action": self.largest_action,
-        }
+        return self.mean, np.sqrt(self.squares / self.steps), self.largest_action
 
     def _merge(self) -> None:
         """Take in the pending rows, in float64, with the pairwise update of Chan, Golub and LeVeque (1983)."""
@@ -156,6 +152,7 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
             raise InputError("the dataset has no episodes")
         for growing in (table, rewards, final_observations):
             growing.finish()
+    mean, std, largest_action = summary.finish()
     counted = np.frombuffer(lengths, np.int64)
     ends = {name: np.frombuffer(flags, bool) for name, flags in (("terminated", terminated), ("truncated", truncated))}
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(counted)]))
@@ -165,7 +162,9 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
     return {
         "observation_dim": dims[0],
         "action_dim": dims[1],
-        **{key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in summary.finish().items()},
+        "observation_mean": mean.tolist(),
+        "observation_std": std.tolist(),
+        "largest_action": largest_action,
         "statistics": summarise(np.frombuffer(returns), counted, **ends),
     }
 

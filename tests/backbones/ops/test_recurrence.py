@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops.recurrence import linear_recurrence, linear_recurrence_reference
-from decision_rnn.testing.cases import noise
-from decision_rnn.testing.comparing import assert_near
-from decision_rnn.testing.subject import TIGHT
+from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
 
 BATCH, TIME, WIDTH = 2, 6, 3
 DTYPES = [torch.float64, torch.complex128, torch.float32, torch.complex64]
@@ -45,7 +43,7 @@ def planes(h):
 
 
 def tolerance(dtype):
-    return TIGHT[dtype.to_real()]
+    return TOLERANCES[dtype.to_real()]
 
 
 RESETS = {
