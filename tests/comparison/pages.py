@@ -20,7 +20,7 @@ class Page:
 
     Attributes:
         attributes: (tag, name, value) of every attribute.
-        tables: Rows by caption.
+        tables: Rows by caption; those of tables with the same caption follow each other.
         headings: Texts of h1 to h3.
         text: All text of the page, with single spaces.
     """
@@ -29,13 +29,11 @@ class Page:
         tree = ET.fromstring(VOID.sub(r"<\1/>", html.partition("<!DOCTYPE html>")[2]))
         self.attributes = [(of.tag, name, value) for of in tree.iter() for name, value in of.items()]
         self.headings = [text_of(of) for of in tree.iter() if of.tag in ("h1", "h2", "h3")]
-        self.tables = {
-            text_of(table.find("caption")): [
-                Row([(cell.text or "").strip() for cell in row], [text_of(cell.find("small")) for cell in row])
-                for row in table.iter("tr")
-            ]
-            for table in tree.iter("table")
-        }
+        self.tables: dict[str, list[Row]] = {}
+        for table in tree.iter("table"):
+            for row in table.iter("tr"):
+                cells = [(cell.text or "").strip() for cell in row], [text_of(cell.find("small")) for cell in row]
+                self.tables.setdefault(text_of(table.find("caption")), []).append(Row(*cells))
         self.text = text_of(tree.find("body"))
 
 

@@ -334,18 +334,8 @@ def tuning(findings: Findings) -> Section:
             for spent in BUDGETS
         }
         points = {label: [(float(spent), of.score) for spent, of in curve.items()] for label, curve in curves.items()}
-        return Group(
-            dataset.data.name,
-            tables=[findings.table("score of a target chosen by", columns)],
-            charts=overlay(
-                "Score of the chosen target",
-                "episodes spent on choosing",
-                "normalised score",
-                points,
-                findings.marks,
-                "x",
-            ),
-        )
+        charts = overlay("Score of the choice", "episodes spent", "normalised score", points, findings.marks, log="x")
+        return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 
     text = (
         "A target chosen by playing: a bandit spends that many episodes per seed on the evaluated targets, and its "
@@ -363,15 +353,10 @@ def remarks(findings: Findings) -> Section:
         for summary in found:
             for remark in dict.fromkeys(chain.from_iterable(trial.remarks for trial in summary.trials)):
                 concerned.setdefault(remark, []).append(summary.variant)
-        data = dataset.data
-        lines = [f"Comparability: {data.comparable}"] * bool(data.comparable) + [
-            capitalised(note) for note in data.notes
-        ]
-        lines += [
-            f"{listed(labels)}: {remark}" if len(labels) < len(found) else capitalised(remark)
-            for remark, labels in concerned.items()
-        ]
-        return Group(data.name, text=[f"{line}." for line in lines])
+        lines = [f"Comparability: {dataset.data.comparable}"] * bool(dataset.data.comparable) + [*dataset.data.notes]
+        for remark, labels in concerned.items():
+            lines.append(f"{listed(labels)}: {remark}" if len(labels) < len(found) else capitalised(remark))
+        return Group(dataset.data.name, text=[f"{line}." for line in lines])
 
     text = "What to know before believing the scores."
     return Section("Remarks", "", findings.groups(group), text, foldable=False)
