@@ -24,46 +24,34 @@ class PaddedSampler:
     in a loop; every array is cut, padded on the left to `context` and concatenated.
     """
 
-    def __init__(self, store: EpisodeStore, context: int, batch_size: int, return_scale: float = 1000.0) -> None:
-        self.context, self.batch_size, self.return_scale = context, batch_size, return_scale
+    def __init__(self, store: EpisodeStore, context: int, batch_size: int) -> None:
+        self.context, self.batch_size, self.random = context, batch_size, np.random.default_rng(0)
         self.mean, self.std = store.observation_mean, store.observation_std + 1e-6
         self.probabilities = store.episode_lengths / store.steps
-        spans = zip(store.offsets[:-1], store.offsets[1:], strict=True)
-        self.episodes = [
-            (store.observations[start:end], store.actions[start:end], store.rewards[start:end]) for start, end in spans
-        ]
-        self.random = np.random.default_rng(0)
+        columns = (store.observations, store.actions, store.rewards)
+        self.episodes = list(zip(*(np.split(column, store.offsets[1:-1]) for column in columns), strict=True))
 
     def sample(self) -> tuple[Tensor, ...]:
         """Observation, action, reward, return-to-go, (batch, context, ...), timestep and mask, (batch, context)."""
         drawn = self.random.choice(len(self.episodes), self.batch_size, p=self.probabilities)
         slices = [self._slice(*self.episodes[i]) for i in drawn]
-        columns = [torch.from_numpy(np.concatenate(parts)) for parts in zip(*slices, strict=True)]
-        observation, action, reward, return_to_go, timestep, mask = columns
-        floats = (part.float() for part in (observation, action, reward, return_to_go))
-        return *floats, timestep.long(), mask
+        return tuple(torch.from_numpy(np.concatenate(parts)).float() for parts in zip(*slices, strict=True))
 
     def _slice(self, observations: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> list[np.ndarray]:
         start = int(self.random.integers(len(rewards)))
         end = min(start + self.context, len(rewards))
-        returns_to_go = np.zeros_like(rewards[start:])
-        total = 0.0
-        for i in reversed(range(len(returns_to_go))):
-            total = rewards[start + i] + total
+        returns_to_go, total = np.zeros_like(rewards), 0.0
+        for i in reversed(range(start, len(rewards))):
+            total = rewards[i] + total
             returns_to_go[i] = total
-        parts = [
-            (self._pad(observations[start:end]) - self.mean) / self.std,
-            self._pad(actions[start:end], -10.0),
-            self._pad(rewards[start:end, None]),
-            self._pad(returns_to_go[: end - start, None]) / self.return_scale,
-            self._pad(np.arange(start, end)),
-            self._pad(np.ones(end - start)),
+        normalised = (observations[start:end] - self.mean) / self.std
+        parts = [normalised, actions[start:end], rewards[start:end, None], returns_to_go[start:end, None] / 1000]
+        parts += [np.arange(start, end), np.ones(end - start)]
+        missing, fills = self.context - (end - start), (0, -10, 0, 0, 0, 0)
+        return [
+            np.concatenate([np.full((missing, *part.shape[1:]), float(fill)), part])[None]
+            for part, fill in zip(parts, fills, strict=True)
         ]
-        return [part[None] for part in parts]
-
-    def _pad(self, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
-        missing = self.context - len(values)
-        return np.concatenate([np.full((missing, *values.shape[1:]), fill), values])
 
 
 def bench_data(rounds: int = 20) -> list[Row]:

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from subjects import SMALL, Subject
+from subjects import Subject
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
 from decision_rnn.testing.harness import assert_near, assert_same, forward, gradients, noise, steps
-from decision_rnn.testing.properties import gradients_agree, modes_agree
 
 SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 
@@ -62,11 +61,3 @@ def test_retention_first_steps_are_accurate_in_float32():
 def test_retention_heads_not_dividing_the_widths_raise(options):
     with pytest.raises(ValueError, match=r"backbone\.width 8 .*backbone\.heads"):
         registered("retention").config(width=8, **options)
-
-
-@pytest.mark.parametrize("name", ["retention", "mlstm"])
-def test_retention_and_mlstm_keep_the_contract_with_unneeded_masks(name, monkeypatch):
-    """As on CUDA, where masks are applied without checking whether anything needs masking."""
-    monkeypatch.setattr(f"decision_rnn.backbones.{name}.may_hold", lambda flags: True)
-    for check in (gradients_agree, modes_agree):
-        check(Subject(name, SMALL[name][0]))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from subjects import Subject
 
-from decision_rnn.backbones import mingru, minlstm
+from decision_rnn.backbones import Resets, mingru, minlstm
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
 from decision_rnn.testing import properties
@@ -75,9 +75,13 @@ def values_and_gradients(run, leaves, seed=5):
     return [h.detach(), *torch.autograd.grad(h, leaves, pull)]
 
 
+def as_resets(mask):
+    return None if mask is None else Resets.from_mask(mask)
+
+
 def check(leaves, reset, tolerance):
     found = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
-    right = values_and_gradients(lambda *parts: linear_recurrence_reference(*parts, reset), leaves)
+    right = values_and_gradients(lambda *parts: linear_recurrence_reference(*parts, as_resets(reset)), leaves)
     for name, part, twin, leaf in zip(("h", "a", "b", "initial"), found, right, [leaves[1], *leaves], strict=True):
         assert part.dtype == leaf.dtype
         part, twin = (torch.view_as_real(x) if x.is_complex() else x for x in (part, twin))
@@ -221,7 +225,7 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
             reset = resets(2, 19)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
-            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, signed), wide)  # noqa: B023
+            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), signed), wide)  # noqa: B023
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
@@ -231,7 +235,7 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
 def test_gates_kernel_in_parallel_chunks(name, chunked):
     leaves, reset = gated(name, torch.float64, 1, 53, 3, 1), resets(1, 53)["some"]
     found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, False), leaves)
-    right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, False), leaves)
+    right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), False), leaves)
     for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
         assert_near(part, twin, 1e-12, what)
 
