@@ -23,8 +23,8 @@ from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
 from decision_rnn.records import damaged, read_json, read_record
 
-SCHEMA = 2
-"""Version of the file format."""
+SCHEMA = 3
+"""Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
 REMEDY = "delete it and evaluate the run again"
@@ -170,8 +170,8 @@ class Result:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
         """Read the output of `to_dict`; InputError, naming `source`, if it is something else."""
-        schema = data.get("schema", 1) if isinstance(data, Mapping) else 1
-        if schema == 1 or not isinstance(schema, int):
+        schema = data.get("schema") if isinstance(data, Mapping) else None
+        if not isinstance(schema, int) or schema < 2:
             raise damaged(source, ValueError("it is not a result of version 0.2 or later"), REMEDY)
         if schema > SCHEMA:
             raise InputError(
@@ -221,8 +221,8 @@ def write_result(run: Path, result: Result) -> Path:
 def find_result(run: Path, key: Key) -> Result | None:
     """The result with this key in a run's folder, or None; unreadable files are skipped with a line on stderr.
 
-    Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
-    key in which the option has the value of that time, its default or the one in config.BEFORE_OPTIONS.
+    Keys are compared, not the hashes in file names: a result written before a configuration option existed, or by
+    another name, matches a key in which the option has the value that `config_parser.from_dict` gives it.
     """
     likely = run / "results" / key.file_name  # tried first, since reading a result's configuration is slow
     return next((result for result in _read_results(run, key.step, likely) if result.key == key), None)
