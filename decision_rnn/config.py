@@ -113,6 +113,8 @@ class EvaluationConfig:
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
+        checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
+            return and at the best in the data; 0 for none.
     """
 
     episodes: int = 100
@@ -120,12 +122,13 @@ class EvaluationConfig:
     state: Literal["recurrent", "window"] = "recurrent"
     window: int = 20
     seed: int = 1_000_000
+    checkpoint_episodes: int = 0
 
     def __post_init__(self) -> None:
         if self.state not in ("recurrent", "window"):
             raise InputError(f"evaluation.state is {self.state!r:.100}: it must be recurrent or window")
         _at_least(self, 1, "window")
-        _at_least(self, 0, "episodes", "seed")
+        _at_least(self, 0, "episodes", "seed", "checkpoint_episodes")
         if self.target_returns is not None and not self.target_returns:
             raise InputError("evaluation.target_returns is empty: name at least one return, or leave it out")
         if not all(math.isfinite(target) for target in self.target_returns or ()):

@@ -26,6 +26,8 @@ cores; a forked one starts immediately. Forking is as safe as for a DataLoader's
 thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do not
 survive a fork."""
 
+JOBS = "DECISION_RNN_JOBS"
+"""The environment variable of `jobs_at_a_time`."""
 PATIENCE = 10.0
 """Seconds that a worker may take to exit once it has no more work."""
 
@@ -40,6 +42,12 @@ def available_cores() -> int:
 def default_processes() -> int:
     """The default number of processes: one per core, or 1 in a pool's daemonic process, which may not start others."""
     return 1 if multiprocessing.current_process().daemon else available_cores()
+
+
+def jobs_at_a_time() -> int | None:
+    """The number of runs that `compare` trains at the same time as this one, including it; None for other runs."""
+    jobs = os.environ.get(JOBS, "")
+    return int(jobs) if jobs.isdigit() else None
 
 
 @contextlib.contextmanager

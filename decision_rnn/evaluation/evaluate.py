@@ -13,13 +13,14 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
+from decision_rnn.evaluation.latency import action_cost
 from decision_rnn.evaluation.remarks import remarks
 from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
-from decision_rnn.workers import default_processes
+from decision_rnn.workers import default_processes, jobs_at_a_time
 
 
 def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
@@ -37,14 +38,16 @@ def evaluate(trained: TrainedAgent, settings: EvaluationConfig, processes: int |
         InputError: If `settings.episodes` is 0, the run needs modules that have not been imported, or a process dies.
     """
     agent = prepare_to_act(trained.agent)
+    actor = actor_of(agent, window_of(settings))
     subject = Subject(
-        actor_of(agent, window_of(settings)),
+        actor,
         trained.config,
         trained.provenance,
         trained.step,
         trained.seconds,
         count_parameters(agent),
         count_parameters(agent.backbone),
+        action_cost(actor, agent.observation_dim),
     )
     return evaluate_actor(subject, settings, processes)
 
@@ -58,6 +61,7 @@ class Subject:
             say.
         provenance: The data it was trained on.
         seconds: Wall time of its training.
+        cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
     """
 
     actor: Actor
@@ -67,6 +71,7 @@ class Subject:
     seconds: float
     parameters: int
     backbone_parameters: int
+    cost: tuple[float, int] | None = None
 
 
 def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int | None = None) -> Result:
@@ -108,6 +113,9 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
         commit=commit(),
         versions=versions(PACKAGES),
         hardware=hardware(),
+        action_microseconds=None if subject.cost is None else round(subject.cost[0], 1),
+        state_bytes=None if subject.cost is None else subject.cost[1],
+        jobs=jobs_at_a_time(),
     )
 
 

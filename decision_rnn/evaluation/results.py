@@ -132,6 +132,10 @@ class Result:
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
+        action_microseconds: Median time of one action in one environment on one thread; None for old files and
+            exported policies.
+        state_bytes: Size of the agent's state for one environment, as above.
+        jobs: Number of runs that `compare` trained at the same time, including this one; None if not known.
     """
 
     config: RunConfig
@@ -148,6 +152,9 @@ class Result:
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
+    action_microseconds: float | None = None
+    state_bytes: int | None = None
+    jobs: int | None = None
 
     @property
     def key(self) -> Key:
