@@ -1,28 +1,27 @@
-"""Parsing of keys and values from a command line or a file, with errors of one sentence.
+"""Keys and values as users write them: their types, their descriptions, and errors of one sentence about them."""
 
-jsonargparse's own messages take many lines and do not say where the value came from, so the invalid key is searched for
-here, one key after the other.
-"""
-
+import dataclasses
+import functools
+import inspect
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from itertools import zip_longest
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import docstring_parser
+import msgspec
 import yaml
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
-from decision_rnn.errors import InputError, did_you_mean
-
-Record = TypeVar("Record", bound=Any)
+from decision_rnn.errors import InputError
 
 COMMAND_LINE = "command line"
-UNUSABLE = (ArgumentError, OverflowError)  # the latter for integers too large for a float
-LARGEST = 2**63 - 1  # the largest integer in torch
+MAX_INTEGER = 2**63 - 1  # torch's
+REQUIRED: Any = inspect.Parameter.empty
 KINDS = {
     int: "a whole number",
     float: "a number",
@@ -35,47 +34,60 @@ KINDS = {
 }
 
 
-def parse(parser: ArgumentParser, arguments: Sequence[str], defaults: bool = True) -> Namespace:
-    """Parse a command line.
+@dataclass(frozen=True)
+class Option:
+    """A key that may be set: its type, its default (`REQUIRED` if it has none) and its description."""
 
-    Args:
-        parser: The command's parser.
-        arguments: The words of the command line.
-        defaults: Whether keys that are not given take the parser's defaults or are left out.
+    name: str
+    hint: Any
+    default: Any
+    help: str
+
+
+@functools.cache
+def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
+    """What a dataclass or a function takes, by name, described by its docstring and those of its base classes."""
+    described: dict[str, str] = {}
+    for part in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
+        parsed = docstring_parser.parse(part.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
+        described |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in parsed.params}
+    hints = get_type_hints(declaration)
+    parameters = inspect.signature(declaration).parameters.values()
+    return {p.name: Option(p.name, hints[p.name], p.default, described.get(p.name, "")) for p in parameters}
+
+
+def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
+    """A value from a file, a command line or a Python call as one of that type; text may spell a number or a list.
 
     Raises:
-        InputError: If a key or value is invalid; the message names the key.
+        InputError: If it is none, or a number that torch cannot hold or, unless it may be `infinite`, that is not
+            finite; the message names the key.
     """
-    given = options_of(arguments)
-    known = [option[2:] for action in parser._actions for option in action.option_strings]
-    check_known(parser, (key for key, _ in given), [key for key in known if not _is_group(key, known)], COMMAND_LINE)
+    given = "null" if value is None else repr(value)
+    if isinstance(value, str) and NoneType in get_args(hint) and value == "null":
+        value = None
+    elif isinstance(value, str) and hint == tuple[str, ...]:
+        value = split_names(value)
+    elif isinstance(value, str) and not _takes_text(hint):
+        value = _load(value)
     try:
-        return parser.parse_args(list(arguments), defaults=defaults)
-    except UNUSABLE as error:
-        raise _explain(parser, error, given, COMMAND_LINE) from None
+        value = msgspec.convert(value, hint, dec_hook=lambda kind, value: kind(value))
+    except msgspec.ValidationError:
+        raise InputError(f"{key} is {given:.100}: it must be {describe(hint)}") from None
+    for number in value if isinstance(value, tuple) else [value]:
+        finite = not isinstance(number, float) or math.isfinite(number) or (infinite and number == math.inf)
+        if not finite or (isinstance(number, int) and abs(number) > MAX_INTEGER):
+            raise InputError(f"{key} is {given:.100}: it must be a finite number of at most {MAX_INTEGER}")
+    return value
 
 
-def parse_keys(parser: ArgumentParser, data: Mapping[str, Any], source: str) -> Namespace:
-    """The parser's defaults, overridden by the keys and values of a file; an InputError names `source` and the key."""
-    known = [action.dest for action in parser._actions if action.dest != "help"]
-    groups = [key for key in known if _is_group(key, known)]
-    given: list[tuple[str, Any]] = []
-    for name, section in data.items():
-        if name not in groups:
-            given.append((str(name), section))
-        elif isinstance(section, Mapping):
-            given += [(f"{name}.{key}", value) for key, value in section.items()]
-        else:
-            raise InputError(f"{source}: {name} is {section!r:.100}: it must hold keys and values")
-    check_known(parser, (key for key, _ in given), known, source)
-    types = _types(parser)
-    for key, value in given:  # jsonargparse accepts null for every key
-        if value is None and types[key] is not None and NoneType not in get_args(types[key]):
-            raise InputError(f"{source}: {key} is null: it must be {_kind(types[key])}")
-    try:
-        return parser.parse_object(dict(given))
-    except UNUSABLE as error:
-        raise _explain(parser, error, given, source) from None
+def describe(hint: Any) -> str:
+    """A type in words, for messages."""
+    if hint in KINDS:
+        return KINDS[hint]
+    if get_origin(hint) is Literal:
+        return " or ".join(str(value) for value in get_args(hint))
+    return " or ".join(describe(part) for part in get_args(hint)) or str(hint)
 
 
 def split_names(text: str | None) -> list[str]:
@@ -86,7 +98,7 @@ def split_names(text: str | None) -> list[str]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A configuration file as a dictionary."""
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yaml.load(path.read_text(), _Loader)
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # not text, not YAML, or a date such as 2000-13-13
@@ -98,37 +110,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def options_of(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """The options of a command line, each with the word that follows it, which after a flag is the next option."""
-    given = []
-    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        if word == "--":
-            break
-        if word.startswith("--"):
-            key, equals, value = word[2:].partition("=")
-            given.append((key, value if equals else following))
-    return given
-
-
-def check_known(parser: ArgumentParser, keys: Iterable[str], known: Sequence[str], source: str) -> None:
-    """InputError for the first key that is not among the known ones."""
-    for key in keys:
-        if key not in known:
-            hint = did_you_mean(key, known, 0.75)
-            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`{parser.prog} --help` lists the keys")
-
-
-def check_numbers(values: Namespace, endless: Iterable[str] = ()) -> None:
-    """InputError for a number too large for torch or not finite; keys in `endless` may be infinite."""
-    for key, value in values.items():
-        finite = not isinstance(value, float) or math.isfinite(value) or (value == math.inf and key in endless)
-        if not finite or (isinstance(value, int) and abs(value) > LARGEST):
-            raise InputError(f"{key} is {value}: it must be a finite number of at most {LARGEST}")
-
-
-def check_types(record: Record) -> Record:
+def check_types(record: Any) -> Any:
     """Return a dataclass whose values were read from JSON; TypeError if one is not of its field's type."""
-    for field in fields(record):
+    for field in dataclasses.fields(record):
         check_type(getattr(record, field.name), field.type)
     return record
 
@@ -136,13 +120,13 @@ def check_types(record: Record) -> Record:
 def check_type(value: Any, hint: Any) -> Any:
     """Return a value that was read from JSON; TypeError if it is not of that type. A float may be a whole number."""
     if not _is_of_type(value, hint):
-        raise TypeError(f"{value!r:.100} is not {_kind(hint)}")
+        raise TypeError(f"{value!r:.100} is not {describe(hint)}")
     return value
 
 
 def _is_of_type(value: Any, hint: Any) -> bool:
     kind, parts = get_origin(hint), get_args(hint)
-    if kind in (Union, UnionType):
+    if kind in (typing.Union, types.UnionType):
         return any(_is_of_type(value, part) for part in parts)
     if kind is tuple:  # tuple[part, ...]
         return isinstance(value, tuple) and all(_is_of_type(item, parts[0]) for item in value)
@@ -158,36 +142,23 @@ def parse_count(written: int | str, key: str) -> int:
     return count
 
 
-def _is_group(key: str, known: Iterable[str]) -> bool:
-    """Whether a key is a group of other keys."""
-    return any(other.startswith(f"{key}.") for other in known)
+class _Loader(yaml.SafeLoader):
+    """Reads 1e-4 as a number, as YAML 1.2 does."""
 
 
-def _explain(parser: ArgumentParser, error: Exception, given: Iterable[tuple[str, Any]], source: str) -> InputError:
-    """The error, in one sentence, for what a parser rejected."""
-    types = _types(parser)
-    for key, value in given:
-        kind = types.get(key, types.get(key.replace("-", "_")))
-        if kind is None:
-            continue
-        alone = ArgumentParser(exit_on_error=False)
-        alone.add_argument("--value", type=kind)
-        try:
-            alone.parse_object({"value": value})
-        except UNUSABLE:
-            return InputError(f"{source}: {key} is {value!r:.100}: it must be {_kind(kind)}")
-    return InputError(f"{source}: {' '.join(str(error).split())}; `{parser.prog} --help` lists the keys")
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"), list("-+0123456789")
+)
 
 
-def _types(parser: ArgumentParser) -> dict[str, Any]:
-    """The type of every key; None for flags."""
-    return {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
+def _load(text: str) -> Any:
+    """What YAML text spells; the text itself if it is not YAML."""
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
 
 
-def _kind(hint: Any) -> str:
-    """A type in words, for messages."""
-    if hint in KINDS:
-        return KINDS[hint]
-    if get_origin(hint) is Literal:
-        return " or ".join(str(value) for value in get_args(hint))
-    return " or ".join(_kind(part) for part in get_args(hint)) or str(hint)
+def _takes_text(hint: Any) -> bool:
+    parts: Sequence[Any] = get_args(hint)
+    return hint in (str, Path) or any(isinstance(part, str) or _takes_text(part) for part in parts)

@@ -7,8 +7,7 @@ names, but loading them imports nothing: a module is code, and a file from someb
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from decision_rnn.errors import InputError
 
@@ -18,14 +17,17 @@ PLUGINS_HELP = "modules to import first, from the working folder or as installed
 def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
     """Import modules by name, from the working folder or as installed; `where` they are named is for messages.
 
+    If there are any, the working folder stays at the end of `sys.path`: a plugin may import its neighbours later, such
+    as an environment that Gymnasium imports when it is made.
+
     Raises:
         InputError: If a module cannot be imported, or `names` is not a list of names.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InputError(f"plugins is {names!r:.100}: it must be a list of modules' names, such as ['layers']")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     for name in names:
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # the module may raise anything
@@ -43,11 +45,3 @@ def check_plugins(names: Iterable[str], where: str) -> None:
             f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, whose code is not "
             f"run by default: if you trust it, add --plugins {','.join(missing)}"
         )
-
-
-def plugins_of(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    """The plugins that a configuration dictionary names."""
-    names = data.get("plugins") or []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{source}: plugins is {names!r}: it must be a list of modules' names, such as [layers]")
-    return tuple(names)

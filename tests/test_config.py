@@ -21,7 +21,7 @@ def test_command_line_sets_options_of_every_config_section() -> None:
     words = (
         "hopper-medium --backbone lru --backbone.r_max=0.9 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
     )
-    words += " --agent.tokens interleaved --condition none --evaluation.target_returns [3000,10]"
+    words += " --agent.tokens interleaved --agent.return_conditioning false --evaluation.target_returns [3000,10]"
     config = parse(*words.split())
     assert (config.dataset, config.seed, config.backbone.name, config.backbone.r_max) == (
         "hopper-medium",
@@ -30,7 +30,7 @@ def test_command_line_sets_options_of_every_config_section() -> None:
         0.9,
     )
     assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
-    assert (config.agent.tokens, config.takes_target) == ("interleaved", False)
+    assert (config.agent.tokens, config.agent.return_conditioning) == ("interleaved", False)
     assert config.evaluation.target_returns == (3000.0, 10.0)
 
 
@@ -57,12 +57,12 @@ def test_recurrent_rate_defaults_to_none_and_negative_raises() -> None:
         parse("hopper-medium", "--training.recurrent_rate", "-1")
 
 
-def test_tbptt_slices_default_is_50_for_long_memory_backbones_and_1_for_others() -> None:
-    carried = {name: parse("hopper-medium", "--backbone", name).training.tbptt_slices for name in registered_names()}
+def test_training_carry_default_is_50_for_long_memory_backbones_and_1_for_others() -> None:
+    carried = {name: parse("hopper-medium", "--backbone", name).training.carry for name in registered_names()}
     assert {name for name, carry in carried.items() if carry == 50} == {"lru", "s4d", "retention", "aaren"}
     assert set(carried.values()) == {1, 50}
-    assert parse("hopper-medium", "--backbone", "lru", "--training.tbptt_slices", "1").training.tbptt_slices == 1
-    assert parse("hopper-medium", "--training.tbptt_slices", "7").training.tbptt_slices == 7
+    assert parse("hopper-medium", "--backbone", "lru", "--training.carry", "1").training.carry == 1
+    assert parse("hopper-medium", "--training.carry", "7").training.carry == 7
 
 
 def test_saved_lru_state_size_is_kept_on_load() -> None:
@@ -94,8 +94,8 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
     assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
     assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
     assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
-    assert (config.condition.rtg_cap, config.condition.noise) == (0, 0)
-    assert (training.ema_decay, training.return_weighting) == (0, 0)
+    assert (config.agent.return_limit, config.agent.return_noise) == (0, 0)
+    assert (training.averaging, training.return_weighting) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
         (["hopper-medium", "--training.stepz", "5"], ["training.stepz", "did you mean training.steps"]),
         (["hopper-medium", "--training.steps", "many"], ["training.steps", "many"]),
         (["hopper-medium", "--training.steps", "0"], ["training.steps", "at least 1"]),
-        (["hopper-medium", "--training.ema_decay", "1"], ["training.ema_decay", "below 1"]),
-        (["hopper-medium", "--training.ema_decay", "-1"], ["training.ema_decay", "at least 0"]),
+        (["hopper-medium", "--training.averaging", "1"], ["training.averaging", "below 1"]),
+        (["hopper-medium", "--training.averaging", "-1"], ["training.averaging", "at least 0"]),
         (["hopper-medium", "--training.return_weighting", "1e3"], ["training.return_weighting", "at most 100"]),
-        (["hopper-medium", "--condition.rtg_cap", "2"], ["condition.rtg_cap", "from 0"]),
-        (["hopper-medium", "--condition.noise", "-1"], ["condition.noise", "at least 0"]),
+        (["hopper-medium", "--agent.return_limit", "2"], ["agent.return_limit", "from 0"]),
+        (["hopper-medium", "--agent.return_noise", "-1"], ["agent.return_noise", "at least 0"]),
         (["hopper-medium", "--training.schedule", "square"], ["training.schedule", "square", "cosine"]),
         (["hopper-medium", "--backbone", "lru", "--backbone.heads", "2"], ["backbone.heads"]),
         (["hopper-medium", "--evaluation.target_returns", "[]"], ["evaluation.target_returns", "empty"]),
@@ -122,7 +122,7 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
             ["hopper-medium", "--backbone.match_par=9k"],
             ["backbone.match_par", "did you mean backbone.match_parameters"],
         ),
-        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean config"]),  # no abbreviations
+        (["hopper-medium", "--conf", "nowhere.yaml"], ["conf", "did you mean --config"]),  # no abbreviations
         (["hopper-medium", "--backbone", "mingru", "--backbone.heads", "2"], ["mingru has no", "transformer"]),
         (["hopper-medium", "--evaluation.target_returns", "3600"], ["target_returns", "list", "[3600, 1800]"]),
         (["hopper-medium", "--config", "nowhere.yaml"], ["nowhere.yaml", "No such file"]),

@@ -1,7 +1,7 @@
 """Converts the arguments of a Python call to the configuration of a run, with the same keys as its YAML file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,9 @@ import numpy as np
 
 from decision_rnn.api.datasets import find_dataset
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import SECTIONS, new_config
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.config_parser import new_config
+from decision_rnn.errors import InputError
 from decision_rnn.plugins import import_plugins
-
-SECTION_KEYS = {f"{name}.{f.name}" for name, section in SECTIONS.items() for f in fields(section)}
 
 
 def configuration(
@@ -27,47 +25,30 @@ def configuration(
 ) -> RunConfig:
     """The configuration described by the arguments of `train`; raises InputError naming an invalid one."""
     import_plugins(plugins)
-    keys = run_keys(config, steps, "train()")
-    dataset = find_dataset(data, environment_id, keys.get("path"), keys.get("partial", "keep"))
-    given = {
-        "dataset": dataset.name,
-        "path": None if dataset.path is None else str(dataset.path),
-        "partial": dataset.partial,
-        "backbone": plain(backbone),
-        "seed": plain(seed),
-        "plugins": list(plugins),
-    }
-    return new_config({**keys, **given}, "train()")
+    given = {"dataset": "", "backbone": plain(backbone), "seed": plain(seed), "plugins": list(plugins)}
+    # The dataset follows: episodes in memory are stored only once all keys have been checked.
+    described = new_config({**run_keys(config, steps, "train()"), **given}, "train()")
+    dataset = find_dataset(data, environment_id, described.path, described.partial)
+    path = None if dataset.path is None else str(dataset.path)
+    return replace(described, dataset=dataset.name, path=path, partial=dataset.partial)
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[str, Any]:
     """The keyword arguments of a run as plain values, with `steps` in the training section.
 
     Raises:
-        InputError: If a key is unknown (the message suggests the section it may belong to) or is `dataset`, which is
-            not a keyword, or if the steps are given twice. The message names `source`.
+        InputError: If `dataset`, which is not a keyword, is among them, or if the steps are given twice; the message
+            names `source`.
     """
     keys: dict[str, Any] = plain(config)
     if "dataset" in keys:
         raise InputError(f"{source}: dataset is {keys['dataset']!r:.100} beside the data given first: leave it out")
-    known = [f.name for f in fields(RunConfig)]
-    for key in keys:
-        if key not in known and key not in SECTION_KEYS:
-            within = next((name for name in sorted(SECTION_KEYS) if name.partition(".")[2] == key), None)
-            hint = f"did you mean {key_in_section(within)}? " if within else did_you_mean(key, known)
-            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}known are {', '.join(known)}")
     if steps is not None:
         training = keys.setdefault("training", {})
         if not isinstance(training, dict) or "steps" in training:
             raise InputError(f"{source}: steps and training={training!r:.100} are both given: leave one of the two out")
         training["steps"] = plain(steps)
     return keys
-
-
-def key_in_section(key: str) -> str:
-    """`training.batch_size` as written in Python: `training={"batch_size": ...}`."""
-    section, _, name = key.partition(".")
-    return f'{section}={{"{name}": ...}}'
 
 
 def evaluation_settings(

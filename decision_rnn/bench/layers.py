@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones import registered
-from decision_rnn.config_parser import backbone_of
+from decision_rnn.config_parser import chosen
 from decision_rnn.errors import InputError
 
 
@@ -42,8 +41,8 @@ def make_layer(name: str, width: int, device: torch.device | str = "cpu") -> Lay
         if find_spec(peer.package) is None:
             raise InputError(f"{name} is not installed: `pip install {peer.distribution}`, or leave it out")
         return peer.make(width, device)
-    name = backbone_of({"backbone": name})
-    mixer = registered(name).cls(registered(name).config(name=name, width=width)).to(device)
+    registration = chosen("backbone", name)
+    mixer = registration.cls(registration.config(name=name, width=width)).to(device)
     return Layer(mixer, lambda x: mixer(x)[0], lambda: mixer.initial_state(1), mixer.step)
 
 

@@ -1,113 +1,119 @@
-"""Parses a run from a YAML file with `--section.key value` overrides; what all commands share is in words.py."""
+"""From a command line to the keys of a run: those of the file given by `--config`, overridden by `--KEY VALUE`."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
-
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import take
-from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
-from decision_rnn.config_parser import (
-    MATCH,
-    WIDTH,
-    apply,
-    backbone_of,
-    check_backbone_keys,
-    condition_of,
-    instantiate,
-    objective_of,
-    refuse_renamed,
-    run_parser,
-    section,
-    two_widths,
-)
+from decision_rnn.cli.parser import CommandParser
+from decision_rnn.config import RunConfig
+from decision_rnn.config_parser import CHOICES, RUN_OPTIONS, SECTIONS, flatten, new_config, overlay, run_options
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of, parse, read_yaml, split_names
-from decision_rnn.plugins import check_plugins, import_plugins, plugins_of
+from decision_rnn.parsing import COMMAND_LINE, read_yaml, split_names
+from decision_rnn.plugins import import_plugins
 
-BACKBONE, OBJECTIVE = "--backbone --backbone.name", "--objective --objective.name"
-CONDITION = "--condition --condition.name"
+AddOptions = Callable[[CommandParser], None]
 
 
 def parse_run(
-    program: str,
-    arguments: Sequence[str],
-    add_options: Callable[[ArgumentParser], None] = lambda parser: None,
-    file: tuple[Mapping[str, Any], str] | None = None,
-    needed: Sequence[str] = (),
+    program: str, arguments: Sequence[str], add_options: AddOptions = lambda parser: None, common: Sequence[str] = ()
 ) -> tuple[RunConfig, Namespace]:
     """The configuration of the run that a command line describes, and the command's own options.
 
-    Options `--section.key value` override the YAML file given by `--config`. Only plugins named on the command line are
-    imported; those named in the file must be among them.
-
     Args:
-        program: The command's name, for its help.
+        program: The command's name.
         arguments: The words after the command's name.
-        add_options: Adds the command's own options.
-        file: Keys and values instead of those of `--config`, and their origin, for messages.
-        needed: The keys that `--help` shows first.
+        add_options: Adds the command's own options to its parser.
+        common: The keys of a run that `--help` shows beside them.
 
     Raises:
-        InputError: If a file or key is invalid; the message names it.
+        InputError: If a file cannot be read, or an option or key is unknown, missing or invalid.
     """
-    first, rest = take(
-        arguments, BACKBONE, OBJECTIVE, CONDITION, "--config", "--plugins"
-    )  # the other options depend on them
-    plugins = split_names(first.plugins)
-    import_plugins(plugins)
-    data: dict[str, Any] = {}
-    source = COMMAND_LINE
-    if file is not None:
-        data, source = dict(file[0]), file[1]
-    elif first.config is not None:
-        data, source = read_yaml(Path(first.config)), first.config
-    check_plugins(plugins_of(data, source), source)
-    if plugins:
-        data["plugins"] = plugins
-    if (chosen := first.backbone) is not None:
-        module, dot, mixer = chosen.rpartition(".")
-        if dot and module not in sys.modules:
-            raise InputError(
-                f"{COMMAND_LINE}: --backbone {chosen:.100} is a class, and its module is not imported for that: give "
-                f"the name that it is registered by, such as --plugins {module:.100} --backbone {mixer.lower():.100}"
-            )
-        data["backbone"] = {**section(data.get("backbone")), "name": chosen}
-    if first.objective is not None:
-        data["objective"] = {**section(data.get("objective")), "name": first.objective}
-    if first.condition is not None:
-        data["condition"] = {**section(data.get("condition")), "name": first.condition}
-    refuse_renamed(data, source)
-    parser = run_parser(program, backbone_of(data), objective_of(data), condition_of(data))
+    data, words, command = read_words(program, arguments, add_options, common)
+    if command.config is None:
+        return new_config(words, COMMAND_LINE), command
+    source = f"{command.config} and the {COMMAND_LINE}" if words else str(command.config)
+    return new_config(overlay(flatten(data, source), words), source), command
+
+
+def read_words(
+    program: str, arguments: Sequence[str], add_options: AddOptions, common: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any], Namespace]:
+    """The content of the file that `--config` names, the flat keys of a run on the command line, not checked yet, and
+    the command's own options. Plugins named on the command line are imported. Arguments as for `parse_run`."""
+    words, others = split_words(arguments)
+    help_words = {"-h", "--help"}.intersection(others)
+    command = command_parser(program, add_options).read([word for word in others if word not in help_words])
+    import_plugins(split_names(words.get("plugins")))
+    data = {} if command.config is None else read_yaml(command.config)
+    if command.dataset is not None:
+        words["dataset"] = command.dataset
+    if help_words:
+        keys = overlay(flatten(data, str(command.config)), words)
+        if names := split_names(getattr(command, "backbones", None)):  # of a comparison
+            keys["backbone.name"] = names[0]
+        run_parser(program, add_options, common, keys).parse_args(["--help"])
+    return data, words, command
+
+
+def split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The keys of a run among the words of a command line, `--KEY VALUE` or `--KEY=VALUE`, and the other words."""
+    keys: dict[str, Any] = {}
+    others: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        key, equals, value = word[2:].partition("=")
+        if word == "--":
+            others += [word, *words]
+        elif not word.startswith("--") or not ("." in key or key in RUN_OPTIONS):
+            others.append(word)
+        else:
+            value = value if equals else next(words, "--")
+            if value.startswith("--") and not equals:
+                raise InputError(f"{COMMAND_LINE}: --{key} has no value: give one, such as --{key} VALUE")
+            keys[key] = value
+    return flatten(keys, COMMAND_LINE), others
+
+
+def run_parser(
+    program: str, add_options: AddOptions, common: Sequence[str], keys: dict[str, Any] | None = None
+) -> CommandParser:
+    """The parser of a command for runs, for its help and for completion.
+
+    Args:
+        program: The command's name.
+        add_options: Adds the command's own options.
+        common: The keys of a run that are shown beside them.
+        keys: The keys that choose the backbone, the condition and the objective.
+    """
+    parser = command_parser(program, add_options)
+    options = run_options(keys or {})
+    for section, (registry, default) in CHOICES.items():
+        name = options.pop(f"{section}.name")
+        text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
+        default = (keys or {}).get(name.name, default)
+        options[section] = replace(name, name=section, default=default, help=text)
+    parser.add_options(options[key] for key in common)
+    groups = {section: parser.add_argument_group(section) for section in SECTIONS}
+    run = parser.add_argument_group("data and seed")
+    for key, option in options.items():
+        if key not in common and key not in parser.hints:
+            parser.add_options([option], groups.get(key.partition(".")[0], run))
+    return parser
+
+
+def command_parser(program: str, add_options: AddOptions) -> CommandParser:
+    """The parser of a command for runs, without the keys of a run."""
+    parser = CommandParser(
+        program,
+        usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
+        epilog=f"`{program} --backbone NAME --help` shows the options of another backbone.",
+    )
     add_options(parser)
-    base = apply(parser, data, source)
-    add_config(parser, needed)
-    check_backbone_keys(base.backbone.name, [key for key, _ in options_of(rest)], COMMAND_LINE)
-    given = parse(parser, rest, defaults=False)
-    if given.dataset is None:
-        del given["dataset"]  # a positional that is left out would override the file
-    if given.get(WIDTH) is not None:
-        if given.get(MATCH) is not None:
-            raise two_widths(COMMAND_LINE)
-        base[MATCH] = None  # a width on the command line overrides match_parameters in the file
-    base.update(given)
-    return instantiate(parser, base), base
-
-
-def add_config(parser: ArgumentParser, needed: Sequence[str]) -> None:
-    """Add `--config`, the last option of a parser of runs, and arrange the parser's help."""
-    parser.add_argument("--config", type=Path, help="a YAML file of these keys; the command line goes on top")
-    arrange(parser, needed, "data, files and seeds")
-
-
-def default_parser(
-    program: str, add_options: Callable[[ArgumentParser], None], needed: Sequence[str]
-) -> ArgumentParser:
-    """The parser of a command for runs, with the default backbone and objective."""
-    parser = run_parser(program, DEFAULT_BACKBONE, DEFAULT_OBJECTIVE, DEFAULT_CONDITION)
-    add_options(parser)
-    add_config(parser, needed)
+    if "dataset" not in parser.hints:
+        parser.add_argument("dataset", nargs="?", help="the dataset's name, such as hopper-medium")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a YAML file of keys; the command line overrides it"
+    )
     return parser

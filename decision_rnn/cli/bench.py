@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jsonargparse import ArgumentParser
-
 from decision_rnn.bench import BENCHES, format_rows, write_rows
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import check_destination
+from decision_rnn.parsing import options_of
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -22,24 +20,22 @@ def run(arguments: Sequence[str]) -> None:
         hint = did_you_mean(arguments[0], BENCHES) if arguments else ""
         raise InputError(f"{named}: {hint}known are {', '.join(BENCHES)}")
     name, *rest = arguments
-    words, keys = _parser(name)
-    command = parse_command(words, rest)
+    command = _parser(name).read(rest)
     if command.json:
         check_destination(command.json)
-    rows = BENCHES[name](**{key: command[key] for key in keys})
+    rows = BENCHES[name](**{key: getattr(command, key) for key in options_of(BENCHES[name])})
     print(format_rows(rows))
     if command.json:
         write_rows(command.json, rows)
 
 
-def parsers() -> dict[str, ArgumentParser]:
+def parsers() -> dict[str, CommandParser]:
     """The parsers of the command, one per benchmark."""
-    return {name: _parser(name)[0] for name in BENCHES}
+    return {name: _parser(name) for name in BENCHES}
 
 
-def _parser(name: str) -> tuple[ArgumentParser, list[str]]:
-    """The parser of a benchmark, and the keys of its parameters."""
-    parser = command_parser(f"decision-rnn bench {name}")
-    keys = parser.add_function_arguments(BENCHES[name])
-    parser.add_argument("--json", type=Path | None, help="also write the rows to this file")
-    return arrange(parser, keys), keys
+def _parser(name: str) -> CommandParser:
+    parser = CommandParser(f"decision-rnn bench {name}")
+    parser.add_options(options_of(BENCHES[name]).values())
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    return parser

@@ -4,17 +4,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jsonargparse import ArgumentParser
-
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.plugins import import_plugins
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the report; returns 0 if the layer obeys the law, 1 if it breaks a clause."""
-    command = parse_command(parser(), arguments)
+    command = parser().read(arguments)
     if command.width is not None and command.width < 1:
         raise InputError(f"command line: width is {command.width}: it must be at least 1")
     from decision_rnn.testing import check_mixer  # here: slow, and not needed for `--help`
@@ -24,12 +21,12 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if report.obeys else 1
 
 
-def parser() -> ArgumentParser:
+def parser() -> CommandParser:
     """The parser of the command."""
-    parser = command_parser("decision-rnn check")
+    parser = CommandParser("decision-rnn check")
     parser.add_argument("mixer", type=str, help="a registered backbone, or module.Class from the working folder")
     parser.add_argument("--width", type=int | None, help="channels of its input and output (default: 8)")
-    return arrange(parser, ["mixer", "width"])
+    return parser
 
 
 def find_mixer(name: str) -> Callable[..., Any]:

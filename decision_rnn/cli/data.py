@@ -1,13 +1,11 @@
 """The commands about datasets: `decision-rnn data list | info | make | verify | download | export`."""
 
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import ArgumentParser, Namespace
-
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
@@ -40,16 +38,16 @@ def run(arguments: Sequence[str]) -> None:
     if action not in ACTIONS:
         hint = did_you_mean(action, ACTIONS)
         raise InputError(f"unknown command `data {action}`: {hint}known are {', '.join(ACTIONS)}")
-    ACTIONS[action](parse_command(_parser(action), rest))
+    ACTIONS[action](_parser(action).read(rest))
 
 
-def parsers() -> dict[str, ArgumentParser]:
+def parsers() -> dict[str, CommandParser]:
     """The parsers of the command, one per action."""
     return {name: _parser(name) for name in ACTIONS}
 
 
-def _parser(action: str) -> ArgumentParser:
-    parser = command_parser(f"decision-rnn data {action}")
+def _parser(action: str) -> CommandParser:
+    parser = CommandParser(f"decision-rnn data {action}")
     if action != "list":
         parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
     if action in ("info", "make", "verify", "export"):
@@ -60,7 +58,7 @@ def _parser(action: str) -> ArgumentParser:
     if action == "export":
         parser.add_argument("--format", type=str, required=True, help="minari or d4rl")
         parser.add_argument("--output", type=str, required=True, help="a new Minari id, or a new HDF5 file")
-    return arrange(parser, ["dataset", "plot", "format", "output"])
+    return parser
 
 
 def _list(command: Namespace) -> None:

@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import ArgumentParser
-
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, existing_ancestor
 
 
 def run(arguments: Sequence[str]) -> None:
     """Export an agent and print how closely the file matches its actions; raises InputError for invalid input."""
-    command = parse_command(parser(), arguments)
+    command = parser().read(arguments)
     from decision_rnn.checkpoint import load_agent, run_of  # here: slow, and not needed for `--help`
     from decision_rnn.deploy.hub import find_agent
     from decision_rnn.deploy.onnx import STEPS, export_onnx
@@ -34,9 +31,9 @@ def run(arguments: Sequence[str]) -> None:
     print(f"written to {path}: {path.stat().st_size:,} bytes")
 
 
-def parser() -> ArgumentParser:
+def parser() -> CommandParser:
     """The parser of the command."""
-    parser = command_parser("decision-rnn export")
+    parser = CommandParser("decision-rnn export")
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")
     parser.add_argument(
@@ -47,4 +44,4 @@ def parser() -> ArgumentParser:
         type=float | None,
         help="default target return of the policy (default: the first of the run's evaluation)",
     )
-    return arrange(parser, ["agent", "output", "target_return"])
+    return parser

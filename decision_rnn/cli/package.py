@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jsonargparse import ArgumentParser
-
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 from decision_rnn.messages import warn
 from decision_rnn.parsing import COMMAND_LINE, split_names
@@ -14,7 +11,7 @@ from decision_rnn.parsing import COMMAND_LINE, split_names
 
 def run(arguments: Sequence[str]) -> None:
     """Write the folder, push it if requested, and print where it is; raises InputError for invalid input."""
-    command = parse_command(parser(), arguments)
+    command = parser().read(arguments)
     from decision_rnn.deploy.hub import check_repo_id, is_packaged, push_to_hub  # here: imports torch
     from decision_rnn.deploy.package import package
 
@@ -35,13 +32,13 @@ def run(arguments: Sequence[str]) -> None:
         print(f"pushed to {push_to_hub(folder, command.push, command.private)}")
 
 
-def parser() -> ArgumentParser:
+def parser() -> CommandParser:
     """The parser of the command."""
-    parser = command_parser("decision-rnn package")
+    parser = CommandParser("decision-rnn package")
     parser.add_argument("run", type=str, help="the run's folder, or that of a checkpoint or of a packaged agent")
     parser.add_argument(
         "--output", type=Path | None, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)"
     )
     parser.add_argument("--push", type=str | None, metavar="ORG/NAME", help="repository on the Hugging Face Hub")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
-    return arrange(parser, ["run", "output", "push", "private"])
+    return parser

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jsonargparse import ArgumentParser
-
-from decision_rnn.cli.help import arrange
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, check_numbers, split_names
+from decision_rnn.parsing import COMMAND_LINE, split_names
 
 if TYPE_CHECKING:
     from decision_rnn.checkpoint import TrainedAgent
@@ -20,8 +17,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> None:
     """Play episodes and print their returns and scores; raises InputError for invalid input."""
-    command = parse_command(parser(), arguments)
-    check_numbers(command)
+    command = parser().read(arguments)
     if command.episodes < 1:
         raise InputError(f"{COMMAND_LINE}: --episodes is {command.episodes}: it must be at least 1")
     if command.seed is not None and command.seed < 0:
@@ -59,9 +55,9 @@ def run(arguments: Sequence[str]) -> None:
         print(f"written to {command.video}")
 
 
-def parser() -> ArgumentParser:
+def parser() -> CommandParser:
     """The parser of the command."""
-    parser = command_parser("decision-rnn play")
+    parser = CommandParser("decision-rnn play")
     parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--video", type=Path | None, help="the mp4 to write (default: play in a window)")
     parser.add_argument(
@@ -69,7 +65,7 @@ def parser() -> ArgumentParser:
     )
     parser.add_argument("--episodes", type=int, default=1, help="number of episodes")
     parser.add_argument("--seed", type=int | None, help="seed of the first episode (default: the evaluation's)")
-    return arrange(parser, ["agent", "video", "target_return", "episodes", "seed"])
+    return parser
 
 
 def has_screen() -> bool:

@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jsonargparse import ArgumentParser
-
-from decision_rnn.cli.arguments import default_parser, parse_run
+from decision_rnn.cli.arguments import parse_run, run_parser
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 
 PROGRAM = "decision-rnn train"
-NEEDED = ("dataset", "backbone", "training.steps", "seed", "output", "resume")
+COMMON = ("backbone", "training.steps", "seed")
 
 
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
-    config, command = parse_run(PROGRAM, arguments, _options, needed=NEEDED)
+    config, command = parse_run(PROGRAM, arguments, _options, COMMON)
     if command.processes is not None and command.processes < 1:
         raise InputError(f"command line: --processes is {command.processes}: it must be at least 1")
     from decision_rnn.api.run import train_run
@@ -30,12 +29,12 @@ def run(arguments: Sequence[str]) -> None:
     print(f"written to {result_file(trained.folder, result)}")
 
 
-def parser() -> ArgumentParser:
+def parser() -> CommandParser:
     """The parser of the command, with the default backbone."""
-    return default_parser(PROGRAM, _options, NEEDED)
+    return run_parser(PROGRAM, _options, COMMON)
 
 
-def _options(parser: ArgumentParser) -> None:
-    parser.add_argument("--output", type=Path | None, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
+def _options(parser: CommandParser) -> None:
+    parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
     parser.add_argument("--resume", action="store_true", help="resume from the run's last checkpoint")
-    parser.add_argument("--processes", type=int | None, help="processes that play episodes (default: one per core)")
+    parser.add_argument("--processes", type=int, help="processes that play episodes (default: one per core)")

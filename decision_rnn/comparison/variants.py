@@ -22,6 +22,7 @@ from typing import Any
 from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import registered
 from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.config_parser import run_options, suggest
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import split_names
 
@@ -184,7 +185,7 @@ def part_keys(data: Mapping[str, Any], source: str) -> tuple[dict[str, Any], dic
 def _check_keys(data: Mapping[Any, Any], known: Sequence[str], source: str, where: str) -> None:
     for key in data:
         if key not in known:
-            hint = did_you_mean(str(key), known, 0.75) or f"known are {', '.join(known)}"
+            hint = suggest(str(key), [*known, *run_options({})]) or f"known are {', '.join(known)}"
             raise InputError(f"{source}: unknown key {str(key)!r:.100}{where}; {hint.rstrip()}")
 
 

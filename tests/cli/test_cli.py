@@ -286,4 +286,4 @@ def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: 
     done = inline_cli("compare", "--backbones", "lru", "--help")
     assert done.returncode == 0
     assert "--backbone.r_max" in done.stdout
-    assert "--backbone NAME" not in done.stdout
+    assert "--backbone BACKBONE" not in done.stdout

@@ -171,7 +171,7 @@ def test_partial_drop_is_recorded_in_config_and_result_and_prevents_resume(
         (["info", NAME, "--path", "{file}", "--plot", "/nowhere/x.png"], ["/nowhere/x.png"]),
         (["download", "hopper-medium"], ["data make"]),
         (["download", NAME], ["cannot download", "--path"]),
-        (["export", NAME, "--path", "{file}"], ["format, output"]),
+        (["export", NAME, "--path", "{file}"], ["--format, --output"]),
         (["export", NAME, "--path", "{file}", "--format", "csv", "--output", "x"], ["csv", "minari, d4rl"]),
         (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}"], ["exists"]),
         (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}/x"], ["cannot write"]),

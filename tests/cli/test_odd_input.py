@@ -7,7 +7,7 @@ import pytest
 
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.main import main
-from decision_rnn.cli.words import command_parser, parse_command
+from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -80,14 +80,17 @@ def test_odd_values_in_a_config_file_section_are_accepted_or_refused_in_one_line
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--training.learning_rate", ".nan"], "training.learning_rate is nan: it must be a finite number"),
-        (["--training.learning_rate", ".inf"], "training.learning_rate is inf: it must be a finite number"),
+        (["--training.learning_rate", ".nan"], "training.learning_rate is '.nan': it must be a finite number"),
+        (["--training.learning_rate", ".inf"], "training.learning_rate is '.inf': it must be a finite number"),
         (["--training.learning_rate", "-1"], "training.learning_rate is -1.0: it must be at least 0"),
-        (["--backbone.mlp_ratio", ".nan"], "backbone.mlp_ratio is nan: it must be a finite number"),
+        (["--backbone.mlp_ratio", ".nan"], "backbone.mlp_ratio is '.nan': it must be a finite number"),
         (["--training.steps", "1e4"], "command line: training.steps is '1e4': it must be a whole number"),
-        (["--training.steps", "9" * 30], "training.steps is 999999999999999999999999999999: it must be a finite"),
+        (["--training.steps", "9" * 30], "training.steps is '999999999999999999999999999999': it must be a finite"),
         (["--seed", "-1"], "seed is -1: it must be at least 0"),
-        (["--evaluation.target_returns", "[.nan]"], "evaluation.target_returns is [nan]: they must be finite"),
+        (
+            ["--evaluation.target_returns", "[.nan]"],
+            "evaluation.target_returns is '[.nan]': it must be a finite number",
+        ),
         (["--agent.return_conditioning", "maybe"], "agent.return_conditioning is 'maybe': it must be true or false"),
         (["--config", "/"], "cannot read the configuration /: Is a directory"),
         (["--training.schedule", "square"], "training.schedule is 'square': it must be cosine or constant"),
@@ -104,7 +107,8 @@ def test_gradient_clip_may_be_infinite() -> None:
 def test_null_in_a_config_file_is_checked_like_any_value(tmp_path: Path) -> None:
     file = tmp_path / "null.yaml"
     file.write_text("training: {steps: null}\n")
-    assert outcome("--config", str(file)) == f"{file}: training.steps is null: it must be a whole number"
+    source = f"{file} and the command line"
+    assert outcome("--config", str(file)) == f"{source}: training.steps is null: it must be a whole number"
     file.write_text("evaluation: {target_returns: null}\npath: null\n")
     assert outcome("--config", str(file)) is None
 
@@ -160,10 +164,10 @@ def test_train_options_that_need_too_much_memory_print_one_line(
 
 
 def test_parse_command_error_names_the_argument_and_the_values_it_takes() -> None:
-    parser = command_parser("test")
+    parser = CommandParser("test")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("place", type=str)
     with pytest.raises(InputError, match="command line: jobs is 'x': it must be a whole number"):
-        parse_command(parser, ["here", "--jobs", "x"])
+        parser.read(["here", "--jobs", "x"])
     with pytest.raises(InputError, match="place"):
-        parse_command(parser, ["--jobs", "1"])
+        parser.read(["--jobs", "1"])
