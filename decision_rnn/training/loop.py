@@ -263,7 +263,7 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
             f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
             "raise top_fraction or lower training.context"
             if seen is not store
-            else f"{store.path} has {store.steps} steps, fewer than training.context {config.training.context}: lower it"
+            else f"{store.path} has {seen.steps} steps, fewer than training.context {config.training.context}: lower it"
         )
     return seen
 

@@ -66,7 +66,7 @@ def cell(variant: str, seed: int, returns: Sequence[float], cloning: bool = Fals
         "dataset": DATA.name,
         "seed": seed,
         "run": f"standin-hopper-medium/{variant}-seed{seed}",
-        "steps": 10_000,
+        "step": 10_000,
         "targets": tuple(achieved(target, returns) for target in asked),
         "checkpoints": (),
         "loss": ((10_000, 0.1),),
