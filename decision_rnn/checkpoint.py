@@ -27,7 +27,6 @@ from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import link_atomically, new_directory, remove_directory
-from decision_rnn.parsing import check_type
 from decision_rnn.plugins import check_plugins, import_plugins
 from decision_rnn.records import read_record
 
@@ -153,7 +152,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         check_plugins(description["config"].get("plugins", ()), str(path))
         config = from_dict(description["config"], str(path))
         provenance = read_provenance(description["provenance"])
-        step, seconds = check_type(description["step"], int), check_type(description["seconds"], float)
+        step, seconds = read_record(description["step"], int), read_record(description["seconds"], float)
         dims = _size(description["observation_dim"]), _size(description["action_dim"])
     except InputError:
         raise
@@ -193,7 +192,7 @@ def load_training_state(folder: Path) -> dict[str, Any]:
 
 def _size(value: Any) -> int:
     """Check a number of entries read from JSON; ValueError unless a tensor can have that many."""
-    if not 0 < check_type(value, int) < 2**31:
+    if not 0 < read_record(value, int) < 2**31:
         raise ValueError(f"{value!r:.100} is no size")
     return value
 

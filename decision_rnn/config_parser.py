@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from decision_rnn.agent.conditions import CONDITIONS
-from decision_rnn.agent.objectives import OBJECTIVES
+from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import match_parameters
 from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
@@ -21,8 +20,8 @@ from decision_rnn.registry import Registration, Registry
 RUN_OPTIONS = options_of(RunConfig)
 SECTIONS = tuple(name for name, option in RUN_OPTIONS.items() if is_dataclass(option.hint))
 CHOICES: dict[str, tuple[Registry[Any, Any], str]] = {
-    "condition": (CONDITIONS, DEFAULT_CONDITION),
     "backbone": (BACKBONES, DEFAULT_BACKBONE),
+    "condition": (CONDITIONS, DEFAULT_CONDITION),
     "objective": (OBJECTIVES, DEFAULT_OBJECTIVE),
 }
 """Sections whose keys depend on their `name`, with its default."""
@@ -186,10 +185,3 @@ def _unknown(key: str, keys: Mapping[str, Any], options: Mapping[str, Option]) -
                 f"{'has' if len(owners) == 1 else 'have'}: leave out the key or choose another {section}"
             )
     return InputError(f"unknown key {key!r:.100}; {suggest(key, options)}`decision-rnn train --help` lists the keys")
-
-
-for _key, (_new, _values) in list(RENAMED.items()):  # INTERIM
-    if _new not in run_options({}):
-        del RENAMED[_key]
-if "return_limit" in options_of(RUN_OPTIONS["agent"].hint):
-    RENAMED.pop("evaluation.state", None)

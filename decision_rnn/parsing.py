@@ -1,12 +1,9 @@
 """Keys and values as users write them: their types, their descriptions, and errors of one sentence about them."""
 
-import dataclasses
 import functools
 import inspect
 import math
 import re
-import types
-import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,29 +105,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{path} holds a {type(data).__name__}: it must hold keys and values")
     return data
-
-
-def check_types(record: Any) -> Any:
-    """Return a dataclass whose values were read from JSON; TypeError if one is not of its field's type."""
-    for field in dataclasses.fields(record):
-        check_type(getattr(record, field.name), field.type)
-    return record
-
-
-def check_type(value: Any, hint: Any) -> Any:
-    """Return a value that was read from JSON; TypeError if it is not of that type. A float may be a whole number."""
-    if not _is_of_type(value, hint):
-        raise TypeError(f"{value!r:.100} is not {describe(hint)}")
-    return value
-
-
-def _is_of_type(value: Any, hint: Any) -> bool:
-    kind, parts = get_origin(hint), get_args(hint)
-    if kind in (typing.Union, types.UnionType):
-        return any(_is_of_type(value, part) for part in parts)
-    if kind is tuple:  # tuple[part, ...]
-        return isinstance(value, tuple) and all(_is_of_type(item, parts[0]) for item in value)
-    return type(value) in ((int, float) if hint is float else (kind or hint,))  # not isinstance: bool is not a number
 
 
 def parse_count(written: int | str, key: str) -> int:

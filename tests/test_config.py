@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
 from decision_rnn.backbones import Backbone, count_parameters, registered_names
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
@@ -21,7 +23,7 @@ def test_command_line_sets_options_of_every_config_section() -> None:
     words = (
         "hopper-medium --backbone lru --backbone.r_max=0.9 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
     )
-    words += " --agent.tokens interleaved --agent.return_conditioning false --evaluation.target_returns [3000,10]"
+    words += " --agent.tokens interleaved --condition none --evaluation.target_returns [3000,10]"
     config = parse(*words.split())
     assert (config.dataset, config.seed, config.backbone.name, config.backbone.r_max) == (
         "hopper-medium",
@@ -30,7 +32,7 @@ def test_command_line_sets_options_of_every_config_section() -> None:
         0.9,
     )
     assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
-    assert (config.agent.tokens, config.agent.return_conditioning) == ("interleaved", False)
+    assert (config.agent.tokens, config.takes_target) == ("interleaved", False)
     assert config.evaluation.target_returns == (3000.0, 10.0)
 
 
@@ -57,12 +59,46 @@ def test_recurrent_rate_defaults_to_none_and_negative_raises() -> None:
         parse("hopper-medium", "--training.recurrent_rate", "-1")
 
 
-def test_training_carry_default_is_50_for_long_memory_backbones_and_1_for_others() -> None:
-    carried = {name: parse("hopper-medium", "--backbone", name).training.carry for name in registered_names()}
+def test_tbptt_slices_default_is_50_for_long_memory_backbones_and_1_for_others() -> None:
+    carried = {name: parse("hopper-medium", "--backbone", name).training.tbptt_slices for name in registered_names()}
     assert {name for name, carry in carried.items() if carry == 50} == {"lru", "s4d", "retention", "aaren"}
     assert set(carried.values()) == {1, 50}
-    assert parse("hopper-medium", "--backbone", "lru", "--training.carry", "1").training.carry == 1
-    assert parse("hopper-medium", "--training.carry", "7").training.carry == 7
+    assert parse("hopper-medium", "--backbone", "lru", "--training.tbptt_slices", "1").training.tbptt_slices == 1
+    assert parse("hopper-medium", "--training.tbptt_slices", "7").training.tbptt_slices == 7
+
+
+OLD = {
+    "best_fraction": (0.1, "top_fraction"),
+    "training.averaging": (0.9, "training.ema_decay"),
+    "training.carry": (3, "training.tbptt_slices"),
+    "agent.return_limit": (0.5, "condition.rtg_cap"),
+    "agent.return_noise": (0.2, "condition.noise"),
+    "agent.return_conditioning": (False, "condition.name .*none for false"),
+    "evaluation.state": ("carry", "recurrent"),
+}
+
+
+@pytest.mark.parametrize("key", OLD)
+def test_renamed_key_is_refused_with_its_new_name_in_files_and_on_the_command_line(key: str, tmp_path: Path) -> None:
+    value, name = OLD[key]
+    section, _, inner = key.rpartition(".")
+    file = tmp_path / "old.yaml"
+    file.write_text(yaml.safe_dump({section: {inner: value}} if section else {inner: value}))
+    for arguments in (["--config", str(file)], [f"--{key}", str(value).lower()]):
+        with pytest.raises(InputError, match=f"{key}.* has been renamed: use {name}"):
+            parse("hopper-medium", *arguments)
+
+
+def test_configuration_saved_by_version_0_2_is_translated() -> None:
+    saved = {"dataset": "hopper-medium", "best_fraction": 0.1, "backbone": {"name": "lru"}}
+    saved |= {"agent": {"tokens": "step", "return_conditioning": True, "return_limit": 0.5, "return_noise": 0.2}}
+    saved |= {"training": {"averaging": 0.9, "carry": 3}, "evaluation": {"state": "carry"}}
+    config = from_dict(saved, "here")
+    assert (config.top_fraction, config.training.ema_decay, config.training.tbptt_slices) == (0.1, 0.9, 3)
+    assert config.condition == ReturnToGoConfig(rtg_cap=0.5, noise=0.2)
+    assert config.evaluation.state == "recurrent"
+    saved["agent"]["return_conditioning"] = False
+    assert from_dict(saved, "here").condition == NoConditionConfig()
 
 
 def test_saved_lru_state_size_is_kept_on_load() -> None:
@@ -94,8 +130,8 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
     assert (training.steps, training.batch_size, training.context) == (100_000, 64, 20)
     assert (training.learning_rate, training.weight_decay, training.warmup_steps) == (1e-4, 1e-4, 10_000)
     assert (training.gradient_clip, training.schedule, config.backbone.dropout) == (0.25, "constant", 0.1)
-    assert (config.agent.return_limit, config.agent.return_noise) == (0, 0)
-    assert (training.averaging, training.return_weighting) == (0, 0)
+    assert (config.condition.rtg_cap, config.condition.noise) == (0, 0)
+    assert (training.ema_decay, training.return_weighting) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +141,11 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
         (["hopper-medium", "--training.stepz", "5"], ["training.stepz", "did you mean training.steps"]),
         (["hopper-medium", "--training.steps", "many"], ["training.steps", "many"]),
         (["hopper-medium", "--training.steps", "0"], ["training.steps", "at least 1"]),
-        (["hopper-medium", "--training.averaging", "1"], ["training.averaging", "below 1"]),
-        (["hopper-medium", "--training.averaging", "-1"], ["training.averaging", "at least 0"]),
+        (["hopper-medium", "--training.ema_decay", "1"], ["training.ema_decay", "below 1"]),
+        (["hopper-medium", "--training.ema_decay", "-1"], ["training.ema_decay", "at least 0"]),
         (["hopper-medium", "--training.return_weighting", "1e3"], ["training.return_weighting", "at most 100"]),
-        (["hopper-medium", "--agent.return_limit", "2"], ["agent.return_limit", "from 0"]),
-        (["hopper-medium", "--agent.return_noise", "-1"], ["agent.return_noise", "at least 0"]),
+        (["hopper-medium", "--condition.rtg_cap", "2"], ["condition.rtg_cap", "from 0"]),
+        (["hopper-medium", "--condition.noise", "-1"], ["condition.noise", "at least 0"]),
         (["hopper-medium", "--training.schedule", "square"], ["training.schedule", "square", "cosine"]),
         (["hopper-medium", "--backbone", "lru", "--backbone.heads", "2"], ["backbone.heads"]),
         (["hopper-medium", "--evaluation.target_returns", "[]"], ["evaluation.target_returns", "empty"]),

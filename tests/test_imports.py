@@ -39,10 +39,6 @@ ROOMS = (
 )
 """From the bottom up: a module imports only from its own room and those below. The names in one string share a room."""
 
-LARGEST = 300
-LARGER = {"backbones/ops/recurrence_kernels.py": "each Triton kernel stands beside its gradient"}
-"""Files that may have more lines than LARGEST, and why."""
-
 SOURCES = {
     ".".join(("decision_rnn", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
@@ -125,10 +121,3 @@ def test_backbones_import_only_the_registry_from_the_rest_of_the_package() -> No
 def test_fast_starting_modules_do_not_import_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize("path", SOURCES.values(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_source_files_have_at_most_300_lines_unless_listed(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    name = path.relative_to(PACKAGE).as_posix()
-    assert (lines > LARGEST) == (name in LARGER), f"{name} has {lines} lines: divide it, or give the reason in LARGER"

@@ -6,6 +6,7 @@ an exported policy contains it. Conditions are defined here or in a user's modul
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.registry import Registry
+from decision_rnn.registry import Class, Registry
 
 if TYPE_CHECKING:
     from decision_rnn.agent.spec import AgentSpec
@@ -89,7 +90,11 @@ class Condition(nn.Module, ABC):
 
 
 CONDITIONS: Registry[Condition, ConditionConfig] = Registry("condition")
-register_condition = CONDITIONS.register
+
+
+def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register a condition under the name in its configuration class; see `Registry.register`."""
+    return CONDITIONS.register(config)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ An objective is defined here or in a user's module, which `--plugins` imports.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from decision_rnn.agent.spaces import head_of, holds_actions
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.registry import Registry
+from decision_rnn.registry import Class, Registry
 
 if TYPE_CHECKING:
     from decision_rnn.agent.agent import DecisionAgent
@@ -85,7 +85,11 @@ class Objective(nn.Module, ABC):
 
 
 OBJECTIVES: Registry[Objective, ObjectiveConfig] = Registry("objective")
-register_objective = OBJECTIVES.register
+
+
+def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:
+    """Class decorator: register an objective under the name in its configuration class; see `Registry.register`."""
+    return OBJECTIVES.register(config)
 
 
 @dataclass(frozen=True, kw_only=True)

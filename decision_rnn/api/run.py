@@ -181,7 +181,7 @@ def train_run(
 
     def evaluate_checkpoint(trained: TrainedAgent) -> None:
         with quiet():
-            evaluate_once(folder, trained, checkpoint_settings(config.evaluation, trained.provenance), processes)
+            evaluate_once(folder, trained, checkpoint_settings(config, trained.provenance), processes)
 
     trained = train_in_folder(
         config,
@@ -289,7 +289,7 @@ def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) 
     if not config.takes_target:
         return
     settings, best = config.evaluation, provenance.return_max
-    asked = asked_returns(settings, provenance)
+    asked = asked_returns(settings, provenance, config)
     tell(describe_reach(asked, seen.episode_returns))
     # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]

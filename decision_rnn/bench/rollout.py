@@ -10,7 +10,7 @@ import torch
 from gymnasium import Env
 from tqdm import tqdm
 
-from decision_rnn.agent import DecisionAgent
+from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
 from decision_rnn.checkpoint import last_checkpoint, load_agent
@@ -21,7 +21,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
-from decision_rnn.evaluation.rollout import OnStep, RolloutResult, one_thread, rollout
+from decision_rnn.evaluation.rollout import RolloutResult, Task, one_thread, rollout
 from decision_rnn.training.loop import prepare
 from decision_rnn.workers import default_processes
 
@@ -37,8 +37,27 @@ ACTING_CALLS = 200  # of one timing with carried state
 Clock = Callable[[], float]
 
 
+class _Recorder:
+    """An actor that keeps its actions: for every group of episodes, those of each step."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.groups: list[list[np.ndarray]] = []
+
+    def initial_state(self, target_return: torch.Tensor) -> ActingState:
+        self.groups.append([])
+        return self.actor.initial_state(target_return)
+
+    def act(
+        self, observation: torch.Tensor, reward: torch.Tensor, reset: torch.Tensor | None, state: ActingState
+    ) -> tuple[torch.Tensor, ActingState]:
+        action, state = self.actor.act(observation, reward, reset, state)
+        self.groups[-1].append(action.numpy().copy())
+        return action, state
+
+
 class Recording:
-    """The episodes of a rollout and, for every step, the environments that ran and their actions.
+    """The episodes of a rollout and their actions.
 
     Args:
         actor: In evaluation mode, on the CPU.
@@ -51,20 +70,16 @@ class Recording:
     def __init__(
         self, actor: Actor, environment_id: str, target_returns: Sequence[float], episodes: int, seed: int
     ) -> None:
-        self.actor = actor
-        self.environment_id = environment_id
-        self.target_returns = target_returns
-        self.episodes = episodes
-        self.seed = seed
-        self.steps: list[tuple[list[int], np.ndarray]] = []
-        results = self._rollout(on_step=self._record)
+        self.task = Task(actor, environment_id, tuple(target_returns), episodes, seed, None)
+        self.recorder = _Recorder(actor)
+        results = self._rollout(self.recorder)
         self.returns = np.concatenate([result.returns for result in results])
         self.lengths = np.concatenate([result.lengths for result in results])
 
     def time_rollout(self, clock: Clock, processes: int) -> float:
         """Seconds to repeat the whole rollout, including starting processes and creating environments."""
         begun = clock()
-        results = self._rollout(processes=processes)
+        results = self._rollout(self.task.actor, processes)
         taken = clock() - begun
         self._check(np.concatenate([result.returns for result in results]))
         return taken
@@ -73,27 +88,24 @@ class Recording:
         """Seconds for the same environments to take the same actions in the same order, without agent, on one core."""
         begun = clock()
         returns = np.zeros(len(self.returns))
-        environments: dict[int, Env] = {}
-        for running, actions in self.steps:
-            if running[0] not in environments:  # a group begins
-                environments = {i: self._begin(i) for i in running}
-            for row, i in enumerate(running):
-                returns[i] += environments[i].step(actions[row])[1]
+        for group, steps in zip(self.task.groups(), self.recorder.groups, strict=True):
+            environments = {i: self._begin(i) for i in group}
+            for step, actions in enumerate(steps):
+                running = [i for i in group if self.lengths[i] > step]
+                for i, action in zip(running, actions, strict=True):
+                    returns[i] += environments[i].step(action)[1]
         taken = clock() - begun
         self._check(returns)
         return taken
 
     def _begin(self, number: int) -> Env:
-        environment = make_environment(self.environment_id)
-        environment.reset(seed=self.seed + number % self.episodes)
+        environment = make_environment(self.task.environment_id)
+        environment.reset(seed=self.task.seed + number % self.task.episodes)
         return environment
 
-    def _rollout(self, processes: int = 1, on_step: OnStep | None = None) -> list[RolloutResult]:
-        targets, count = self.target_returns, self.episodes
-        return rollout(self.actor, self.environment_id, targets, count, self.seed, processes, on_step=on_step)
-
-    def _record(self, running: Sequence[int], actions: np.ndarray) -> None:
-        self.steps.append((list(running), actions.copy()))
+    def _rollout(self, actor: Actor, processes: int = 1) -> list[RolloutResult]:
+        task = self.task
+        return rollout(actor, task.environment_id, task.target_returns, task.episodes, task.seed, processes)
 
     def _check(self, returns: np.ndarray) -> None:
         if not np.array_equal(returns, self.returns):

@@ -8,7 +8,16 @@ from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
-from decision_rnn.config_parser import CHOICES, RUN_OPTIONS, SECTIONS, flatten, new_config, overlay, run_options
+from decision_rnn.config_parser import (
+    CHOICES,
+    RENAMED,
+    RUN_OPTIONS,
+    SECTIONS,
+    flatten,
+    new_config,
+    overlay,
+    run_options,
+)
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, read_yaml, split_names
 from decision_rnn.plugins import import_plugins
@@ -66,7 +75,7 @@ def split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         key, equals, value = word[2:].partition("=")
         if word == "--":
             others += [word, *words]
-        elif not word.startswith("--") or not ("." in key or key in RUN_OPTIONS):
+        elif not word.startswith("--") or not ("." in key or key in RUN_OPTIONS or key in RENAMED):
             others.append(word)
         else:
             value = value if equals else next(words, "--")

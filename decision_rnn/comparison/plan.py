@@ -4,14 +4,14 @@ Everything that can be checked in advance is checked here, before hours of work.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from decision_rnn.comparison.record import ComparedDataset, Role, Target
 from decision_rnn.comparison.trials import PlannedTrial
 from decision_rnn.comparison.variants import Variant
-from decision_rnn.config import EvaluationConfig, RunConfig
+from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.environments import check_environment
@@ -19,7 +19,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
 from decision_rnn.evaluation.obedience import spread_targets
-from decision_rnn.evaluation.targets import paper_returns
+from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.training.loop import check_warmup, select_episodes
 from decision_rnn.training.run_folder import check_resumed_run
 
@@ -94,15 +94,15 @@ class Plan:
         for name in self.datasets:
             spec = self._dataset(name).spec
             check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+        configs = [variant.config for variant in self.variants]
         compared = {}
         for name in self.datasets:
             dataset = self._dataset(name)
             store = dataset.open()
-            for variant in self.variants:
-                select_episodes(replace(variant.config, dataset=name), store)
-            first = self.variants[0].config
-            data = summarise_data(DataSummary.from_store(dataset.spec, store), first)
-            compared[name] = ComparedDataset(data=data, targets=targets_of(first.evaluation, data))
+            for config in configs:
+                select_episodes(replace(config, dataset=name), store)
+            data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
+            compared[name] = ComparedDataset(data=data, targets=targets_of(configs, data))
         trials = []
         for name, variant, seed in self._runs():
             config, targets = self._config(variant, name, seed), compared[name].targets
@@ -133,14 +133,20 @@ class Plan:
         return check_resumed_run(config, folder) if (folder / "config.yaml").is_file() else config
 
 
-def targets_of(settings: EvaluationConfig, data: DataSummary) -> tuple[Target, ...]:
-    """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range."""
+def targets_of(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
+    """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
+
+    A paper's return beyond the data that every variant sees capped, as it would see the data's best, is both.
+    """
     low, high = data.return_min, data.return_max
     spread = spread_targets(low, high, SPREAD) if low < high else ()
+    paper = paper_returns(configs[0].evaluation, data)
+    conditioned = [config for config in configs if config.takes_target]
+    capped = [of for of in paper if conditioned and all(capped_as_best(of, data, config) for config in conditioned)]
     roles: dict[float, list[Role]] = {}
     named: tuple[tuple[Role, tuple[float, ...]], ...] = (
-        ("paper", paper_returns(settings, data)),
-        ("best", (high,)),
+        ("paper", paper),
+        ("best", (high if high in paper else min(capped, default=high),)),
         ("spread", spread),
     )
     for role, returns in named:

@@ -44,7 +44,7 @@ class PlannedTrial:
         steps, every = config.training.steps, config.training.checkpoint_every
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
-            scores = stored_result(folder, config, self.data, step, checkpoint_settings(settings, self.data))
+            scores = stored_result(folder, config, self.data, step, checkpoint_settings(config, self.data))
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:

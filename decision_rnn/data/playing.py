@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from decision_rnn.data.episode_loop import play_together
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
@@ -71,15 +72,14 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
     index = steps = 0
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
-        course, first = _Course([np.array(observation)]), True
-        reward: Any = 0.0
-        terminated = truncated = False
-        while not (terminated or truncated):
-            action = _checked(act(observation, reward, first), environment)
-            observation, reward, terminated, truncated, _ = environment.step(action)
-            course.add(action, reward, observation)
-            first = False
-        yield course.ended(terminated, truncated, seed + index)
+        course = _Course([np.array(observation)])
+
+        def policy(observations: list[Any], rewards: np.ndarray, _: object, course: _Course = course) -> list[Any]:
+            return [_checked(act(observations[0], rewards[0], not course.actions), environment)]
+
+        for step in play_together([environment], [observation], policy):
+            course.add(step.actions[0], step.rewards[0], step.observations[0])
+        yield course.ended(step.terminated[0], step.truncated[0], seed + index)
         index, steps = index + 1, steps + len(course.rewards)
 
 

@@ -14,7 +14,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.latency import action_cost
-from decision_rnn.evaluation.remarks import remarks
+from decision_rnn.evaluation.remarks import remark_on_cuts, remarks
 from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.evaluation.targets import asked_returns
@@ -81,7 +81,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
     config, dataset = subject.config, summarise_data(subject.provenance, subject.config)
     check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
-    protocol = Protocol.from_settings(settings, asked_returns(settings, dataset), config.takes_target)
+    protocol = Protocol.from_settings(settings, asked_returns(settings, dataset, config), config.takes_target)
     begun = time.perf_counter()
     played = rollout(
         subject.actor,
@@ -93,6 +93,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
         protocol.seed,
         default_processes() if processes is None else processes,
         config.plugins,
+        settings.max_episode_steps,
     )
     seconds = time.perf_counter() - begun
     return Result(
@@ -104,7 +105,7 @@ def evaluate_actor(subject: Subject, settings: EvaluationConfig, processes: int 
             _of_target(target, dataset, episodes)
             for target, episodes in zip(protocol.target_returns, played, strict=True)
         ),
-        remarks=tuple(remarks(config, dataset, protocol)),
+        remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(played)),
         training_seconds=round(subject.seconds, 1),
         parameters=subject.parameters,
         backbone_parameters=subject.backbone_parameters,

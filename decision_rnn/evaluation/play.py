@@ -10,8 +10,10 @@ import torch
 from PIL import Image
 
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.episode_loop import play_together
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor
+from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class Moment:
     ended: bool
 
 
-def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, seed: int) -> Iterator[Moment]:
+def play(
+    actor: Actor, environment: gymnasium.Env, target_return: float | None, seed: int, max_steps: int | None = None
+) -> Iterator[Moment]:
     """Play an episode; yields a moment at its beginning and one after every step.
 
     The episode is the same as in a rollout of one episode with this seed. Torch's global generator is seeded too.
@@ -33,19 +37,15 @@ def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, 
         environment: With flat Box spaces.
         target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
+        max_steps: The largest number of steps; None for that of `step_limit`.
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
-    state = actor.initial_state(torch.tensor([target_return or 0.0]))
-    moment, reward = Moment(0, 0.0, False), 0.0
+    policy, moment = GroupPolicy(actor, [target_return or 0.0]), Moment(0, 0.0, False)
+    limit = max_steps if environment.spec is None else step_limit(environment.spec.id, max_steps)
     yield moment
-    while not moment.ended:
-        seen = torch.from_numpy(np.asarray(observation, np.float32))[None]
-        with torch.inference_mode():
-            action, state = actor.act(seen, torch.tensor([reward], dtype=torch.float32), None, state)
-        observation, earned, terminated, truncated, _ = environment.step(action[0].numpy())
-        reward = float(earned)
-        moment = Moment(moment.steps + 1, moment.earned + reward, bool(terminated or truncated))
+    for step in play_together([environment], [observation], policy, limit):
+        moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from decision_rnn.backbones import registered
 from decision_rnn.evaluation.targets import is_best
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from decision_rnn.config import RunConfig
     from decision_rnn.data.summary import DataSummary
     from decision_rnn.evaluation.results import Protocol, Result
+    from decision_rnn.evaluation.rollout import RolloutResult
 
 FAR_BEYOND = 2.0
 """How far outside the data's returns a target may be, in multiples of their range, before it is called out of all
@@ -48,6 +51,16 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "
             "carried over whole episodes may score far below what --state window scores, and below training with "
             "--training.tbptt_slices 50"
+        )
+
+
+def remark_on_cuts(played: Sequence[RolloutResult]) -> Iterator[str]:
+    """A sentence on the episodes that did not end within the largest number of steps, if there are any."""
+    cut, lengths = (np.concatenate([getattr(of, name) for of in played]) for name in ("cut", "lengths"))
+    if cut.any():
+        yield (
+            f"{cut.sum()} of {len(cut)} episodes were cut after {lengths[cut].max():,} steps, before the environment "
+            "ended them, and their returns lack what follows: evaluation.max_episode_steps sets the number"
         )
 
 

@@ -40,6 +40,7 @@ class Protocol:
         episodes: Episodes per target return.
         target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
+        max_episode_steps: As in `EvaluationConfig`.
     """
 
     state: Literal["recurrent", "window"]
@@ -47,6 +48,7 @@ class Protocol:
     episodes: int
     target_returns: tuple[float | None, ...]
     seed: int
+    max_episode_steps: int | None = None
 
     @classmethod
     def from_settings(cls, settings: EvaluationConfig, targets: Sequence[float], takes_target: bool) -> "Protocol":
@@ -57,6 +59,7 @@ class Protocol:
             episodes=settings.episodes,
             target_returns=tuple(targets) if takes_target else (None,),
             seed=settings.seed,
+            max_episode_steps=settings.max_episode_steps,
         )
 
     def __str__(self) -> str:

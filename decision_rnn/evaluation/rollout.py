@@ -5,21 +5,33 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.episode_loop import play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
 from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import spread
 
-OnStep = Callable[[Sequence[int], np.ndarray], None]
-
 GROUP = 50
 """The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
 depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
+
+
+DEFAULT_MAX_STEPS = 10_000
+"""Largest number of steps of an episode in an environment that is registered without a limit."""
+
+
+def step_limit(environment_id: str, max_episode_steps: int | None) -> int | None:
+    """The number of steps after which an episode is cut; None if the environment's own limit is the only one."""
+    if max_episode_steps is not None or gymnasium.registry[environment_id].max_episode_steps is not None:
+        return max_episode_steps
+    return DEFAULT_MAX_STEPS
 
 
 @contextmanager
@@ -45,11 +57,13 @@ class RolloutResult:
         target_return: The target return.
         returns: (episodes,), undiscounted sums of rewards.
         lengths: (episodes,), steps.
+        cut: (episodes,) bool, true where the episode was still going on after the largest number of steps.
     """
 
     target_return: float
     returns: np.ndarray
     lengths: np.ndarray
+    cut: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,7 @@ class Task:
         target_returns: Target returns.
         episodes: Episodes per target return.
         seed: Seed of the first episode.
+        max_steps: The largest length of an episode; None for the environment's own limit alone.
     """
 
     actor: Actor
@@ -69,6 +84,7 @@ class Task:
     target_returns: tuple[float, ...]
     episodes: int
     seed: int
+    max_steps: int | None
 
     def groups(self) -> list[range]:
         """The numbers of the episodes that are stepped together; each group mixes the episodes of all targets.
@@ -88,7 +104,7 @@ def rollout(
     seed: int,
     processes: int = 1,
     plugins: Sequence[str] = (),
-    on_step: OnStep | None = None,
+    max_episode_steps: int | None = None,
 ) -> list[RolloutResult]:
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
@@ -103,8 +119,7 @@ def rollout(
         seed: Seed of the first episode.
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
-        on_step: Called before each step with the numbers of the environments that are stepped and their actions; only
-            with one process.
+        max_episode_steps: As in `EvaluationConfig`.
 
     Returns:
         One result per target return.
@@ -112,63 +127,71 @@ def rollout(
     Raises:
         InputError: If a process dies.
     """
-    if on_step is not None and processes > 1:
-        raise ValueError("on_step is called in this process, so that no other may play")
-    task = Task(actor, environment_id, tuple(target_returns), episodes, seed)
+    task = Task(
+        actor, environment_id, tuple(target_returns), episodes, seed, step_limit(environment_id, max_episode_steps)
+    )
     groups, count = task.groups(), len(target_returns) * episodes
-    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
             played = spread(partial(play_group, task), groups, processes, "plays episodes", shown.update, prepare)
         else:
-            played = [play_group(task, group, shown.update, on_step) for group in groups]
-    for group, (of_returns, of_lengths) in zip(groups, played, strict=True):
-        returns[group], lengths[group] = of_returns, of_lengths
-    per_target = [slice(i, i + episodes) for i in range(0, count, episodes)]
+            played = [play_group(task, group, shown.update) for group in groups]
+    for group, results in zip(groups, played, strict=True):
+        returns[group], lengths[group], cut[group] = results
+    parts = [slice(i, i + episodes) for i in range(0, count, episodes)]
     return [
-        RolloutResult(target, returns[part], lengths[part])
-        for target, part in zip(target_returns, per_target, strict=True)
+        RolloutResult(target, returns[part], lengths[part], cut[part])
+        for target, part in zip(target_returns, parts, strict=True)
     ]
 
 
+class GroupPolicy:
+    """An actor as the policy of a group of episodes, whose state loses the rows of those that are over.
+
+    Args:
+        actor: In evaluation mode, on the CPU.
+        target_returns: The target return of each episode.
+    """
+
+    def __init__(self, actor: Actor, target_returns: Sequence[float]) -> None:
+        self.actor = actor
+        self.state = actor.initial_state(torch.tensor(target_returns, dtype=torch.float32))
+
+    @torch.inference_mode()
+    def __call__(self, observations: list[Any], rewards: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
+        if kept is not None:
+            self.state = self.state.select(torch.from_numpy(kept))
+        seen, earned = torch.from_numpy(np.array(observations, np.float32)), torch.from_numpy(rewards).float()
+        action, self.state = self.actor.act(seen, earned, None, self.state)
+        return action.numpy()
+
+
 @one_thread()
-@torch.inference_mode()
 def play_group(
-    task: Task, group: Sequence[int], ended: Callable[[int], object], on_step: OnStep | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Play the episodes with these numbers as one batch; returns their returns and lengths, both (len(group),).
+    task: Task, group: Sequence[int], ended: Callable[[int], object]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Play the episodes with these numbers as one batch.
 
     `ended` is called with the number of episodes that have just ended. An actor that samples uses torch's global
     generator, seeded for the group.
+
+    Returns:
+        Their returns, lengths, and whether `task.max_steps` cut them, each (len(group),).
     """
     environments = [make_environment(task.environment_id) for _ in group]
     firsts = [env.reset(seed=task.seed + i % task.episodes)[0] for i, env in zip(group, environments, strict=True)]
-    observations = np.asarray(firsts, np.float32)
-    rewards = np.zeros(len(group), np.float32)
-    returns, lengths = np.zeros(len(group)), np.zeros(len(group), np.int64)
-    running, numbers = np.arange(len(group)), np.asarray(group)
-    playing = list(environments)
-    state = task.actor.initial_state(torch.tensor([task.target_returns[i // task.episodes] for i in group]))
+    policy = GroupPolicy(task.actor, [task.target_returns[i // task.episodes] for i in group])
+    returns, lengths, cut = np.zeros(len(group)), np.zeros(len(group), np.int64), np.zeros(len(group), bool)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(task.seed + group[0])
-        while playing:
-            action, state = task.actor.act(torch.from_numpy(observations), torch.from_numpy(rewards), None, state)
-            actions = action.numpy()
-            if on_step is not None:
-                on_step(numbers[running].tolist(), actions)
-            steps = [env.step(row) for env, row in zip(playing, actions, strict=True)]
-            observed, earned, terminated, truncated, _ = zip(*steps, strict=True)
-            observations, rewards = np.array(observed, np.float32), np.array(earned, np.float32).reshape(-1)
-            returns[running] += np.array(earned, np.float64).reshape(-1)
-            lengths[running] += 1
-            over = np.logical_or(terminated, truncated)
-            if over.any():
-                ended(int(over.sum()))
-                going = np.flatnonzero(~over)
-                state = state.select(torch.from_numpy(going))
-                observations, rewards, running = observations[going], rewards[going], running[going]
-                playing = [playing[row] for row in going]
+        for step in play_together(environments, firsts, policy, task.max_steps):
+            returns[step.rows] += step.rewards
+            lengths[step.rows] += 1
+            cut[step.rows] = step.cut & ~step.over
+            if step.cut or step.over.any():
+                ended(int((step.over | step.cut).sum()))
     for env in environments:
         env.close()
-    return returns, lengths
+    return returns, lengths, cut

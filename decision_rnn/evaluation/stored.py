@@ -9,7 +9,7 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import Key, Protocol, Result, find_result, write_result
-from decision_rnn.evaluation.targets import asked_returns
+from decision_rnn.evaluation.targets import asked_returns, capped_as_best
 
 SCALE = attrgetter("environment_id", "reference_min", "reference_max")
 """What scores depend on besides the episodes that a fingerprint identifies."""
@@ -27,7 +27,7 @@ def stored_result(
         step: The checkpoint's step.
         settings: How the checkpoint is evaluated.
     """
-    protocol = Protocol.from_settings(settings, asked_returns(settings, data), config.takes_target)
+    protocol = Protocol.from_settings(settings, asked_returns(settings, data, config), config.takes_target)
     result = find_result(run, Key.from_run(config, data.fingerprint, step, protocol))
     return result if result is not None and SCALE(result.dataset) == SCALE(data) else None
 
@@ -41,8 +41,10 @@ def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, 
     return result
 
 
-def checkpoint_settings(settings: EvaluationConfig, data: DataSummary) -> EvaluationConfig:
-    """How every checkpoint of a run is evaluated: with `checkpoint_episodes`, at the first target return of the run and
-    at the best in the data."""
-    targets = tuple(dict.fromkeys((asked_returns(settings, data)[0], data.return_max)))
+def checkpoint_settings(config: RunConfig, data: DataSummary) -> EvaluationConfig:
+    """How every checkpoint of a run is evaluated: with `evaluation.checkpoint_episodes`, at the first target return of
+    the run and, unless it is capped to the same, at the best in the data."""
+    settings = config.evaluation
+    first = asked_returns(settings, data, config)[0]
+    targets = (first,) if capped_as_best(first, data, config) else tuple(dict.fromkeys((first, data.return_max)))
     return replace(settings, episodes=settings.checkpoint_episodes, target_returns=targets)

@@ -1,5 +1,6 @@
 """Target returns of an evaluation, and how many episodes of the data reach them."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,26 +26,34 @@ def paper_returns(settings: EvaluationConfig, spec: DatasetSpec | DataSummary) -
     return tuple(float(target) for target in settings.target_returns or spec.target_returns)
 
 
-def asked_returns(settings: EvaluationConfig, data: DataSummary) -> tuple[float, ...]:
+def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
     """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
     data's best.
 
     No single default suits every dataset: the paper's targets may exceed every return in the data, and then their
-    scores measure extrapolation. The score at the data's best shows how much of the score is due to the target.
+    scores measure extrapolation. The score at the data's best shows how much of the score is due to the target. An
+    agent with a cap on its return-to-go sees both as the cap: then the data's best is left out.
 
     Args:
         settings: Settings of the evaluation.
         data: The data of the agent.
+        config: Its configuration.
     """
-    best = () if settings.target_returns is not None else (data.return_max,)
-    return tuple(dict.fromkeys((*paper_returns(settings, data), *best)))
+    paper = paper_returns(settings, data)
+    capped = capped_as_best(max(paper, default=-math.inf), data, config)
+    return tuple(dict.fromkeys(paper if settings.target_returns or capped else (*paper, data.return_max)))
+
+
+def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
+    """Whether a target return is beyond the data and capped, so that an agent sees it as it sees the data's best."""
+    return getattr(config.condition, "rtg_cap", 0.0) > 0 and target > data.return_max
 
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
     if not config.takes_target:
         return None
-    return next(iter(asked_returns(config.evaluation, data)), None)
+    return next(iter(asked_returns(config.evaluation, data, config)), None)
 
 
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:

@@ -159,7 +159,7 @@ def test_recording_replay_gives_the_same_episodes_as_rollout(monkeypatch):
     recording = Recording(agent, "Hopper-v5", (3600.0, 1800.0), episodes=3, seed=7)
     results = rollout(agent, "Hopper-v5", (3600.0, 1800.0), 3, 7)
     assert recording.returns.tolist() == [value for result in results for value in result.returns]
-    assert sum(len(running) for running, _ in recording.steps) == recording.lengths.sum()
+    assert sum(len(actions) for steps in recording.recorder.groups for actions in steps) == recording.lengths.sum()
     assert recording.time_environments(time.process_time) > 0  # raises unless every return is the same
     assert recording.time_rollout(time.process_time, processes=1) > 0
     rows = time_episodes(recording, rounds=1)
@@ -169,7 +169,7 @@ def test_recording_replay_gives_the_same_episodes_as_rollout(monkeypatch):
 
 def test_recording_replay_with_other_returns_raises():
     recording = Recording(untrained(), "Hopper-v5", (3600.0,), episodes=2, seed=7)
-    recording.steps[0][1][:] = 1.0
+    recording.recorder.groups[0][0][:] = 1.0
     with pytest.raises(RuntimeError, match="not comparable"):
         recording.time_environments(time.process_time)
 

@@ -20,7 +20,7 @@ SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log
 SmallCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def read_result(run: Path, protocol: str = "carry") -> dict[str, Any]:
+def read_result(run: Path, protocol: str = "recurrent") -> dict[str, Any]:
     """The only result of that protocol in a run's folder."""
     (path,) = (run / "results").glob(f"step-*-{protocol}-*.json")
     return json.loads(path.read_text())

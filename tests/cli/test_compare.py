@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from decision_rnn import Backbone, Episode, write_store
+from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import count_parameters
 from decision_rnn.cli.compare import executor_of, plan_of
 from decision_rnn.cli.main import main
@@ -97,7 +98,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     for config in (lru, long, mlp):  # match_parameters sets each width
         assert abs(count_parameters(Backbone(config.backbone)) / 30_000 - 1) < 0.1
     assert long.objective.name == "mse"
-    assert cloning == replace(lru, agent=replace(lru.agent, return_conditioning=False))
+    assert cloning == replace(lru, condition=NoConditionConfig())
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
     assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
@@ -114,14 +115,14 @@ def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None
         return {label: (each.state, each.window, each.episodes) for label, each in of.items()}
 
     assert states(asked("--config", file(text))) == {
-        "carries": ("carry", 5, 7),
+        "carries": ("recurrent", 5, 7),
         "windowed": ("window", 20, 7),
         "short": ("window", 5, 7),
-        "bc": ("carry", 5, 7),
-        "mlp": ("carry", 5, 7),
+        "bc": ("recurrent", 5, 7),
+        "mlp": ("recurrent", 5, 7),
     }
-    over = states(asked("--config", file(text), "--evaluation.state", "carry", "--evaluation.episodes", "3"))
-    assert {state for state, _, _ in over.values()} == {"carry"}  # the command line takes precedence
+    over = states(asked("--config", file(text), "--evaluation.state", "recurrent", "--evaluation.episodes", "3"))
+    assert {state for state, _, _ in over.values()} == {"recurrent"}  # the command line takes precedence
     assert {episodes for _, _, episodes in over.values()} == {3}
 
 
@@ -144,7 +145,7 @@ def test_controls_come_last_and_only_if_not_already_compared() -> None:
     plan = asked("hopper-medium", "--backbones", "transformer", *options, "--controls", "mlp")
     assert plan.variants[0].config.backbone.convolution == 4
     assert plan.variants[1].config.backbone.convolution == 0  # without memory
-    cloned = ["hopper-medium", "--backbones", "mingru", "--agent.return_conditioning", "false"]
+    cloned = ["hopper-medium", "--backbones", "mingru", "--condition", "none"]
     assert labels(asked(*cloned, "--controls", "bc,bc-10%")) == ["mingru", "bc-10%"]
     assert labels(asked(*cloned, "--controls", "none")) == ["mingru"]
 

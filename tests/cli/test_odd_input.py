@@ -24,7 +24,7 @@ KEYS = (
     ),
     *(
         "--observation.mask",
-        "--agent.return_conditioning",
+        "--backbone.projection",
         "--training",
         "--training.steps",
         "--training.learning_rate",
@@ -91,7 +91,7 @@ def test_odd_values_in_a_config_file_section_are_accepted_or_refused_in_one_line
             ["--evaluation.target_returns", "[.nan]"],
             "evaluation.target_returns is '[.nan]': it must be a finite number",
         ),
-        (["--agent.return_conditioning", "maybe"], "agent.return_conditioning is 'maybe': it must be true or false"),
+        (["--backbone.projection", "maybe"], "backbone.projection is 'maybe': it must be true or false"),
         (["--config", "/"], "cannot read the configuration /: Is a directory"),
         (["--training.schedule", "square"], "training.schedule is 'square': it must be cosine or constant"),
     ],

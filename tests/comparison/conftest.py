@@ -49,8 +49,7 @@ class Inline:
 
 @pytest.fixture
 def comparing(tmp_path: Path) -> Compare:
-    """Compares variants on own/mine, by default `narrow` of width 16 with one seed and no checkpoint evaluation, in four
-    training steps; other keys take the place of these."""
+    """Runs a comparison of `small` keys, by default with the executor of this process."""
 
     def run(executor: Any = None, command: str = "", **keys: Any) -> Comparison:
         return compare(plan(small(**{"output": tmp_path / "runs", **keys}), "test"), command, executor or Inline())
@@ -59,7 +58,8 @@ def comparing(tmp_path: Path) -> Compare:
 
 
 def small(output: Path, **keys: Any) -> dict[str, Any]:
-    """The keys of a small comparison."""
+    """The keys of a comparison on own/mine: `narrow` of width 16 with one seed, four training steps and no evaluation of
+    checkpoints; other keys take the place of these."""
     return {
         "datasets": "own/mine",
         "variants": {"narrow": {}},

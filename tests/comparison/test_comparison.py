@@ -167,6 +167,25 @@ def test_comparison_targets_are_the_papers_the_best_of_the_data_and_a_spread(min
     assert [target.target_return for target in trial.targets] == [target.target_return for target in targets]
 
 
+def test_target_beyond_the_data_that_is_capped_as_the_best_is_played_once(mine: Path, comparing: Compare) -> None:
+    best = float(open_dataset("own/mine").open().episode_returns.max())
+    beyond: dict[str, Any] = {"evaluation.target_returns": [best + 10], "checkpoint_episodes": 1}
+    comparison = comparing(**beyond, controls="bc")
+    targets = comparison.datasets[0].targets
+    assert [(target.target_return, target.roles) for target in targets[:2]] == [
+        (best + 10, ("paper", "best")),
+        (targets[1].target_return, ("spread",)),
+    ]
+    assert len(comparison.trials[0].targets) == 6
+    assert [target.target_return for target in comparison.trials[0].checkpoints[-1].targets] == [best + 10]
+    both = {"narrow": {}, "uncapped": {"condition": {"rtg_cap": 0}}}
+    found = plan(small(Path("x"), **beyond, variants=both), "test").trials()[0][0].targets
+    assert [(target.target_return, target.roles) for target in found[:2]] == [
+        (best + 10, ("paper",)),
+        (best, ("best",)),
+    ]
+
+
 def test_episodes_csv_has_one_row_per_episode(mine: Path, comparing: Compare, tmp_path: Path) -> None:
     comparison = comparing(controls="bc", seeds=2, **{"evaluation.episodes": 2})
     with (tmp_path / "runs" / "episodes.csv").open() as file:
@@ -192,6 +211,7 @@ def test_checkpoint_episodes_evaluate_every_checkpoint_once(
 ) -> None:
     """With more checkpoint episodes than before, only checkpoints that still exist are evaluated."""
     asked: dict[str, Any] = {"training.steps": 7, "evaluation.target_returns": [100.0, 50.0], "backbone.dropout": 0.2}
+    asked["condition.rtg_cap"] = 0
     (trial,) = comparing(**asked, checkpoint_episodes=2).trials
     assert len(list((run / "results").iterdir())) == 5
     assert [point.step for point in trial.checkpoints] == [2, 4, 6, 7]
@@ -312,7 +332,12 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     asked: dict[str, Any] = {"variants": {"bad": {}, "good": {}}, "seeds": 2}
     comparison = comparing(**asked)
     (failed,) = comparison.failed
-    assert (failed.variant, failed.dataset, failed.seed, failed.log) == ("bad", "own/mine", 1, "own-mine/bad-seed1/run.log")
+    assert (failed.variant, failed.dataset, failed.seed, failed.log) == (
+        "bad",
+        "own/mine",
+        1,
+        "own-mine/bad-seed1/run.log",
+    )
     assert "File exists" in failed.error
     assert "own-mine/bad-seed1 failed: " in capfd.readouterr().err
     assert [(trial.variant, trial.seed) for trial in comparison.trials] == [("bad", 0), ("good", 0), ("good", 1)]

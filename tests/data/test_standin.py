@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from safetensors.torch import load_file
 
 from decision_rnn.data.standin import recipes
@@ -119,6 +120,8 @@ def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytes
 
 class OneStep:
     """An environment whose episodes end after one step."""
+
+    action_space = Box(-1, 1, (3,))
 
     def reset(self, seed: int) -> tuple[np.ndarray, dict[str, object]]:
         return np.zeros(11), {}

@@ -27,7 +27,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
     def rollout(actor: object, environment: str, targets: list[float], episodes: int, *rest: object, **more: object):
         asked.append(list(targets))
         factors = np.linspace(1, 0.5, episodes)
-        return [RolloutResult(target, target * factors, np.full(episodes, 7)) for target in targets]
+        lengths, cut = np.full(episodes, 7), np.zeros(episodes, bool)
+        return [RolloutResult(target, target * factors, lengths, cut) for target in targets]
 
     monkeypatch.setattr(module, "rollout", rollout)
     return asked
@@ -98,6 +99,17 @@ def test_evaluate_adds_no_best_return_to_named_targets_or_if_already_a_target(
     result = evaluate(pendulum(return_max=return_max), EvaluationConfig(episodes=2, target_returns=named))
     assert played == [asked]
     assert "it scores" not in format_result(result)
+
+
+def test_data_best_is_no_default_target_of_an_agent_that_sees_a_higher_one_capped(
+    pendulum: Make, played: list[list[float]]
+) -> None:
+    """Both are at least the cap, the 0.9 quantile of the data's returns-to-go at an episode's first step."""
+    evaluate(pendulum(return_max=-250.0, rtg_cap=0.9), EvaluationConfig(episodes=2))
+    evaluate(pendulum(return_max=-100.0, rtg_cap=0.9), EvaluationConfig(episodes=2))
+    named = EvaluationConfig(episodes=2, target_returns=(-200.0, -250.0))
+    evaluate(pendulum(return_max=-250.0, rtg_cap=0.9), named)
+    assert played == [[-200.0, -400.0], [-200.0, -400.0, -100.0], [-200.0, -250.0]]
 
 
 def test_remark_on_a_target_more_than_two_ranges_above_the_data_is_stronger(
@@ -175,8 +187,8 @@ def test_result_keeps_the_digits_of_small_returns(pendulum: Make, played: list[l
 
 def test_evaluate_returns_that_are_not_finite_raise(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [
-        RolloutResult(-200.0, np.array([np.nan]), np.array([3])),
-        RolloutResult(-400.0, np.array([1.0]), np.array([3])),
+        RolloutResult(-200.0, np.array([np.nan]), np.array([3]), np.array([False])),
+        RolloutResult(-400.0, np.array([1.0]), np.array([3]), np.array([False])),
     ]
     monkeypatch.setattr(module, "rollout", lambda *arguments, **options: broken)
     with pytest.raises(InputError, match="Pendulum-v1 have returns that are not finite"):
@@ -199,3 +211,12 @@ def test_evaluate_result_holds_returns_scores_steps_and_protocol(pendulum: Make)
     assert "±" not in rows(one)["-200"]  # no spread of a single episode
     environment = gymnasium.make("Pendulum-v1")
     assert result.dataset.environment_id == environment.spec.id
+
+
+def test_remark_on_episodes_cut_before_the_environment_ended_them(pendulum: Make) -> None:
+    """Pendulum-v1 ends after 200 steps."""
+    asked = EvaluationConfig(episodes=2, target_returns=(-200.0,))
+    cut, whole = (evaluate(pendulum(), replace(asked, max_episode_steps=steps)) for steps in (30, 200))
+    assert (cut.targets[0].length_mean, whole.targets[0].length_mean) == (30, 200)
+    assert [remark for remark in cut.remarks if "2 of 2 episodes were cut after 30 steps" in remark]
+    assert whole.key != evaluate(pendulum(), asked).key != cut.key

@@ -6,11 +6,14 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
 from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import Resets, registered
+from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import WindowActor
+from decision_rnn.evaluation.play import play
 from decision_rnn.evaluation.rollout import one_thread, rollout
 
 
@@ -86,13 +89,34 @@ def test_rollout_removes_ended_environments_from_the_batch(countdown: str) -> No
         assert target.tolist() == [10.0] * (len(target) // 2) + [20.0] * (len(target) // 2)
 
 
-def test_rollout_on_step_gets_running_environments_and_actions(countdown: str) -> None:
-    told: list[tuple[list[int], int]] = []
-    rollout(
-        Reflex(), countdown, [1.0], 5, 0, on_step=lambda running, actions: told.append((list(running), len(actions)))
-    )
-    assert told[0] == ([0, 1, 2, 3, 4], 5)
-    assert told[-1] == ([4], 1)
+class Endless(Countdown):
+    """Ends neither by itself nor, when it is registered without a limit, by Gymnasium."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return np.zeros(8), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("registered_limit", "asked", "steps", "cut"),
+    [(None, None, 12, True), (None, 5, 5, True), (7, None, 7, False), (7, 5, 5, True), (20, None, 20, False)],
+)
+def test_rollout_cuts_episodes_that_do_not_end(
+    monkeypatch: pytest.MonkeyPatch, registered_limit: int | None, asked: int | None, steps: int, cut: bool
+) -> None:
+    spec = EnvSpec("Endless-v0", entry_point=Endless, order_enforce=False, max_episode_steps=registered_limit)
+    monkeypatch.setitem(gymnasium.registry, "Endless-v0", spec)
+    monkeypatch.setattr(rollout_module, "DEFAULT_MAX_STEPS", 12)
+    (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked)
+    assert result.lengths.tolist() == result.returns.tolist() == [steps] * 2
+    assert result.cut.tolist() == [cut] * 2
+    *_, last = play(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0, asked)
+    assert (last.steps, last.earned, last.ended) == (steps, steps, True)
+
+
+def test_rollout_cuts_only_the_episodes_that_go_on(countdown: str) -> None:
+    (result,) = rollout(Reflex(), countdown, [10.0], episodes=5, seed=0, max_episode_steps=5)
+    assert result.lengths.tolist() == [3, 4, 5, 5, 5]
+    assert result.cut.tolist() == [False, False, False, True, True]
 
 
 @pytest.mark.parametrize("tokens", ["step", "interleaved"])

@@ -252,11 +252,6 @@ def test_rollout_with_a_killed_worker_process_raises() -> None:
         rollout(Hapless(die), "Hopper-v5", [1.0], 9, 0, processes=2)
 
 
-def test_rollout_on_step_with_several_processes_raises() -> None:
-    with pytest.raises(ValueError, match="on_step"):
-        rollout(Reflex(), "Hopper-v5", [1.0], 9, 0, processes=2, on_step=lambda running, actions: None)
-
-
 def test_rollout_imports_plugins_in_spawned_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS and Windows: a process inherits nothing of its parent, and its actor is a class of the plugin."""
     (tmp_path / "corridor.py").write_text(PLUGIN)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.config import EvaluationConfig
+from decision_rnn.config_parser import new_config
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -35,7 +36,9 @@ def thousand_and(*best: float) -> np.ndarray:
 def test_asked_returns_are_the_named_ones_or_those_of_the_dataset_and_the_best(
     named: tuple[float, ...] | None, return_max: float, asked: tuple[float, ...]
 ) -> None:
-    assert asked_returns(EvaluationConfig(target_returns=named), replace(DATA, return_max=return_max)) == asked
+    config = new_config({"dataset": "own/x", "condition": {"name": "return_to_go", "rtg_cap": 0.0}}, "test")
+    data = replace(DATA, return_max=return_max)
+    assert asked_returns(EvaluationConfig(target_returns=named), data, config) == asked
 
 
 def test_describe_reach_counts_the_episodes_that_reach_each_target(tmp_path: Path) -> None:

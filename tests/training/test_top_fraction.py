@@ -63,7 +63,7 @@ def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
     seen = {row.numpy().tobytes() for batch in batches for row in batch.observation.flatten(0, 1)}
     assert len(batches) == 8
     assert seen <= allowed
-    index = trained.agent.observation_index
+    index = trained.agent.encoder.index
     rows = np.concatenate([small_store.observations[slice(*small_store.offsets[i : i + 2])] for i in best])
     mean = rows.mean(0, dtype=np.float64)
     np.testing.assert_allclose(trained.agent.encoder.mean, mean if index is None else mean[index], rtol=1e-5)

@@ -14,6 +14,7 @@ from itertools import count
 import numpy as np
 
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.playing import Quota, play_one
 from decision_rnn.data.standin.policies import Policy, UniformPolicy
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
 from decision_rnn.data.store.episode import Episode
@@ -42,23 +43,8 @@ class Collector:
         generator = np.random.default_rng([self.recipe.seed, index])
         policy = self.policies[generator.choice(len(self.policies), p=self.shares / self.shares.sum())]
         seed = int(generator.integers(2**31))
-        observation, _ = self.environment.reset(seed=seed)
-        observations, actions, rewards = [observation], [], []
-        terminated = truncated = False
-        while not (terminated or truncated):
-            action = policy.sample(observation, generator)
-            observation, reward, terminated, truncated, _ = self.environment.step(action)
-            observations.append(observation)
-            actions.append(action)
-            rewards.append(reward)
-        return Episode(
-            np.stack(observations),
-            np.stack(actions),
-            np.array(rewards, np.float64),
-            terminated,
-            truncated,
-            seed,
-        )
+        (episode,) = play_one(self.environment, lambda seen, *_: policy.sample(seen, generator), Quota(1), seed)
+        return episode
 
 
 _collector: Collector | None = None  # of a worker process
