@@ -25,7 +25,7 @@ from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.files import link_atomically, new_directory, remove_directory
 from decision_rnn.plugins import check_plugins, import_plugins
 from decision_rnn.records import read_record
@@ -63,7 +63,7 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
     """Write a checkpoint of that step and point `last` at it; all but the newest `KEPT` are removed.
 
     Raises:
-        InputError: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
+        SystemFault: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
     """
     folder = run / "checkpoints" / str(trained.step)
     buffer = io.BytesIO()
@@ -76,7 +76,7 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
         for old in _saved(run)[:-KEPT]:
             remove_directory(old)
     except OSError as error:
-        raise InputError(
+        raise SystemFault(
             f"cannot write the checkpoint {folder}: {error.strerror}; earlier checkpoints are intact, so make room "
             "and run the same command with --resume"
         ) from None

@@ -67,13 +67,18 @@ def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
 
 def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
     """The configuration that `to_dict` of this version or of 0.2 wrote; errors as for `new_config`."""
+    return new_config(translated(flatten(data, source)), source)
+
+
+def translated(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys that version 0.2 saved, with their present names and values."""
     keys = {}
-    for key, value in flatten(data, source).items():
+    for key, value in saved.items():
         name, values = RENAMED.get(key, (key, {}))
         keys[name] = values.get(value, value) if isinstance(value, str | bool) else value
     if keys.get("condition.name") == "none":  # 0.2 saved a limit of the return-to-go that was not used
         keys = {key: value for key, value in keys.items() if key not in ("condition.rtg_cap", "condition.noise")}
-    return new_config(keys, source)
+    return keys
 
 
 def flatten(data: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 """The errors of file systems without symbolic links, such as exFAT and some network and cloud drives."""
 
-TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12})\.[0-9a-f]{12}\.tmp")
+TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12})\.\w+\.tmp")
 
 ABANDONED = 24 * 3600.0
 """Seconds without changes after which a leftover of another machine, whose locks may be invisible here, is removed."""
@@ -76,13 +77,28 @@ def _temporary_for(path: Path) -> Iterator[Path]:
     Leftovers of killed processes in that folder are removed first.
     """
     _remove_leftovers(path.parent)
-    folder = path.with_name(f".{path.name}.{_kernel()}.{uuid.uuid4().hex[:12]}.tmp")
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(".tmp", f".{path.name}.{_kernel()}.", path.parent))
     try:
         with _held(folder / "lock", wait=True, flags=os.O_CREAT):
             yield folder / "new"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary path; the file or directory put there is fsynced and moved to `path` when the block ends without an
+    error. A directory that another process has put at `path` first stays, and ours is discarded."""
+    with _temporary_for(path) as temporary:
+        yield temporary
+        for place in (*temporary.rglob("*"), temporary):
+            fsync_path(place)
+        try:
+            temporary.replace(path)
+        except OSError:
+            if not (temporary.is_dir() and path.is_dir()):
+                raise
+    fsync_path(path.parent)
 
 
 def _remove_leftovers(parent: Path) -> None:
@@ -141,14 +157,36 @@ def fsync_path(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically: into a temporary file, which is fsynced and renamed."""
-    with _temporary_for(path) as temporary:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    fsync_path(path.parent)
+    """Write `data` to `path`, whose folder exists, by way of a temporary file."""
+    with _replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A temporary path for a new file, which is fsynced and moved to `path` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory, which is fsynced and moved to `path` when the block ends without an error.
+
+    A process killed inside the block leaves `path` untouched. If another process has put a directory there first, that
+    one stays and ours is discarded: both were made in the same way.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory, atomically as seen by other processes that may write into it; no-op if it does not exist."""
+    with contextlib.suppress(FileNotFoundError), _temporary_for(path) as temporary:
+        path.rename(temporary)  # what others still add stays hidden and is removed with the next leftovers
 
 
 def link_atomically(path: Path, target: str) -> None:
@@ -159,11 +197,10 @@ def link_atomically(path: Path, target: str) -> None:
     with _temporary_for(path) as temporary:
         try:
             temporary.symlink_to(target)
+            temporary.replace(path)
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            return
-        temporary.replace(path)
     fsync_path(path.parent)
 
 
@@ -179,18 +216,13 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
         wait: Whether to wait for another process that holds the lock; if False, raises TimeoutError instead.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held(_lock_file(path), wait, os.O_CREAT) as supported:
+    with _held(path.with_name(f".{path.name}.lock"), wait, os.O_CREAT) as supported:
         if not supported:
             warn(
                 f"{path.parent} is on a file system without locks, such as some network file systems: make sure that "
                 "no other process writes there"
             )
         yield
-
-
-def _lock_file(path: Path) -> Path:
-    """The lock file of `locked(path)`."""
-    return path.with_name(f".{path.name}.lock")
 
 
 @contextlib.contextmanager
@@ -207,7 +239,7 @@ def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[No
         InputError: Immediately, if another process does the same work there or the folder cannot be created.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    file = _lock_file(folder / lock)
+    file = folder / f".{lock}.lock"
     with contextlib.ExitStack() as stack:
         try:
             check_folder(folder)
@@ -227,42 +259,3 @@ def working_alone(folder: Path, lock: str, doing: str, what: str) -> Iterator[No
                     file.unlink()
                     for place in made:
                         place.rmdir()
-
-
-@contextlib.contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A temporary path for a new file, which is fsynced and moved to `path` when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_for(path) as temporary:
-        yield temporary
-        fsync_path(temporary)
-        temporary.replace(path)
-        fsync_path(path.parent)
-
-
-def remove_directory(path: Path) -> None:
-    """Remove a directory, atomically as seen by other processes that may write into it; no-op if it does not exist."""
-    with contextlib.suppress(FileNotFoundError), _temporary_for(path) as temporary:
-        path.rename(temporary)  # what others still add stays hidden and is removed with the next leftovers
-
-
-@contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory, which is fsynced and moved to `path` when the block ends without an error.
-
-    A process killed inside the block leaves `path` untouched. If another process has put a directory there first, that
-    one stays and ours is discarded: both were made in the same way.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_for(path) as temporary:
-        temporary.mkdir()
-        yield temporary
-        for file in temporary.rglob("*"):
-            fsync_path(file)
-        fsync_path(temporary)
-        try:
-            temporary.rename(path)
-        except OSError:
-            if not path.is_dir():
-                raise
-        fsync_path(path.parent)

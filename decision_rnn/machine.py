@@ -106,8 +106,8 @@ def warn_of_spinning() -> None:
     if _spins_as_torch_found_it and sys.platform == "linux" and torch.get_num_threads() > 1:
         _spins_as_torch_found_it = False
         warnings.warn(
-            "torch was imported before decision_rnn, so that training slows down several times while the cores have "
-            "other work: import decision_rnn first, or set GOMP_SPINCOUNT=1000 in the environment",
+            "torch was loaded before decision_rnn was used, so that training slows down several times while the "
+            "cores have other work: set GOMP_SPINCOUNT=1000 in the environment",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -51,14 +51,11 @@ def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
 
 def bar_class() -> Any:
     """The tqdm class for the current environment: a widget in a notebook that can show one, else text."""
-    if not _in_notebook():
-        from tqdm import tqdm
-    else:
-        from tqdm import TqdmWarning
+    from tqdm import TqdmWarning
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TqdmWarning)  # that widgets are missing: tqdm then shows text
-            from tqdm.auto import tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # that widgets are missing: tqdm then shows text
+        from tqdm.auto import tqdm
     return tqdm
 
 

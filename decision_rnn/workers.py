@@ -1,37 +1,38 @@
 """Worker processes that share the cores and end with their parent."""
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
 import threading
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar, cast
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
 
-from decision_rnn.errors import InputError
+from decision_rnn.errors import SystemFault
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Report = Callable[[int], object]
 
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""How `spread` starts its processes. A spawned process imports torch for seconds, as long as 100 episodes take on a few
-cores; a forked one starts immediately. Forking is as safe as for a DataLoader's workers: a worker computes with one
-thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do not
-survive a fork."""
+"""How `parallel_map` starts its processes. A spawned process imports torch for seconds, as long as 100 episodes take on
+a few cores; a forked one starts immediately. Forking is as safe as for a DataLoader's workers: a worker computes with
+one thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do
+not survive a fork."""
 
 JOBS = "DECISION_RNN_JOBS"
 """The environment variable of `jobs_at_a_time`."""
 LIFELINE = "DECISION_RNN_LIFELINE"
 """The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
-PATIENCE = 10.0
-"""Seconds that a worker may take to exit once it has no more work."""
+REPORT_SECONDS = 0.1
+"""Seconds between looks at the workers' reports of progress."""
 
 
 def available_cores() -> int:
@@ -72,108 +73,101 @@ def limited_threads(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def spread(
+def parallel_map(
     work: Callable[[Task, Report], Answer],
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     processes: int,
     doing: str,
-    progress: Report,
-    prepare: Callable[[], None],
-) -> list[Answer]:
-    """The answers to all tasks, in order, computed by several processes, which exit before this returns.
+    progress: Report = lambda done: None,
+    prepare: Callable[[], None] | None = None,
+    start_method: str | None = None,
+) -> Generator[Answer, None, None]:
+    """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
 
-    Each process takes the next task when it has finished one. An error in a task is raised here and stops the others,
-    and so does Ctrl-C. Where processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
+    A few tasks are begun ahead of those whose answers have been taken, so that there may be infinitely many. An error
+    in a task is raised here and stops the others, and so does Ctrl-C. Where processes are spawned, scripts must guard
+    their work by `if __name__ == "__main__":`.
 
     Args:
         work: Takes a task and a function to report progress with, and returns an answer. It is pickled once; tasks,
             answers and errors are pickled too.
         tasks: The tasks.
-        processes: Number of processes, at most one per task.
+        processes: Number of processes.
         doing: What the processes do, for messages: `plays episodes`.
         progress: Called in this process with what `work` reports.
         prepare: Called first in every process, for example to import what unpickling `work` needs.
+        start_method: One of multiprocessing's; `START_METHOD` if left out.
 
     Raises:
-        InputError: If a process dies.
+        SystemFault: If a process dies.
     """
-    packed = pickle.dumps(work)
-    context: Any = multiprocessing.get_context(START_METHOD)
-    workers: list[tuple[BaseProcess, Connection]] = []
-    answers: dict[int, Answer] = {}
-    waiting = iter(enumerate(tasks))
+    context: Any = multiprocessing.get_context(start_method or START_METHOD)
+    waiting, reports = iter(tasks), context.SimpleQueue()
+    others, workers = set(multiprocessing.active_children()), set()
+    pool = ProcessPoolExecutor(processes, context, _begin_work, (pickle.dumps(work), prepare, reports))
     try:
         with limited_threads(1), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
-            for _ in range(min(processes, len(tasks))):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_work_for_parent, args=(theirs, packed, prepare))
-                process.start()
-                theirs.close()  # so that the pipe closes when its worker dies
-                workers.append((process, ours))
-        busy = [connection for _, connection in workers]
-        with _death_noticed(doing):
-            for connection in busy:
-                connection.send(next(waiting))
-        while busy:
-            for connection in cast(list[Connection], wait(busy)):
-                with _death_noticed(doing):
-                    kind, *content = connection.recv()
-                if kind == "progress":
-                    progress(*content)
-                elif kind == "failure":
-                    error, where = content
-                    raise error from RuntimeError(f"in a process that {doing}:\n{where}")
-                else:
-                    number, answers[number] = content
-                    task = next(waiting, None)
-                    if task is None:
-                        busy.remove(connection)
-                    with _death_noticed(doing):
-                        connection.send(task)
-        for process, _ in workers:
-            process.join(PATIENCE)
-    finally:
-        for process, connection in workers:
-            process.kill()
-            process.join()
-            connection.close()
-    return [answers[number] for number in range(len(tasks))]
-
-
-@contextlib.contextmanager
-def _death_noticed(doing: str) -> Iterator[None]:
-    """InputError if the process at the other end of a pipe has died; `doing` is its work, for the message."""
-    try:
-        yield
-    except (EOFError, ConnectionError) as error:
-        raise InputError(
+            pending = deque(pool.submit(_work, task) for task in itertools.islice(waiting, 2 * processes))
+            workers = set(multiprocessing.active_children()) - others
+        while pending:
+            _await_first(pending, reports, progress)
+            yield pending.popleft().result()
+            pending.extend(pool.submit(_work, task) for task in itertools.islice(waiting, 1))
+        pool.shutdown()
+    except BrokenProcessPool as error:
+        raise SystemFault(
             f"a process that {doing} has died: free some memory, ask for fewer processes, or put the work of a script "
             'under `if __name__ == "__main__":`'
         ) from error
+    finally:
+        for process in workers:
+            if process.is_alive():
+                process.kill()
+        pool.shutdown(cancel_futures=True)
 
 
-def _work_for_parent(connection: Connection, packed: bytes, prepare: Callable[[], None]) -> None:
-    """The main loop of a worker of `spread`: answer the tasks that it receives, until it receives None."""
+def _await_first(pending: Iterable[Future], reports: Any, progress: Report) -> None:
+    """Report progress until the first answer is there; raises the error of any task."""
+    first, *_ = pending
+    finished = False
+    while not finished:
+        done, _ = wait(pending, REPORT_SECONDS, FIRST_EXCEPTION)
+        finished = first.done()
+        while not reports.empty():
+            progress(reports.get())
+        for future in done:
+            future.result()
+
+
+_begun: tuple[
+    bytes, Callable[[], None] | None, Any
+]  # of a worker: the pickled work, its preparation, the queue of reports
+_unpickled: Callable[[Any, Report], Any] | None = None
+"""In a worker: the work, from the first task on."""
+
+
+def _begin_work(*begun: Any) -> None:
+    global _begun
+    _begun = begun
     start_worker()
+
+
+def _work(task: Any) -> Any:
+    global _unpickled
+    packed, prepare, reports = _begun
     try:
-        prepare()
-        work = pickle.loads(packed)
-        while (task := connection.recv()) is not None:
-            number, content = task
-            answer = work(content, lambda done: connection.send(("progress", done)))
-            connection.send(("answer", number, answer))
+        if _unpickled is None:
+            if prepare is not None:
+                prepare()
+            _unpickled = pickle.loads(packed)
+        return _unpickled(task, reports.put)
     except Exception as error:
-        connection.send(("failure", _sendable(error), traceback.format_exc()))
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error or, if it cannot be pickled and unpickled, a RuntimeError with the same message."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # errors of any class may fail to pickle, in any way
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # errors of any class may fail to pickle, in any way
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        raise
 
 
 def start_worker() -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.report.parts import Table
+from decision_rnn.comparison.report.words import describe_difference
 from decision_rnn.comparison.summary import TargetSummary, VariantSummary, summarise
-from decision_rnn.comparison.table import describe_difference, format_rows
 from decision_rnn.evaluation.statistics import compare_seeds
 from decision_rnn.machine import describe_hardware
 
@@ -72,7 +73,7 @@ def main() -> None:
     if not found:
         parser.error(f"{options.first} and {options.second} have no variant on the same dataset: name two that do")
     print(f"first: {machine(first)}\nsecond: {machine(second)}\n")
-    print(format_rows([HEAD, *found]))
+    print(Table.of(HEAD[0], HEAD, found).markdown())
     print("\nMean ± standard deviation over seeds (their number); difference of the means, second minus first.")
 
 

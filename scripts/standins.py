@@ -12,7 +12,7 @@ recipe is the same, and so is the picture while all are: remove the file to meas
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from results_folder import ROOT, Made, write_report
 from standin_observations import REAL, SOURCE, Observations, compared
 
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.report.parts import Table
 from decision_rnn.comparison.summary import summarise
-from decision_rnn.comparison.table import format_rows
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.standin.datasets import DATASETS, JOINED, Standin
-from decision_rnn.data.standin.recipes import RECIPES
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.standin.recipes import JOINED, RECIPES
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.files import write_atomically
 
@@ -48,6 +48,43 @@ PUBLISHED = {  # normalised scores of the last checkpoint of METHODS on D4RL's s
     "standin/walker2d-medium": (63.23, 67.63),
     "standin/walker2d-medium-expert": (98.96, 107.11),
 }
+
+
+@dataclass(frozen=True)
+class D4RLStatistics:
+    """Statistics of the real D4RL dataset, for comparison: complete trajectories, undiscounted returns, steps.
+
+    As commonly quoted, not recomputed here; those of an expert dataset follow from medium and medium-expert. None if
+    unknown.
+    """
+
+    episodes: int | None = None
+    return_mean: float | None = None
+    return_sd: float | None = None
+    return_min: float | None = None
+    return_max: float | None = None
+    length_mean: float | None = None
+
+
+DATASETS = {
+    "standin/hopper-random": D4RLStatistics(),
+    "standin/hopper-medium-replay": D4RLStatistics(2041, 467, 511, -1, 3193, 197),
+    "standin/hopper-medium": D4RLStatistics(2186, 1422, 379, 316, 3222, 457),
+    "standin/hopper-mixed": D4RLStatistics(),
+    "standin/hopper-medium-expert": D4RLStatistics(3213, 2090, 1040, 316, 3759, 622),
+    "standin/hopper-expert": D4RLStatistics(1027, 3512, 326, None, 3759, 973),
+    "standin/halfcheetah-random": D4RLStatistics(),
+    "standin/halfcheetah-medium-replay": D4RLStatistics(202, 3093, 1681, -639, 4985, 1000),
+    "standin/halfcheetah-medium": D4RLStatistics(1000, 4770, 356, -310, 5309, 1000),
+    "standin/halfcheetah-medium-expert": D4RLStatistics(2000, 7713, 2970, -310, 11252, 1000),
+    "standin/halfcheetah-expert": D4RLStatistics(1000, 10656, 439, None, 11252, 1000),
+    "standin/walker2d-random": D4RLStatistics(),
+    "standin/walker2d-medium-replay": D4RLStatistics(1093, 683, 896, -50, 4132),
+    "standin/walker2d-medium": D4RLStatistics(1190, 2852, 1095, -7, 4227, 840),
+    "standin/walker2d-medium-expert": D4RLStatistics(2190, 3797, None, -7, 5012, 913),
+    "standin/walker2d-expert": D4RLStatistics(1000, 4922, None, None, 5012, 1000),
+}
+"""Every stand-in, with the statistics of the dataset that it replaces."""
 TASKS = ("hopper", "halfcheetah", "walker2d")
 LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert", "mixed")
 HEAD = (
@@ -57,9 +94,9 @@ HEAD = (
 Entry = dict[str, Any]
 
 
-def measure(standin: Standin, store: EpisodeStore, made: Made) -> Entry:
+def measure(spec: DatasetSpec, store: EpisodeStore, made: Made) -> Entry:
     """The statistics of a stand-in for the tables, and where it was made."""
-    spec, statistics = standin.spec, store.manifest["statistics"]
+    statistics = store.manifest["statistics"]
     return {
         "statistics": statistics,
         "observations": {
@@ -68,7 +105,7 @@ def measure(standin: Standin, store: EpisodeStore, made: Made) -> Entry:
         },
         "fingerprint": store.fingerprint,
         "score": float(spec.normalised(statistics["return_mean"])),
-        "d4rl": asdict(standin.d4rl),
+        "d4rl": asdict(DATASETS[spec.name]),
         "recipes": recipes_of(spec.name),
         "commit": made.commits[0],
         "hardware": made.hardware,
@@ -119,9 +156,9 @@ def beside(ours: float, theirs: float | None, digits: int = 0) -> str:
     return f"{ours:,.{digits}f} ({theirs:,.{digits}f}, {100 * (ours - theirs) / abs(theirs):+.0f}%)"
 
 
-def row(standin: Standin, entry: Entry, scores: Mapping[str, float]) -> list[str]:
+def row(name: str, entry: Entry, scores: Mapping[str, float]) -> list[str]:
     """A line of the table."""
-    name, ours, theirs = standin.spec.name, entry["statistics"], standin.d4rl
+    ours, theirs = entry["statistics"], DATASETS[name]
     learnt = []
     for method, published in zip(METHODS, PUBLISHED.get(name, (None, None)), strict=True):
         score = f"{scores[method]:.1f}" if method in scores else ""
@@ -150,7 +187,7 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
                 axis.set_axis_off()
                 continue
             axis.hist(returns[name], 50, color="#4c78a8")
-            real, top = DATASETS[name].d4rl, 1.12 * axis.get_ylim()[1]
+            real, top = DATASETS[name], 1.12 * axis.get_ylim()[1]
             if real.return_mean is not None:
                 axis.errorbar(real.return_mean, top, xerr=real.return_sd, fmt="o", color="#e45756", capsize=3)
                 for end in (real.return_min, real.return_max):
@@ -174,7 +211,7 @@ def report(
         f"on {cpu} with {', '.join(f'{package} {version}' for package, version in packages)}"
         for cpu, packages in sorted({(e["hardware"]["cpu"], tuple(e["versions"].items())) for e in entries.values()})
     )
-    rows = [HEAD, *(row(DATASETS[name], entries[name], scores.get(name, {})) for name in entries)]
+    rows = [row(name, entries[name], scores.get(name, {})) for name in entries]
     learnt = "There is no comparison yet."
     if comparison is not None:
         methods = [method for method in METHODS if any(method in of for of in scores.values())]
@@ -195,7 +232,7 @@ def report(
             "it; for the expert sets the value follows from medium and medium-expert. Cloning and the Decision "
             "Transformer as published: our scores of the last checkpoint, where the comparison named below has them, "
             "the latter's at the first target of its paper; in brackets CORL's on the real set, trained for longer.",
-            format_rows(rows),
+            Table.of(HEAD[0], HEAD, rows).markdown(),
             "![returns](returns.png)",
             "## Observations",
             f"The real sets' statistics are those that {SOURCE} give.",
@@ -219,13 +256,13 @@ def main() -> None:
     draws = not picture.is_file() or not all(is_kept(entries.get(name, {}), name) for name in DATASETS)
     returns: dict[str, np.ndarray] = {}
     contents: dict[str, set[str]] = {}
-    for name, standin in DATASETS.items():
+    for name in DATASETS:
         if name not in used and not draws:
             continue  # collecting it takes minutes, and nothing of it is needed
         store = open_dataset(name).open()
         returns[name] = store.episode_returns
         if not is_kept(entries.get(name, {}), name):
-            entries[name] = measure(standin, store, made)
+            entries[name] = measure(open_dataset(name).spec, store, made)
             kept.write_text(json.dumps({key: entries[key] for key in DATASETS if key in entries}, indent=1) + "\n")
         contents[name] = {store.fingerprint, entries[name]["fingerprint"]}
     if draws:

@@ -101,6 +101,15 @@ def test_configuration_saved_by_version_0_2_is_translated() -> None:
     assert from_dict(saved, "here").condition == NoConditionConfig()
 
 
+def test_config_file_of_a_run_of_version_0_2_is_translated_for_its_resumption(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("dataset: hopper-medium\ntraining: {carry: 3}\n")
+    with pytest.raises(InputError, match=r"use training\.tbptt_slices"):
+        parse("--config", str(file))
+    (tmp_path / "checkpoints").mkdir()
+    assert parse("--config", str(file)).training.tbptt_slices == 3
+
+
 def test_saved_lru_state_size_is_kept_on_load() -> None:
     """Configurations saved when the default was 128 at every width contain that number."""
     saved = to_dict(parse("hopper-medium", "--backbone", "lru", "--backbone.width", "32"))

@@ -1,4 +1,4 @@
-"""Imports between modules: only from the same or lower rooms, without cycles; and the size of source files."""
+"""Imports between modules: only from the same or lower rooms, without cycles."""
 
 import ast
 import subprocess

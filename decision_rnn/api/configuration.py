@@ -11,6 +11,7 @@ from decision_rnn.api.datasets import find_dataset
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.config_parser import new_config
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import convert, options_of
 from decision_rnn.plugins import import_plugins
 
 
@@ -51,21 +52,14 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
     return keys
 
 
-def evaluation_settings(
-    configured: EvaluationConfig, *, targets: float | Sequence[float] | None = None, **others: Any
-) -> EvaluationConfig:
+def evaluation_settings(configured: EvaluationConfig, **given: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
-    given = {name: plain(value) for name, value in others.items() if value is not None}
-    for name, value in given.items():
-        if name != "state" and type(value) is not int:
-            raise InputError(f"{name} is {value!r:.100}: it must be a whole number")
-    if targets is not None:
-        try:
-            given["target_returns"] = tuple(float(target) for target in np.atleast_1d(targets))
-        except (TypeError, ValueError):
-            raise InputError(f"the target returns are {targets!r:.100}: they must be numbers, such as [3600]") from None
-    settings = replace(configured, **given)
-    if "window" in given and settings.state != "window":
+    values = {name: plain(value) for name, value in given.items() if value is not None}
+    if "target_returns" in values and not isinstance(values["target_returns"], list):
+        values["target_returns"] = [values["target_returns"]]
+    options = options_of(EvaluationConfig)
+    settings = replace(configured, **{name: convert(values[name], options[name].hint, name) for name in values})
+    if "window" in values and settings.state != "window":
         raise InputError(f"window is {settings.window} but the state is carried: also pass state='window'")
     return settings
 

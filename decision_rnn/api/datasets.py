@@ -15,8 +15,9 @@ from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.environments import describe_alteration
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.sources.own import as_episodes, write_store
+from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.cache import store_folder
+from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 

@@ -62,7 +62,8 @@ def record(
 
     Raises:
         InputError: If the name is taken or invalid, an argument is invalid, the environment has no registered id or
-            cannot be made, or the shape of an action is not the environment's. Nothing is written in this case.
+            cannot be made, the shape of an action is not the environment's, or an episode does not end within 10,000
+            steps in an environment without a time limit. Nothing is written in this case.
 
     Example:
         >>> def push(observation):  # the way the car already rolls: position, velocity
@@ -83,7 +84,7 @@ def record(
             environment = stack.enter_context(contextlib.closing(make_environment(environment)))
         if not isinstance(environment, gymnasium.Env | gymnasium.vector.VectorEnv):
             raise InputError(
-                f"{type(environment).__name__} is no environment: give a Gymnasium id, or what make returned"
+                f"{type(environment).__name__} is not an environment: give a Gymnasium id, or what make returned"
             )
         environment_id, settings = settings_of(environment)
         act = _acting(policy, environment, target_return)
@@ -102,7 +103,9 @@ def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
     if isinstance(agent, TrainedAgent):
         return EnvironmentActor(agent, target_return, env=environment)
     if isinstance(agent, EnvironmentActor) or not callable(agent):
-        raise InputError(f"{type(agent).__name__} is no policy: give a function of an observation, a run or an agent")
+        raise InputError(
+            f"{type(agent).__name__} is not a policy: give a function of an observation, a run or an agent"
+        )
     if target_return is not None:
         raise InputError("target_return is given but the policy is a function, which takes none: leave it out")
     return lambda observation, reward, done: np.asarray(agent(observation))

@@ -10,7 +10,7 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
-from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
@@ -28,7 +28,7 @@ from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
-from decision_rnn.training.run_folder import check_resumed_run, read_metrics
+from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics
 
 
 class Run:
@@ -70,7 +70,10 @@ class Run:
     @property
     def config(self) -> RunConfig:
         """The full configuration of the run."""
-        return self.agent.config
+        if "agent" in self.__dict__:
+            return self.agent.config
+        import_plugins(self._plugins)
+        return read_config(self.folder)
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:
@@ -80,17 +83,20 @@ class Run:
         lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
-    def evaluate(self, targets: float | Sequence[float] | None = None, **options: Any) -> Result:
-        """The scores of the agent, also written to the run's folder: `evaluate(run, targets, ...)`."""
-        return evaluate(self, targets, **options)
+    def evaluate(self, target_returns: float | Sequence[float] | None = None, **options: Any) -> Result:
+        """The scores of the agent, also written to the run's folder: `evaluate(run, target_returns, ...)`."""
+        return evaluate(self, target_returns, **options)
 
     def actor(self, target_return: float | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
         """The agent for your own loop: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
 
     def __repr__(self) -> str:
-        agent = self.agent
-        return f"Run({str(self.folder)!r}, {agent.config.backbone.name} on {agent.config.dataset}, step {agent.step})"
+        try:
+            config, step = self.config, last_checkpoint(self.folder).name
+        except InputError:  # not a run yet, or a plugin is missing
+            return f"Run({str(self.folder)!r})"
+        return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
 
 
 def train(
@@ -196,7 +202,7 @@ def train_run(
 
 def evaluate(
     agent: Run | TrainedAgent | Subject | str | Path,
-    targets: float | Sequence[float] | None = None,
+    target_returns: float | Sequence[float] | None = None,
     *,
     episodes: int | None = None,
     state: Literal["recurrent", "window"] | None = None,
@@ -216,8 +222,8 @@ def evaluate(
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
-        targets: The target returns, undiscounted sums of the environment's rewards; if left out, the paper's for the
-            task and the best return in the data. An agent trained by cloning takes none.
+        target_returns: Undiscounted sums of the environment's rewards; if left out, the paper's for the task and the
+            best return in the data. An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
@@ -261,11 +267,10 @@ def evaluate(
             raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
         if rtg_cap is not None:
             raise InputError("an exported policy keeps its rtg_cap: evaluate its run for another")
-    if targets is not None:
+    if target_returns is not None:
         check_conditioned(subject.config)
-    settings = evaluation_settings(
-        subject.config.evaluation, targets=targets, episodes=episodes, state=state, window=window, seed=seed
-    )
+    given = {"target_returns": target_returns, "episodes": episodes, "state": state, "window": window, "seed": seed}
+    settings = evaluation_settings(subject.config.evaluation, **given)
     written = output_folder(output) or folder
     if written is not None:
         try:

@@ -17,6 +17,7 @@ from decision_rnn.config_parser import (
     new_config,
     overlay,
     run_options,
+    translated,
 )
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, read_yaml, split_names
@@ -43,7 +44,10 @@ def parse_run(
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
     source = f"{command.config} and the {COMMAND_LINE}" if words else str(command.config)
-    return new_config(overlay(flatten(data, source), words), source), command
+    keys = flatten(data, source)
+    if (command.config.parent / "checkpoints").is_dir():  # of a run, perhaps of version 0.2, which is to be resumed
+        keys = translated(keys)
+    return new_config(overlay(keys, words), source), command
 
 
 def read_words(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from decision_rnn import __version__
 from decision_rnn.errors import InputError, SystemFault, did_you_mean
+from decision_rnn.machine import limit_spinning
 from decision_rnn.messages import quiet
 
 QUIET = "--quiet"
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             hint = did_you_mean(name, COMMANDS)
             raise InputError(f"unknown command {name!r}: {hint}known are {', '.join(COMMANDS)}")
+        limit_spinning()  # before torch is loaded
         with quiet(silent):
             return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except InputError as error:

@@ -15,7 +15,7 @@ def run(arguments: Sequence[str]) -> None:
     command = parser().read(arguments)
     if command.clips < 0:
         raise InputError(f"{COMMAND_LINE}: --clips is {command.clips}: it must be at least 0")
-    from decision_rnn.comparison.page.page import write_page  # here: imports torch
+    from decision_rnn.comparison.report.page import write_page  # here: imports torch
 
     path = write_page(command.comparison, command.output, command.clips, split_names(command.plugins))
     print(f"written to {path}")

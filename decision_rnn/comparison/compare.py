@@ -8,9 +8,9 @@ from dataclasses import replace
 from decision_rnn.comparison.executors.contract import Executor
 from decision_rnn.comparison.executors.local import LocalExecutor
 from decision_rnn.comparison.output import write_comparison
-from decision_rnn.comparison.page.words import plural
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
+from decision_rnn.comparison.report.words import plural
 from decision_rnn.comparison.trials import PlannedTrial
 from decision_rnn.config import to_dict
 from decision_rnn.errors import InputError

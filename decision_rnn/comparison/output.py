@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from decision_rnn.comparison.record import Comparison
-from decision_rnn.comparison.table import format_comparison
+from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
 

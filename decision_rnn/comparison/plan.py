@@ -18,7 +18,7 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
-from decision_rnn.evaluation.obedience import spread_targets
+from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.training.loop import check_warmup, select_episodes
 from decision_rnn.training.run_folder import check_resumed_run

@@ -177,7 +177,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """The tables that `compare` prints, in Markdown."""
-        from decision_rnn.comparison.table import format_comparison  # imported here to avoid a cycle
+        from decision_rnn.comparison.report.markdown import format_comparison  # imported here to avoid a cycle
 
         return format_comparison(self)
 

@@ -1,84 +1,97 @@
-"""Comparisons between variants: whether a difference is shown on a dataset, and aggregates over several datasets."""
+"""Which variants differ: on one dataset by Welch's test, over several by the probability of improvement.
+
+Every variant is compared with one reference: the first variant with at least five seeds. It is named before any score
+is known, since the order of the variants is. A variant with fewer seeds gets no verdict, and the others keep theirs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from decision_rnn.evaluation.aggregate import (
-    AggregateScore,
-    Improvement,
     aggregate_scores,
     compare_over_datasets,
     shared_datasets,
 )
-from decision_rnn.evaluation.statistics import VariantDifferences, compare_variants
+from decision_rnn.evaluation.statistics import (
+    FEWEST_FOR_INTERVAL,
+    SeedDifference,
+    SeedScores,
+    Verdict,
+    compare_variants,
+)
 
 if TYPE_CHECKING:
-    from decision_rnn.comparison.record import Comparison, Role
+    from decision_rnn.comparison.record import Comparison, Role, Target
     from decision_rnn.comparison.summary import VariantSummary
 
-
-ASKED: tuple[Role, ...] = ("paper", "best")
+ROLES: tuple[Role, ...] = ("paper", "best")
 """Variants are compared at the first target of each of these roles."""
 
-NOTHING_SHARED = "There is no number over the datasets: fewer than two have a result of every variant."
-"""Shown for comparisons on several datasets if `over_datasets` returns nothing."""
+
+def reference(found: Sequence[VariantSummary]) -> str:
+    """The variant on one dataset that the others are compared with."""
+    return _first_with_enough({summary.variant: len(summary.trials) for summary in found})
 
 
-def seed_scores(summary: VariantSummary, role: Role) -> tuple[float, ...]:
-    """Score of every seed at the first target with that role; for cloning its only scores."""
-    target = summary.of_role(role) or summary.of_role("bc")
-    return () if target is None else target.per_seed
+def differences(found: Sequence[VariantSummary], target: Target) -> dict[str, SeedDifference]:
+    """How the other variants on one dataset differ from the reference at one target."""
+    scores = {summary.variant: summary.of_target(target).per_seed for summary in found}
+    return compare_variants(scores, reference(found))
 
 
-def differences(summaries: Sequence[VariantSummary], role: Role) -> VariantDifferences:
-    """How the variants on one dataset differ from the first of them at the first target with that role.
-
-    The first variant counts as a reference named beforehand, since the order is fixed before any score is known.
-    """
-    return compare_variants({s.variant: seed_scores(s, role) for s in summaries}, summaries[0].variant)
+def _first_with_enough(seeds: Mapping[str, int]) -> str:
+    return next((label for label, count in seeds.items() if count >= FEWEST_FOR_INTERVAL), next(iter(seeds)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Overall:
     """Scores of the variants over several datasets, at the first target of one role.
 
     Attributes:
-        role: Role of the target; `bc` if no variant has a target return.
-        datasets: The datasets on which all variants here have scores.
-        left_out: The other datasets of the comparison.
+        role: Role of the target; None if no variant has a target return.
+        left_out: The datasets without a result of every variant here.
         without: Variants without a score on any dataset, which are left out.
         scores: Scores of the seeds, by variant and dataset.
-        aggregates: Aggregate scores by variant.
     """
 
-    role: Role
-    datasets: tuple[str, ...]
+    role: Role | None
     left_out: tuple[str, ...]
     without: tuple[str, ...]
     scores: dict[str, dict[str, tuple[float, ...]]]
-    aggregates: dict[str, AggregateScore]
 
     @property
-    def omissions(self) -> str:
-        """What is left out and why, in sentences; empty if nothing is."""
-        sentences = []
-        if self.left_out:
-            sentences.append(f"Left out, because not every variant has a result there: {', '.join(self.left_out)}.")
-        if self.without:
-            sentences.append(f"Left out, because they have no result on any dataset: {', '.join(self.without)}.")
-        return " ".join(sentences)
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets on which all variants here have scores."""
+        return tuple(next(iter(self.scores.values())))
 
-    @property
-    def best(self) -> str:
-        """The variant with the highest aggregate score."""
-        return max(self.aggregates, key=lambda label: self.aggregates[label].score)
+    @cached_property
+    def aggregates(self) -> dict[str, SeedScores]:
+        """Interquartile mean of each variant."""
+        return {label: aggregate_scores(of) for label, of in self.scores.items()}
 
-    def improvement(self, label: str, other: str) -> Improvement:
-        """Improvement of one variant on another."""
-        return compare_over_datasets(self.scores[label], self.scores[other])
+    @cached_property
+    def reference(self) -> str:
+        """The variant that the others are compared with."""
+        return _first_with_enough({label: min(map(len, of.values())) for label, of in self.scores.items()})
+
+    @cached_property
+    def improvements(self) -> dict[str, SeedScores]:
+        """Probability that each other variant improves on the reference."""
+        others = self.scores[self.reference]
+        return {
+            label: compare_over_datasets(of, others) for label, of in self.scores.items() if label != self.reference
+        }
+
+    def verdict(self, label: str) -> Verdict | None:
+        """A variant against the reference, by the interval of the probability of improvement; None without one."""
+        of = self.improvements[label]
+        if of.low is None or of.high is None:
+            return None
+        return "better" if of.low > 0.5 else "worse" if of.high < 0.5 else "no difference shown"
 
 
 def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> tuple[Overall, ...]:
@@ -86,29 +99,24 @@ def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -
 
     A role for which they share fewer than two datasets is left out.
     """
-    asked: list[Role] = [role for role in ASKED if any(summary.of_role(role) for summary in summaries)]
-    made = (_over_datasets(comparison, summaries, role) for role in asked or ["bc"])
+    found = {role for summary in summaries for of in summary.targets for role in of.target.roles}
+    roles: list[Role | None] = [role for role in ROLES if role in found]
+    made = (_over_datasets(comparison, summaries, role) for role in roles or [None])
     return tuple(overall for overall in made if overall is not None)
 
 
-def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary], role: Role) -> Overall | None:
-    known = {(summary.variant, summary.dataset): seed_scores(summary, role) for summary in summaries}
-    names = [dataset.data.name for dataset in comparison.datasets]
-    scores = {
-        variant.label: {name: of for name in names if (of := known.get((variant.label, name)))}
-        for variant in comparison.variants
-    }
+def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary], role: Role | None) -> Overall | None:
+    scores: dict[str, dict[str, tuple[float, ...]]] = {variant.label: {} for variant in comparison.variants}
+    for summary in summaries:
+        if (of := summary.of_role(role)) is not None:
+            scores[summary.variant][summary.dataset] = of.per_seed
     without = tuple(label for label, of in scores.items() if not of)
-    scores = {label: of for label, of in scores.items() if of}
-    kept, _ = shared_datasets(scores.values())
+    kept, _ = shared_datasets([of for of in scores.values() if of])
     if len(kept) < 2:
         return None
-    scores = {label: {name: of[name] for name in kept} for label, of in scores.items()}
     return Overall(
         role=role,
-        datasets=tuple(kept),
-        left_out=tuple(name for name in names if name not in kept),
+        left_out=tuple(of.data.name for of in comparison.datasets if of.data.name not in kept),
         without=without,
-        scores=scores,
-        aggregates={label: aggregate_scores(of) for label, of in scores.items()},
+        scores={label: {name: of[name] for name in kept} for label, of in scores.items() if of},
     )

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -18,11 +17,8 @@ from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
-REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?(?:(?:[<>=!~]=|[<>])[\w.*+!]+(?:,(?=[<>=!~]))?)*")
-"""A package on the index in pip's syntax; other requirements of a dataset, URLs or options, are not passed on."""
 
-
-BESIDE_THE_POINT = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
+RENDERING_ARGUMENTS = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
 """Arguments for making environments that do not change their behaviour."""
 WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering", "DictInfoToList")
 """Gymnasium wrappers that change neither observations, actions nor rewards."""
@@ -33,9 +29,11 @@ class MissingEnvironmentError(InputError):
 
 
 def check_id(environment_id: Any, where: str) -> str:
-    """The id that `where` gives; raises InputError if it is no Gymnasium id or names a module to import ("os:X-v0")."""
+    """The id that `where` gives; raises InputError if it is not a Gymnasium id or imports a module ("os:X")."""
     if not isinstance(environment_id, str) or not ID.fullmatch(environment_id):
-        raise InputError(f"{where} names no environment: {environment_id!r:.100} is no Gymnasium id, such as Hopper-v5")
+        raise InputError(
+            f"{where} names no environment: {environment_id!r:.100} is not a Gymnasium id, such as Hopper-v5"
+        )
     return environment_id
 
 
@@ -108,21 +106,11 @@ def check_environment(
             registered ones, it is another environment.
     """
     without = "or leave evaluation out, --evaluation.episodes 0"
-    close = [re.sub(r" ?([<>=!~]=|[<>,]) ?", r"\1", requirement[:200]) for requirement in requirements]
-    packages = [requirement for requirement in close if REQUIREMENT.fullmatch(requirement)]
-    install = f"`pip install {' '.join(map(shlex.quote, packages))}`" if packages else "install its package"
     try:
         environment_sizes(environment_id)
     except MissingEnvironmentError as error:
-        if environment_id in gymnasium.registry:
-            asked = f", for which the dataset asks to {install}" if packages else ""
-            raise MissingEnvironmentError(f"{error}{asked}, {without}") from None
-        near = did_you_mean(environment_id, gymnasium.registry, likeness=0.8)
-        module = re.split(r"[^\w-]", packages[0])[0].replace("-", "_") if packages else "layers"
-        raise MissingEnvironmentError(
-            f"the environment {environment_id!r} is not registered here, so no agent can be evaluated in it: {near}"
-            f"{install} and name the module that registers it, such as --plugins {module}, {without}"
-        ) from None
+        asked = f" (the dataset asks for {', '.join(map(repr, requirements)):.300})" if requirements else ""
+        raise MissingEnvironmentError(f"{error}{asked}, {without}") from None
     except InputError as error:
         raise InputError(f"{error}: no agent can be evaluated in it, {without.removeprefix('or ')}") from None
     altered = describe_alteration(environment_id, settings)
@@ -179,7 +167,7 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
             f"the environment {environment} has no id, so that no agent can be evaluated in it: register it "
             "(gymnasium.register) and make it by gymnasium.make"
         )
-    kwargs = {key: value for key, value in made.kwargs.items() if key not in BESIDE_THE_POINT}
+    kwargs = {key: value for key, value in made.kwargs.items() if key not in RENDERING_ARGUMENTS}
     wrappers = [*map(asdict, made.additional_wrappers), *reversed(around)]
     wrappers = [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS]
     settings = {"kwargs": kwargs, "max_episode_steps": made.max_episode_steps, "additional_wrappers": wrappers}
@@ -205,16 +193,16 @@ def play_episodes(
         yield from play_one(environment, lambda observation, reward, first: policy(observation), Quota(episodes), seed)
 
 
-def of_environment(
-    episodes: Iterable[Episode], environment_id: str, name: str, sizes: tuple[int, int] | None
-) -> Iterator[Episode]:
+def of_environment(episodes: Iterable[Episode], environment_id: str, name: str) -> Iterator[Episode]:
     """Yield the episodes of `name`; raises InputError if their sizes are not those of the environment.
 
-    `sizes` are those of its observations and actions; None if they are unknown, and then nothing is checked.
+    If it cannot be made here, its sizes are unknown and nothing is checked.
     """
+    sizes = None
+    with contextlib.suppress(MissingEnvironmentError):
+        sizes = environment_sizes(environment_id)
     for index, episode in enumerate(episodes):
-        found = episode.observations.shape[1:] + episode.actions.shape[1:]
-        if sizes is not None and found != sizes:
+        if sizes is not None and (episode.observations.shape[1], episode.actions.shape[1]) != sizes:
             raise InputError(
                 f"{name}: episode {index} has observations of shape {episode.observations.shape} and actions of "
                 f"{episode.actions.shape} where {environment_id} has {sizes[0]} and {sizes[1]} numbers in each row: "

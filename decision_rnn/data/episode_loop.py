@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+DEFAULT_MAX_STEPS = 10_000
+"""Largest number of steps of an episode in an environment that is registered without a limit."""
+
 Policy = Callable[[list[Any], np.ndarray, np.ndarray | None], Any]
 """Called with the observations of the environments that are still playing, the rewards of their previous actions (0 at
 first), float64, and which of the previous call's rows they are, (rows,) int64, or None for all of them. Returns

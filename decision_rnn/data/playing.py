@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from decision_rnn.data.episode_loop import play_together
+from decision_rnn.data.episode_loop import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
@@ -52,7 +52,12 @@ class _Course:
     actions: list[np.ndarray] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
-    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray) -> None:
+    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray, environment: Any) -> None:
+        if len(self.rewards) == DEFAULT_MAX_STEPS and environment.spec and not environment.spec.max_episode_steps:
+            raise InputError(
+                f"an episode of {environment.spec.id} has not ended after {DEFAULT_MAX_STEPS:,} steps: register it "
+                "with max_episode_steps, its time limit"
+            )
         self.actions.append(np.array(action))
         self.rewards.append(float(reward))
         self.observations.append(np.array(observation))
@@ -67,7 +72,8 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
     with an episode's first observation.
 
     Raises:
-        InputError: If the shape of an action is not the environment's.
+        InputError: If the shape of an action is not the environment's, or an episode does not end within
+            `DEFAULT_MAX_STEPS` steps in an environment without a time limit.
     """
     index = steps = 0
     while not quota.met(index, steps):
@@ -78,7 +84,7 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
             return [_checked(act(observations[0], rewards[0], not course.actions), environment)]
 
         for step in play_together([environment], [observation], policy):
-            course.add(step.actions[0], step.rewards[0], step.observations[0])
+            course.add(step.actions[0], step.rewards[0], step.observations[0], environment)
         yield course.ended(step.terminated[0], step.truncated[0], seed + index)
         index, steps = index + 1, steps + len(course.rewards)
 
@@ -89,7 +95,7 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
     Each environment plays its own share: taking the first episodes to end would favour short ones.
 
     Raises:
-        InputError: If the shape of the actions is not the environments'.
+        InputError: As for `play_one`.
     """
     count, mode = environments.num_envs, environments.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     observations, _ = environments.reset(seed=seed)
@@ -104,7 +110,7 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
         done = np.logical_or(terminated, truncated)
         for row in np.flatnonzero(~resetting).tolist():
             last = info["final_obs"][row] if done[row] and mode == AutoresetMode.SAME_STEP else observations[row]
-            courses[row].add(actions[row], rewards[row], last)
+            courses[row].add(actions[row], rewards[row], last, environments)
             if done[row] and row in shares:
                 seeded = seed + row if played[row][0] == 0 else None
                 episode = courses[row].ended(terminated[row], truncated[row], seeded)

@@ -14,6 +14,7 @@ from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     LEVEL,
     Scores,
+    SeedScores,
     check_scores,
     improvement_interval,
     probability_of_improvement,
@@ -50,41 +51,6 @@ PROFILE_NOTE = (
 
 
 @dataclass(frozen=True)
-class AggregateScore:
-    """The scores of one variant over datasets and seeds.
-
-    Attributes:
-        score: The interquartile mean of all runs.
-        low: Lower end of the 95% interval; None with fewer datasets than `FEWEST_DATASETS`, fewer runs than
-            `FEWEST_RUNS`, or a dataset with fewer seeds than `FEWEST_FOR_INTERVAL`.
-        high: Upper end of the interval; None as `low`.
-        runs: Number of runs, by dataset.
-    """
-
-    score: float
-    low: float | None
-    high: float | None
-    runs: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Improvement:
-    """The probability that a run of one variant scores higher than a run of another on the same dataset.
-
-    Attributes:
-        probability: Mean over datasets; ties count half.
-        low: Lower end of its 95% interval; None where a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
-        high: Upper end of the interval; None as `low`.
-        by_dataset: The probability on each dataset.
-    """
-
-    probability: float
-    low: float | None
-    high: float | None
-    by_dataset: dict[str, float]
-
-
-@dataclass(frozen=True)
 class PerformanceProfile:
     """The fraction of a variant's runs that score above each of several thresholds.
 
@@ -115,8 +81,11 @@ def shared_datasets(variants: Iterable[Mapping[str, Scores]]) -> tuple[list[str]
     return kept, [name for name in names if name not in kept]
 
 
-def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> AggregateScore:
+def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> SeedScores:
     """The interquartile mean over datasets and seeds, with an interval from the stratified bootstrap.
+
+    There is no interval with fewer datasets than `FEWEST_DATASETS`, fewer runs than `FEWEST_RUNS`, or a dataset with
+    fewer seeds than `FEWEST_FOR_INTERVAL`.
 
     As in rliable, every run counts the same, so that a dataset with a missing seed counts a little less, and the
     bootstrap resamples runs within their dataset. rliable's percentile interval is too narrow for few seeds: the
@@ -135,14 +104,13 @@ def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed
     Raises:
         InputError: If there is no dataset, one without scores, or a score that is not finite.
     """
-    values = _checked(scores)
-    runs = {name: len(of) for name, of in values.items()}
-    score = interquartile_mean(np.concatenate(list(values.values())))
-    total = sum(runs.values())
-    if min(runs.values()) < FEWEST_FOR_INTERVAL or len(runs) < FEWEST_DATASETS or total < FEWEST_RUNS:
-        return AggregateScore(score, None, None, runs)
-    half = half_width(bootstrap_means(list(values.values()), resamples, seed), total, len(runs))
-    return AggregateScore(score, score - half, score + half, runs)
+    values = list(_checked(scores).values())
+    runs = [len(of) for of in values]
+    score = interquartile_mean(np.concatenate(values))
+    if min(runs) < FEWEST_FOR_INTERVAL or len(runs) < FEWEST_DATASETS or sum(runs) < FEWEST_RUNS:
+        return SeedScores(score, None, None, None)
+    half = half_width(bootstrap_means(values, resamples, seed), sum(runs), len(runs))
+    return SeedScores(score, score - half, score + half, "95% interval")
 
 
 def half_width(bootstrapped: np.ndarray, runs: int, datasets: int) -> float:
@@ -164,8 +132,9 @@ def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -
     return np.asarray(stats.trim_mean(np.concatenate(redrawn, axis=1), 0.25, axis=1))
 
 
-def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> Improvement:
-    """The probability that one variant improves on another, averaged over datasets.
+def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Scores]) -> SeedScores:
+    """The probability that a run of one variant scores higher than a run of another, averaged over datasets; ties count
+    half. There is no interval if a dataset has fewer than `FEWEST_FOR_INTERVAL` seeds.
 
     The interval combines those of the datasets (`statistics.improvement_interval`): the distances of their ends from
     the estimates are added in squares (Zou and Donner, 2008). The interval of the stratified bootstrap, used in the
@@ -183,15 +152,14 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
     _, missing = shared_datasets([ours, theirs])
     if missing:
         raise InputError(f"only one of two variants has scores on {', '.join(missing)}: compare them on what both have")
-    by_dataset = {name: probability_of_improvement(ours[name], theirs[name]) for name in ours}
+    probabilities = np.array([probability_of_improvement(ours[name], theirs[name]) for name in ours])
     runs = [(len(ours[name]), len(theirs[name])) for name in ours]
-    probabilities = np.array(list(by_dataset.values()))
     mean = float(probabilities.mean())
     if min(map(min, runs)) < FEWEST_FOR_INTERVAL:
-        return Improvement(mean, None, None, by_dataset)
+        return SeedScores(mean, None, None, None)
     ends = np.array([improvement_interval(p, *of) for p, of in zip(probabilities, runs, strict=True)])
     low, high = _mean_interval(probabilities, ends[:, 0], ends[:, 1])
-    return Improvement(mean, float(low), float(high), by_dataset)
+    return SeedScores(mean, float(low), float(high), "95% interval")
 
 
 def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> PerformanceProfile:

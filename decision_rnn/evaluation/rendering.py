@@ -14,14 +14,14 @@ DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
 """The drivers that MuJoCo can use without a display, in the order in which they are tried."""
 
 
-def render(program: str, asked: dict[str, Any], files: Sequence[Path], patience: float) -> str | None:
+def render(program: str, asked: dict[str, Any], files: Sequence[Path], timeout: float) -> str | None:
     """Run a rendering program with the first driver that works.
 
     Args:
         program: The module to run; it passes its `main` to `run_program`.
         asked: Its input: written to its stdin as JSON.
         files: The files that it leaves on success.
-        patience: Timeout in seconds for each driver.
+        timeout: Timeout in seconds for each driver.
 
     Returns:
         None on success; otherwise the error of the last driver.
@@ -32,11 +32,11 @@ def render(program: str, asked: dict[str, Any], files: Sequence[Path], patience:
         command = [sys.executable, "-m", program]
         try:
             done = subprocess.run(
-                command, input=json.dumps(asked), env=environment, capture_output=True, text=True, timeout=patience
+                command, input=json.dumps(asked), env=environment, capture_output=True, text=True, timeout=timeout
             )
             said = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
         except subprocess.TimeoutExpired:
-            said = f"it took longer than {patience:.0f} seconds"
+            said = f"it took longer than {timeout:.0f} seconds"
         if all(file.is_file() for file in files):
             return None
         fault = f"nothing renders here ({said[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"

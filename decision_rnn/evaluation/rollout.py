@@ -12,19 +12,15 @@ import numpy as np
 import torch
 
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.episode_loop import play_together
+from decision_rnn.data.episode_loop import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
 from decision_rnn.plugins import import_plugins
-from decision_rnn.workers import spread
+from decision_rnn.workers import parallel_map
 
 GROUP = 50
 """The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
 depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
-
-
-DEFAULT_MAX_STEPS = 10_000
-"""Largest number of steps of an episode in an environment that is registered without a limit."""
 
 
 def step_limit(environment_id: str, max_episode_steps: int | None) -> int | None:
@@ -125,7 +121,7 @@ def rollout(
         One result per target return.
 
     Raises:
-        InputError: If a process dies.
+        SystemFault: If a process dies.
     """
     task = Task(
         actor, environment_id, tuple(target_returns), episodes, seed, step_limit(environment_id, max_episode_steps)
@@ -135,11 +131,12 @@ def rollout(
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
-            played = spread(partial(play_group, task), groups, processes, "plays episodes", shown.update, prepare)
+            work = partial(play_group, task)
+            played = parallel_map(work, groups, min(processes, len(groups)), "plays episodes", shown.update, prepare)
         else:
-            played = [play_group(task, group, shown.update) for group in groups]
-    for group, results in zip(groups, played, strict=True):
-        returns[group], lengths[group], cut[group] = results
+            played = (play_group(task, group, shown.update) for group in groups)
+        for group, results in zip(groups, played, strict=True):
+            returns[group], lengths[group], cut[group] = results
     parts = [slice(i, i + episodes) for i in range(0, count, episodes)]
     return [
         RolloutResult(target, returns[part], lengths[part], cut[part])

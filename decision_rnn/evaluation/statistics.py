@@ -3,13 +3,13 @@
 Every interval is chosen by its measured coverage; see results/coverage, made by scripts/interval_coverage.py.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from decision_rnn.errors import InputError
 
@@ -47,26 +47,23 @@ Verdict = Literal["better", "worse", "no difference shown"]
 
 @dataclass(frozen=True)
 class SeedScores:
-    """A summary of the scores of several seeds.
+    """A summary of the scores of several seeds, or an aggregate over datasets.
 
     Attributes:
-        score: The mean over seeds.
-        score_is: `mean`, or `score` for a single seed.
-        low: Lower end of `spread`; None for one seed.
-        high: Upper end of `spread`; None for one seed.
-        spread: What `low` and `high` delimit: a `95% interval` of the mean, or the `range` of the scores where there
-            are too few for an interval; None for one seed.
+        score: The mean over seeds, or the aggregate.
+        low: Lower end of `spread`; None as `spread`.
+        high: Upper end of `spread`; None as `spread`.
+        spread: What `low` and `high` delimit: a `95% interval`, or the `range` of the scores where there are too few
+            for an interval; None for one seed, and for an aggregate without an interval.
     """
 
     score: float
-    score_is: Literal["score", "mean"]
     low: float | None
     high: float | None
     spread: Literal["range", "95% interval"] | None
 
 
-@dataclass(frozen=True)
-class SeedDeviation:
+class SeedDeviation(NamedTuple):
     """How far apart the seeds of a task are, as standard deviations of normalised scores.
 
     Attributes:
@@ -88,38 +85,22 @@ class SeedDifference:
         low: Lower end of the difference's 95% interval, not adjusted for other comparisons; None where one of the two
             has fewer than `FEWEST_FOR_INTERVAL` seeds.
         high: Upper end of the interval; None as `low`.
-        p_value: p-value of Welch's test of equal means, adjusted for `comparisons`; None as `low`.
-        comparisons: Number of comparisons made together, on one dataset and for one target return.
-        probability: Probability that a run of the variant scores higher than a run of the other; ties count half.
-        probability_low: Lower end of its 95% interval; None as `low`.
-        probability_high: Upper end of its 95% interval; None as `low`.
-        verdict: The variant against the other, from `p_value`; None where that is None.
+        p_value: p-value of Welch's test of equal means, adjusted in `compare_variants`; None as `low`.
     """
 
     difference: float
-    low: float | None
-    high: float | None
-    p_value: float | None
-    comparisons: int
-    probability: float
-    probability_low: float | None
-    probability_high: float | None
-    verdict: Verdict | None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
 
-
-@dataclass(frozen=True)
-class VariantDifferences:
-    """How variants differ from a reference among them.
-
-    Attributes:
-        reference: Label of the variant that the others are compared with.
-        chosen: Whether it was named beforehand or is the variant with the highest mean.
-        differences: The other variants' differences from the reference, by label.
-    """
-
-    reference: str
-    chosen: Literal["beforehand", "highest mean"]
-    differences: dict[str, SeedDifference]
+    @property
+    def verdict(self) -> Verdict | None:
+        """The variant against the other, from `p_value`; None where that is None."""
+        if self.p_value is None:
+            return None
+        if self.p_value >= 1 - LEVEL:
+            return "no difference shown"
+        return "better" if self.difference > 0 else "worse"
 
 
 def check_scores(scores: Scores, of: str = "seeds") -> np.ndarray:
@@ -152,11 +133,11 @@ def summarise_seeds(scores: Scores) -> SeedScores:
     values = check_scores(scores)
     mean = float(values.mean())
     if len(values) == 1:
-        return SeedScores(mean, "score", None, None, None)
+        return SeedScores(mean, None, None, None)
     if len(values) < FEWEST_FOR_INTERVAL:
-        return SeedScores(mean, "mean", float(values.min()), float(values.max()), "range")
+        return SeedScores(mean, float(values.min()), float(values.max()), "range")
     half = float(special.stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
-    return SeedScores(mean, "mean", mean - half, mean + half, "95% interval")
+    return SeedScores(mean, mean - half, mean + half, "95% interval")
 
 
 def deviation_over_seeds(per_episode: Sequence[Scores]) -> SeedDeviation | None:
@@ -231,65 +212,47 @@ def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
         InputError: If one of them has no scores, or a score that is not finite.
     """
     a, b = check_scores(scores), check_scores(others)
-    probability = probability_of_improvement(a, b)
     difference = float(a.mean() - b.mean())
     if min(len(a), len(b)) < FEWEST_FOR_INTERVAL:
-        return SeedDifference(difference, None, None, None, 1, probability, None, None, None)
-    parts = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
-    error, rounding = float(np.sqrt(parts.sum())), 1e-9 * float(np.abs(np.concatenate([a, b])).max())
-    if error <= rounding:
-        low = high = difference
-        p_value = float(abs(difference) <= rounding)
-    else:
-        degrees = parts.sum() ** 2 / (parts**2 / np.array([len(a) - 1, len(b) - 1])).sum()
-        half = float(special.stdtrit(degrees, (1 + LEVEL) / 2)) * error
-        low, high = difference - half, difference + half
-        p_value = float(2 * special.stdtr(degrees, -abs(difference) / error))
-    interval = improvement_interval(probability, len(a), len(b))
-    return SeedDifference(difference, low, high, p_value, 1, probability, *interval, _verdict(difference, p_value))
+        return SeedDifference(difference)
+    rounding = 1e-9 * np.abs(np.concatenate([a, b])).max()
+    if max(a.std(), b.std()) <= rounding:
+        return SeedDifference(difference, difference, difference, float(abs(difference) <= rounding))
+    with warnings.catch_warnings():  # scipy warns if the scores of one variant are all equal
+        warnings.simplefilter("ignore")
+        test = stats.ttest_ind(a, b, equal_var=False)
+    low, high = test.confidence_interval(LEVEL)
+    return SeedDifference(difference, float(low), float(high), float(test.pvalue))
 
 
-def compare_variants(scores: Mapping[str, Scores], reference: str | None = None) -> VariantDifferences:
-    """Compare variants with a reference among them, on the same dataset.
+def compare_variants(scores: Mapping[str, Scores], reference: str) -> dict[str, SeedDifference]:
+    """Compare variants with a reference among them, which is named before any score is known, on the same dataset.
 
-    p-values are adjusted by Holm's (1979) method: if no variants differ, none is said to differ in 95% of cases. With
-    a reference named beforehand they are adjusted for the number of other variants. Without one, the reference is the
-    variant with the highest mean of the same scores, and they are adjusted for all pairs, which are soon too many for
-    five seeds to show anything; so name a reference if you have one. Variants with fewer than `FEWEST_FOR_INTERVAL`
-    seeds do not count in the adjustment and are not picked as reference, unless all have so few.
+    p-values are adjusted by Holm's (1979) method for the number of tests: if no variant differs from the reference,
+    none is said to differ in 95% of cases. Variants with fewer than `FEWEST_FOR_INTERVAL` seeds are not tested.
 
     Args:
         scores: Scores of the seeds, by label of the variant.
         reference: Label of the variant that the others are compared with.
 
+    Returns:
+        The other variants' differences from the reference, by label.
+
     Raises:
-        InputError: If there is no variant, the reference is not among them, or a score is missing or not finite.
+        InputError: If the reference is not among the variants, or a score is missing or not finite.
     """
-    values = {label: check_scores(of, f"{label}'s seeds") for label, of in scores.items()}
-    if not values or (reference is not None and reference not in values):
-        raise InputError(f"there is no variant {reference!r} to compare with: known are {', '.join(values) or 'none'}")
-    named = reference is not None
-    enough = [label for label, of in values.items() if len(of) >= FEWEST_FOR_INTERVAL] or list(values)
-    best = reference if reference is not None else max(enough, key=lambda label: values[label].mean())
-    pairs = [(label, best) for label in values if label != best]
-    if not named:
-        pairs += [pair for pair in combinations(values, 2) if best not in pair]
-    compared = {pair: compare_seeds(values[pair[0]], values[pair[1]]) for pair in pairs}
-    tested = {pair: of.p_value for pair, of in compared.items() if of.p_value is not None}
-    adjusted, least = dict[tuple[str, str], float](), 0.0
-    for rank, pair in enumerate(sorted(tested, key=lambda pair: tested[pair])):
-        least = adjusted[pair] = max(least, min(1.0, (len(tested) - rank) * tested[pair]))
-    differences = {
-        pair[0]: replace(of, p_value=p, comparisons=len(tested), verdict=_verdict(of.difference, p))
-        if (p := adjusted.get(pair)) is not None
-        else of
-        for pair, of in compared.items()
-        if pair[1] == best
-    }
-    return VariantDifferences(best, "beforehand" if named else "highest mean", differences)
+    if reference not in scores:
+        raise InputError(f"there is no variant {reference!r} to compare with: known are {', '.join(scores) or 'none'}")
+    found = {label: compare_seeds(of, scores[reference]) for label, of in scores.items() if label != reference}
+    p_values = {label: of.p_value for label, of in found.items() if of.p_value is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {label: replace(of, p_value=adjusted.get(label)) for label, of in found.items()}
 
 
-def _verdict(difference: float, p_value: float) -> Verdict:
-    if p_value >= 1 - LEVEL:
-        return "no difference shown"
-    return "better" if difference > 0 else "worse"
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted by Holm's (1979) method for their number, in the same order."""
+    order = np.argsort(p_values, kind="stable")
+    scaled = np.arange(len(order), 0, -1) * np.asarray(p_values, np.float64)[order]
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return adjusted.tolist()

@@ -6,34 +6,10 @@ deploy after each episode. This reveals methods that score high only with a targ
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.statistics import summarise_seeds
-
-
-@dataclass(frozen=True)
-class TuningCurve:
-    """The score of the chosen candidate, over the online episodes spent on choosing it.
-
-    Attributes:
-        budgets: (budgets,) episodes spent.
-        scores: (budgets,) expected score of the choice, mean over seeds.
-        per_seed: (seeds, budgets) expected score of the choice for each seed.
-        low: (budgets,) lower end of `spread` at each budget; None for one seed.
-        high: (budgets,) upper end of `spread` at each budget; None for one seed.
-        spread: The spread over seeds, as in `statistics.SeedScores`.
-    """
-
-    budgets: np.ndarray
-    scores: np.ndarray
-    per_seed: np.ndarray
-    low: np.ndarray | None
-    high: np.ndarray | None
-    spread: Literal["range", "95% interval"] | None
 
 
 def tuning_curve(
@@ -42,7 +18,7 @@ def tuning_curve(
     exploration: float = 2.0,
     trials: int = 1000,
     seed: int = 0,
-) -> TuningCurve:
+) -> np.ndarray:
     """Simulate choosing among candidates, such as target returns, by online episodes.
 
     For every seed, UCB spends each episode on the candidate with the largest mean + sqrt(exploration ln t / n), where
@@ -50,9 +26,9 @@ def tuning_curve(
     candidate with the highest mean is deployed. Episodes are drawn with replacement from those played.
 
     Three things differ from Unifloral. A trial draws from one half of the episodes, and the choice is scored on the
-    other half: if the same episodes were used for both, tuning would appear to help even among equal candidates. The
-    band is over seeds, with an interval from five seeds; theirs is over repetitions of the simulation and shrinks with
-    their number. And a candidate without episodes is never chosen, whereas theirs gives it a mean of 0.
+    other half: if the same episodes were used for both, tuning would appear to help even among equal candidates. Every
+    seed has its own curve, so that a band shows the spread over seeds; theirs is over repetitions of the simulation and
+    shrinks with their number. And a candidate without episodes is never chosen, whereas theirs gives it a mean of 0.
 
     Args:
         scores: Scores of every seed, (candidates, episodes); column i may be of the same starting state for all
@@ -62,6 +38,9 @@ def tuning_curve(
             greedy.
         trials: Number of simulated choices per seed.
         seed: Seed of the simulation.
+
+    Returns:
+        (seeds, budgets), the expected score of the choice.
 
     Raises:
         InputError: If there is no seed, a seed has other candidates, fewer than two episodes or a score that is not
@@ -81,14 +60,7 @@ def tuning_curve(
         )
     generator = np.random.default_rng(seed)
     columns = np.array(budgets) - 1
-    per_seed = np.array([_simulate(of, max(budgets), exploration, trials, generator)[columns] for of in values])
-    summaries = [summarise_seeds(of) for of in per_seed.T]
-    ends = [
-        None if summaries[0].spread is None else np.array([getattr(of, end) for of in summaries], np.float64)
-        for end in ("low", "high")
-    ]
-    means = np.array([of.score for of in summaries])
-    return TuningCurve(columns + 1, means, per_seed, ends[0], ends[1], summaries[0].spread)
+    return np.array([_simulate(of, max(budgets), exploration, trials, generator)[columns] for of in values])
 
 
 def _simulate(

@@ -1,4 +1,4 @@
-"""Records videos of an agent in its environment, in a process of its own.
+"""Records videos and clips of an agent in its environment, in a process of its own.
 
     python -m decision_rnn.evaluation.video < asked.json
 
@@ -6,8 +6,10 @@
 agent's folder, where to write the video and a report on the episodes, and the most seconds of an episode, null for all.
 """
 
+import io
 import itertools
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -27,11 +29,12 @@ from decision_rnn.evaluation.rendering import render, run_program
 from decision_rnn.files import new_file
 from decision_rnn.plugins import import_plugins
 
-FRAMES_PER_SECOND = 30
-"""Largest frame rate; an episode is shown at the environment's own speed."""
-SIZE = 400
-"""Width and height in pixels."""
-PATIENCE = 600.0
+FORMATS = {".mp4": (400, 30), ".webp": (240, 15)}
+"""Width and height in pixels, and largest frame rate, of videos and of clips; an episode is shown at the environment's
+own speed."""
+CLIP_BYTES = 300_000
+"""Largest size of a clip; exceeded only if the lowest quality does not fit."""
+TIMEOUT = 600.0
 """Timeout in seconds per episode, including loading."""
 
 
@@ -40,20 +43,21 @@ def film(
     video: Path,
     target_return: float | None,
     episodes: int,
-    seed: int,
+    seed: int | None,
     seconds: float | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Moment]:
-    """Write an mp4 (H.264) of consecutive episodes, with the target return and the return so far written on it.
+    """Write an mp4 (H.264) or an animated WebP of consecutive episodes, with the target return and the return so far
+    written on it.
 
     The agent acts as its run is configured for evaluation: it carries its state or re-runs a window.
 
     Args:
         agent: A folder that `load_agent` accepts.
-        video: The file, replaced once the video is complete.
+        video: The file, ending in .mp4 or .webp, replaced once the video is complete.
         target_return: The target return; None in behaviour cloning.
         episodes: Number of episodes.
-        seed: Episode i begins with the environment's reset(seed + i).
+        seed: Episode i begins with the environment's reset(seed + i); None for the seed of the run's evaluation.
         seconds: The most seconds of an episode to play; None for all of it.
         plugins: Modules that the agent or its environment needs.
 
@@ -63,11 +67,11 @@ def film(
     Raises:
         InputError: If nothing can be rendered here, or the agent cannot be used.
     """
-    with tempfile.TemporaryDirectory() as place, new_file(video) as new:
-        report = Path(place) / "report.json"
+    with tempfile.TemporaryDirectory() as place:
+        made, report = Path(place) / f"video{video.suffix}", Path(place) / "report.json"
         asked = {
             "agent": str(agent.absolute()),
-            "video": str(new.absolute()),
+            "video": str(made),
             "report": str(report),
             "target_return": target_return,
             "episodes": episodes,
@@ -75,12 +79,14 @@ def film(
             "seconds": seconds,
             "plugins": list(plugins),
         }
-        fault = render("decision_rnn.evaluation.video", asked, [report], PATIENCE * episodes)
+        fault = render("decision_rnn.evaluation.video", asked, [report], TIMEOUT * episodes)
         if fault is not None:
             raise InputError(fault)
         played = json.loads(report.read_text())
         if "error" in played:
             raise InputError(played["error"])
+        with new_file(video) as new:
+            shutil.move(made, new)
         return [Moment(**moment) for moment in played["episodes"]]
 
 
@@ -90,7 +96,8 @@ def main(asked: dict[str, Any]) -> None:
         import_plugins(asked["plugins"])
         torch.set_num_threads(1)
         trained = load_agent(Path(asked["agent"]))
-        seeds = range(asked["seed"], asked["seed"] + asked["episodes"])
+        first = trained.config.evaluation.seed if asked["seed"] is None else asked["seed"]
+        seeds = range(first, first + asked["episodes"])
         ends = _film(trained, Path(asked["video"]), asked["target_return"], seeds, asked["seconds"])
         said: dict[str, Any] = {"episodes": [asdict(moment) for moment in ends]}
     except InputError as error:
@@ -102,22 +109,26 @@ def _film(
     trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
 ) -> list[Moment]:
     actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
-    environment = watched_environment(trained.provenance.environment_id, SIZE)
+    size, rate = FORMATS[path.suffix]
+    environment = watched_environment(trained.provenance.environment_id, size)
     speed = float(environment.metadata.get("render_fps") or 30)
-    every = max(1, round(speed / FRAMES_PER_SECOND))
+    every = max(1, round(speed / rate))
     ends = []
 
     def pictures() -> Iterator[Image.Image]:
         for seed in seeds:
             for moment in play(actor, environment, target_return, seed):
-                over = moment.ended or (seconds is not None and moment.steps >= seconds * speed)
+                over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
                 if moment.steps % every == 0 or over:
                     yield label(draw(environment), target_return, moment)
                 if over:
                     break
             ends.append(moment)
 
-    write_video(pictures(), Fraction(speed / every).limit_denominator(1000), path)
+    if path.suffix == ".mp4":
+        write_video(pictures(), Fraction(speed / every).limit_denominator(1000), path)
+    else:
+        write_clip(list(pictures()), 1000 * every / speed, path)
     return ends
 
 
@@ -143,6 +154,19 @@ def write_video(pictures: Iterator[Image.Image], rate: Fraction, path: Path) -> 
             frame = av.VideoFrame.from_image(picture.convert("RGB").crop((0, 0, width, height)))
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
+
+
+def write_clip(frames: Sequence[Image.Image], milliseconds: float, path: Path) -> None:
+    """Write an animated WebP that plays once, in the best of three qualities that fits into `CLIP_BYTES`."""
+    for frame in frames:
+        frame.thumbnail(FORMATS[".webp"][:1] * 2)
+    for quality in (65, 40, 20):
+        buffer = io.BytesIO()
+        frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:], duration=round(milliseconds), loop=1,
+                       quality=quality, method=4)  # fmt: skip
+        if buffer.tell() <= CLIP_BYTES:
+            break
+    path.write_bytes(buffer.getvalue())
 
 
 if __name__ == "__main__":

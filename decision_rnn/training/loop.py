@@ -139,8 +139,8 @@ def _train(
         position = stream.state_dict()
         check_objective(agent, stream.sample(), config.objective.name)
         stream.load_state_dict(position)
-        begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run
     seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, Means())
+    begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run
     log = MetricsLog(run, trainer.steps, seconds)
     tell(_describe(agent, config, store, seen))
     if on_data is not None:

@@ -2,21 +2,28 @@
 
 import contextlib
 import json
-import threading
+import os
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
-from torch.utils.tensorboard import SummaryWriter
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 
-from decision_rnn.config import RunConfig, to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import RunConfig, TrainingConfig, to_dict
+from decision_rnn.config_parser import flatten, from_dict
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.files import check_folder, working_alone, write_atomically
 from decision_rnn.parsing import read_yaml
+
+MAY_CHANGE = ("path", "plugins", "training.device", "training.log_every", "training.checkpoint_every")
+"""Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""
 
 
 def alone_in(run: Path) -> contextlib.AbstractContextManager[None]:
@@ -41,31 +48,43 @@ def check_new_run(run: Path) -> None:
         raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
 
 
-def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
-    """The configuration with the dataset's name as that run has it; InputError if it was started with another one."""
+def read_config(run: Path) -> RunConfig:
+    """The configuration of the run in a folder; InputError if there is none."""
     path = run / "config.yaml"
     if not path.is_file():
-        raise InputError(f"{run} is not a run folder (it has no config.yaml): leave out --resume to start one there")
-    begun = from_dict(read_yaml(path), str(path))
+        raise InputError(
+            f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made, or leave out "
+            "--resume to start one there"
+        )
+    return from_dict(read_yaml(path), str(path))
+
+
+def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
+    """The configuration with which a run is resumed: as asked for, with the dataset's name as the run has it.
+
+    How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
+    with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
+    A cosine schedule ends at the last step, so that its first steps would have had other learning rates.
+
+    Raises:
+        InputError: If anything else differs.
+    """
+    begun = read_config(run)
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
         config = replace(config, dataset=begun.dataset)
-    before, now = to_dict(begun), to_dict(config)
-    for section, value in now.items():
-        # Evaluation, the data's path (their fingerprint is checked) and plugins may change; what is trained may not.
-        if section in ("evaluation", "path", "plugins") or value == before[section]:
+    asked, constant = config.training, begun.training.schedule == "constant"
+    if asked.steps > begun.training.steps and asked.warmup_steps == TrainingConfig(steps=asked.steps).warmup_steps:
+        config = replace(config, training=replace(asked, warmup_steps=begun.training.warmup_steps))
+    before, now = flatten(to_dict(begun), str(run)), flatten(to_dict(config), str(run))
+    for key, value in now.items():
+        if key in MAY_CHANGE or key.startswith("evaluation.") or value == before.get(key):
             continue
-        pairs = [(section, before[section], value)]
-        if isinstance(value, dict):
-            pairs = [
-                (f"{section}.{key}", before[section].get(key), new)
-                for key, new in value.items()
-                if before[section].get(key) != new
-            ]
-        key, old, new = pairs[0]
-        raise InputError(
-            f"{run} was started with {key} {old!r}, not {new!r}: resume it with --config {path}, or use another "
-            "--output"
-        )
+        remedy = f"resume it with --config {run / 'config.yaml'}, or use another --output"
+        if key == "training.steps" and value > before[key]:
+            if constant:
+                continue
+            remedy = "its learning rate ends there, and only one with training.schedule constant can go on"
+        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy}")
     return config
 
 
@@ -81,7 +100,7 @@ def begin_run_folder(config: RunConfig, run: Path) -> None:
 class MetricsLog:
     """The run's metrics, as lines of JSON and as TensorBoard events.
 
-    Raises InputError if they cannot be written, for example on a full disk.
+    Raises SystemFault if they cannot be written, for example on a full disk.
     """
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
@@ -93,7 +112,12 @@ class MetricsLog:
             kept = [line for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
             write_atomically(self.path, b"".join(line + b"\n" for line in kept))
             self.lines = self.path.open("a")
-            self.events = SummaryWriter(str(run), purge_step=step + 1 if resumed else None)
+            name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+            # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
+            self.events = RecordWriter((run / name).open("xb"))
+            self._write_event(file_version="brain.Event:2")
+            if resumed:  # TensorBoard then forgets what a killed process logged after its last checkpoint
+                self._write_event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
         self.begun = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
 
@@ -116,40 +140,35 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
+        values = [Summary.Value(tag=f"training/{name}", simple_value=value) for name, value in metrics.items()]
         with self._writing():
             self.lines.write(json.dumps(line) + "\n")
             self.lines.flush()
-            for name, value in metrics.items():
-                self.events.add_scalar(f"training/{name}", value, step)
+            self._write_event(step=step, summary=Summary(value=values))
         return line
+
+    def _write_event(self, **content: Any) -> None:
+        self.events.write(Event(wall_time=time.time(), **content).SerializeToString())
+        self.events.flush()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise InputError(
+            raise SystemFault(
                 f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
                 "make room and run the same command with --resume"
             ) from None
 
-    def _report(self, failed: threading.ExceptHookArgs) -> None:
-        """Suppress the traceback of TensorBoard's writer thread: `add_scalar` raises the same error."""
-        if not type(failed.thread).__module__.startswith("tensorboard."):
-            self.report(failed)
-
     def __enter__(self) -> "MetricsLog":
-        self.report, threading.excepthook = threading.excepthook, self._report
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        try:
-            for file in (self.lines, self.events):
-                # Closing retries failed writes; an exception in flight already says why the run ends.
-                with self._writing() if kind is None else contextlib.suppress(OSError):
-                    file.close()
-        finally:
-            threading.excepthook = self.report
+        for file in (self.lines, self.events):
+            # Closing retries failed writes; an exception in flight already says why the run ends.
+            with self._writing() if kind is None else contextlib.suppress(OSError):
+                file.close()
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:

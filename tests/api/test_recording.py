@@ -6,11 +6,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from swing import CAR, push
 
 import decision_rnn
 from decision_rnn import InputError, Run, record
+from decision_rnn.data import playing
 
 
 def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:
@@ -91,8 +94,8 @@ def test_train_refuses_data_recorded_with_wrappers_of_a_vector_environment_that_
         ((push, CAR, "none"), {"episodes": 1}, "unknown dataset 'none'"),
         ((push, CAR, "own/swing"), {"episodes": 1}, "own/swing exists"),
         ((push, "MountainCarContinous-v0", "own/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
-        ((push, 3, "own/none"), {"episodes": 1}, "int is no environment"),
-        ((3, CAR, "own/none"), {"episodes": 1}, "int is no policy"),
+        ((push, 3, "own/none"), {"episodes": 1}, "int is not an environment"),
+        ((3, CAR, "own/none"), {"episodes": 1}, "int is not a policy"),
         (("nowhere", CAR, "own/none"), {"episodes": 1}, "nowhere"),
         ((push, CAR, "own/none"), {"episodes": 1, "target_return": 3}, "target_return"),
         ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),
@@ -104,4 +107,16 @@ def test_record_invalid_arguments_raise_input_error_and_write_nothing(
     with pytest.raises(InputError) as caught:
         record(*arguments, progress=False, **options)
     assert told in str(caught.value)
+    assert "own/none" not in decision_rnn.data.catalog.names()
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_record_in_an_environment_that_never_ends_raises_and_writes_nothing(
+    vector: bool, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
+    monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 30)
+    environment = gymnasium.make_vec("Endless-v0", num_envs=2) if vector else "Endless-v0"
+    with pytest.raises(InputError, match=r"an episode of Endless-v0 has not ended after 30 steps: .*max_episode_steps"):
+        record(lambda observation: np.zeros((2, 1) if vector else 1), environment, "own/none", episodes=1)
     assert "own/none" not in decision_rnn.data.catalog.names()

@@ -37,6 +37,15 @@ def test_run_metrics_are_arrays_of_the_logged_values(run: Run) -> None:
     assert all(values.shape == (2,) and np.isfinite(values).all() for values in run.metrics.values())
 
 
+def test_repr_and_config_of_a_run_do_not_load_its_weights(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decision_rnn.checkpoint.load_agent", lambda *arguments: pytest.fail("loads weights"))
+    assert repr(Run(run.folder)) == f"Run({str(run.folder)!r}, mingru on own/swing, step 20)"
+    assert Run(run.folder).config.training.steps == 20
+    assert repr(Run("nowhere")) == "Run('nowhere')"
+
+
 def test_callback_gets_step_metrics_and_agent_and_leaves_the_weights_unchanged(run: Run, inside: Path) -> None:
     seen = []
 
@@ -198,7 +207,7 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: decision_rnn.evaluate("nowhere"), "nowhere"),
         (lambda run: decision_rnn.load_agent("no where"), "no where"),
         (lambda run: decision_rnn.evaluate(3), "int"),
-        (lambda run: run.evaluate("many"), "'many'"),
+        (lambda run: run.evaluate("many"), "target_returns is ['many']: it must be a list of numbers"),
         (lambda run: run.evaluate([float("inf")]), "finite"),
         (lambda run: run.evaluate(3, episodes=0), "at least 1"),
         (lambda run: run.evaluate(3, episodes="all"), "episodes is 'all'"),

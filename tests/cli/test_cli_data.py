@@ -175,7 +175,7 @@ def test_partial_drop_is_recorded_in_config_and_result_and_prevents_resume(
         (["export", NAME, "--path", "{file}", "--format", "csv", "--output", "x"], ["csv", "minari, d4rl"]),
         (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}"], ["exists"]),
         (["export", NAME, "--path", "{file}", "--format", "d4rl", "--output", "{file}/x"], ["cannot write"]),
-        (["export", NAME, "--path", "{file}", "--format", "minari", "--output", "../x-v0"], ["no Minari id"]),
+        (["export", NAME, "--path", "{file}", "--format", "minari", "--output", "../x-v0"], ["not a Minari id"]),
     ],
 )
 def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
@@ -203,7 +203,7 @@ def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
         ("export", ["--format", "csv", "--output", "x"], "unknown format 'csv'"),
         ("export", ["--format", "d4rl", "--output", "{file}"], "{file} exists: remove it, or name another file"),
         ("export", ["--format", "d4rl", "--output", "{file}/x"], "cannot write {file}/x: Not a directory"),
-        ("export", ["--format", "minari", "--output", "../x-v0"], "'../x-v0' is no Minari id"),
+        ("export", ["--format", "minari", "--output", "../x-v0"], "'../x-v0' is not a Minari id"),
         (
             "export",
             ["--format", "minari", "--output", "own/there-v0"],
@@ -268,7 +268,7 @@ def test_data_download_unusable_folder_prints_one_line(
     monkeypatch.setenv("DECISION_RNN_DATA", place)
     done = inline_cli("data", "download", "d4rl/ant-random-v2")
     assert done.returncode == 2
-    assert f"decision-rnn: cannot create the folder {place}: " in done.stderr
+    assert f"decision-rnn: cannot write into {place}: " in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("evaluate",), ("report",), ("train", "hopper-random", "--output")])

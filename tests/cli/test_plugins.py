@@ -12,6 +12,7 @@ import yaml
 from guide import example
 
 from decision_rnn.cli.main import main
+from decision_rnn.plugins import import_plugins
 
 ENVIRONMENT = example("pendulum.py")
 COLLECT = """
@@ -145,6 +146,18 @@ def test_config_file_does_not_import_the_plugins_it_names(command: Command, refu
     assert not (tmp_path / "sprung").exists()
     assert command(*train, "--plugins", "trap").returncode == 0
     assert (tmp_path / "sprung").exists()
+
+
+def test_working_folder_is_on_the_path_only_for_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a stray onnxruntime.py among downloads would be executed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "only_a_plugin.py").write_text("")
+    import_plugins([])
+    assert main(["data", "list"]) == 0
+    assert str(tmp_path) not in sys.path
+    import_plugins(["only_a_plugin"])
+    assert sys.path[-1] == str(tmp_path)  # after what is installed
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def comparing(tmp_path: Path) -> Compare:
 
 
 def small(output: Path, **keys: Any) -> dict[str, Any]:
-    """The keys of a comparison on own/mine: `narrow` of width 16 with one seed, four training steps and no evaluation of
+    """The keys of a comparison on own/mine: `narrow` of width 16 with one seed, four steps, and no evaluation of
     checkpoints; other keys take the place of these."""
     return {
         "datasets": "own/mine",

@@ -1,7 +1,9 @@
-"""Synthetic comparisons: plausible numbers for tests of tables, pages and plots."""
+"""Synthetic comparisons for tests of reports and plots: plausible random numbers, or given scores."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -158,15 +160,73 @@ def _played(
     generator: np.random.Generator, data: DataSummary, asked: float | None, skill: float, episodes: int
 ) -> TargetResult:
     aim = data.return_mean if asked is None else min(asked, 3000.0)
-    returns = np.round(skill * aim + generator.normal(0, 150, episodes), 3)
-    scores = 100 * (returns - data.reference_min) / (data.reference_max - data.reference_min)
+    return achieved(data, asked, np.round(skill * aim + generator.normal(0, 150, episodes), 3).tolist())
+
+
+def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -> TargetResult:
+    """The result of episodes with these returns."""
+    values = np.array(returns)
+    scores = 100 * (values - data.reference_min) / (data.reference_max - data.reference_min)
     return TargetResult(
         target_return=asked,
         in_range=data.contains(asked),
-        return_mean=float(returns.mean()),
-        return_sd=float(returns.std()),
+        return_mean=float(values.mean()),
+        return_sd=float(values.std()),
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
         length_mean=800.0,
-        returns=tuple(returns.tolist()),
+        returns=tuple(returns),
     )
+
+
+ROUND = replace(
+    _dataset("own/round", 0),
+    data=replace(
+        _dataset("own/round", 0).data, return_min=0.0, return_max=3000.0, reference_min=0.0, reference_max=3000.0
+    ),
+)
+ROUND = replace(
+    ROUND,
+    targets=tuple(
+        Target(target_return=of, roles=(role,), in_range=of <= 3000.0)
+        for of, role in (
+            (3600.0, "paper"), (1800.0, "paper"), (3000.0, "best"), (1000.0, "spread"), (2000.0, "spread")
+        )
+    ),
+)  # fmt: skip
+"""A dataset on which a score is a return divided by 30."""
+
+
+def trials_of_scores(
+    scores: Sequence[float], label: str = "mingru", bc: bool = False, dataset: ComparedDataset = ROUND, **changes: Any
+) -> list[Trial]:
+    """A trial for each score, with the seeds 0, 1, ...: for every target two episodes with that mean score."""
+    asked = [None] if bc else [target.target_return for target in dataset.targets]
+    trials = []
+    for seed, score in enumerate(scores):
+        returns = (30 * score - 30, 30 * score + 30)
+        template = made_comparison((label,), 1, checkpoints=0).trials[0]
+        values = {
+            "dataset": dataset.data.name,
+            "seed": seed,
+            "targets": tuple(achieved(dataset.data, target, returns) for target in asked),
+            "loss": (),
+            "remarks": (),
+        }
+        trials.append(replace(template, **{**values, **changes}))
+    return trials
+
+
+def of_trials(trials: Sequence[Trial], **changes: Any) -> Comparison:
+    """A comparison of these trials; variants named bc... or c... are controls."""
+    labels = dict.fromkeys(trial.variant for trial in trials)
+    seeds = max(trial.seed for trial in trials) + 1
+    controls = [label for label in labels if label.startswith(("bc", "c"))]
+    made = made_comparison([label for label in labels if label not in controls], seeds, (), controls, ())
+    return replace(made, **{"datasets": (ROUND,), "trials": tuple(trials), "checkpoint_episodes": 20, **changes})
+
+
+def of_scores(**scores: Sequence[float]) -> Comparison:
+    """A comparison of variants with these scores of their seeds; bc has no target."""
+    trials = (trials_of_scores(of, label, bc=label == "bc") for label, of in scores.items())
+    return of_trials([trial for of_variant in trials for trial in of_variant])

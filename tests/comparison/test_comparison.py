@@ -20,10 +20,9 @@ from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison.compare import list_commands
 from decision_rnn.comparison.executors.contract import Task
 from decision_rnn.comparison.executors.ray import RayExecutor
-from decision_rnn.comparison.page.page import build_page
 from decision_rnn.comparison.record import Comparison, read_comparison
-from decision_rnn.comparison.summary import summarise
-from decision_rnn.comparison.table import format_comparison
+from decision_rnn.comparison.report.markdown import format_comparison
+from decision_rnn.comparison.report.page import build_page
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -341,7 +340,7 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     assert "File exists" in failed.error
     assert "own-mine/bad-seed1 failed: " in capfd.readouterr().err
     assert [(trial.variant, trial.seed) for trial in comparison.trials] == [("bad", 0), ("good", 0), ("good", 1)]
-    assert "- bad on own/mine, seed 1, failed: " in (tmp_path / "runs" / "comparison.md").read_text()
+    assert "- bad on own/mine, seed 1: " in (tmp_path / "runs" / "comparison.md").read_text()
     place.unlink()
     assert comparing(**asked).failed == ()
     diverging = {"backbone": {"width": 16}, "training": {"learning_rate": 1e30, "precision": "fp32", "log_every": 1}}
@@ -349,7 +348,7 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     assert failed.error.startswith("the loss is")
     nothing = comparing(variants={"diverging": diverging})
     assert (nothing.trials, len(nothing.failed)) == ((), 1)
-    assert "- diverging on own/mine, seed 0, failed: the loss is" in format_comparison(nothing)
+    assert "- diverging on own/mine, seed 0: the loss is" in format_comparison(nothing)
 
 
 def test_run_folder_of_another_configuration_is_refused_before_training(
@@ -410,7 +409,7 @@ def test_repeated_comparison_with_other_jobs_reports_the_jobs_of_training(
     assert "median wall time of a run, 2 runs at a time; " in str(comparing(Inline(jobs=2), seeds=2))
     again = comparing(seeds=2)
     assert "median wall time of a run, 2 runs at a time; " in str(again)
-    assert "a run, 2 runs at a time; an action" in build_page(again, summarise(again))
+    assert "a run, 2 runs at a time; one action" in build_page(again)
     assert [trial.jobs for trial in comparing(seeds=3).trials] == [2, 2, 1]
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from made_comparison import LABELS, made_comparison
 
-from decision_rnn.comparison.page.page import build_page
-from decision_rnn.comparison.summary import summarise
+from decision_rnn.comparison.report.page import build_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs pip install axe-playwright-python")
@@ -44,7 +43,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         labels=(*LABELS[:5], "minlstm-context20-rate-0.0003"), failed=(("lru", 1),), checkpoints=3, episodes=5
     )
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(build_page(made, summarise(made)))
+    path.write_text(build_page(made))
     return path
 
 

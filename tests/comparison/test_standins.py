@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from standin_observations import REAL, Observations, compared, differences, entr
 
 from decision_rnn import Episode, EpisodeStore
 from decision_rnn.cli.compare import plan_of
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import TASKS
 
 HOPPER = "standin/hopper-medium"
@@ -87,7 +89,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         )
     monkeypatch.setattr(standins, "DATASETS", {name: standins.DATASETS[name] for name in SHORT})
     monkeypatch.setattr(
-        standins, "open_dataset", lambda name: type("Found", (), {"open": staticmethod(lambda: stores[name])})
+        standins, "open_dataset", lambda name: SimpleNamespace(open=lambda: stores[name], spec=open_dataset(name).spec)
     )
     monkeypatch.setattr(standins, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(standins, "draw", lambda returns, path: path.write_bytes(b""))

@@ -15,8 +15,9 @@ import pytest
 
 from decision_rnn.data import catalog
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.standin import recipes
-from decision_rnn.data.standin.datasets import DATASETS, JOINED, Made
+from decision_rnn.data.standin.recipes import JOINED, OURS
 from decision_rnn.data.store import cache
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -31,6 +32,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decision_rnn.data import catalog
 from decision_rnn.data.formats import minari
+from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.standin import recipes
 
 recipes.RECIPES["standin/hopper-medium"] = replace(recipes.RECIPES["standin/hopper-medium"], steps={steps})
@@ -85,7 +87,7 @@ def start(folder: Path, steps: int = SMALL.steps, pause: float = 0.0) -> "subpro
 
 
 def test_short_dataset_name_means_the_standin() -> None:
-    assert open_dataset("hopper-medium").spec is open_dataset("standin/hopper-medium").spec
+    assert open_dataset("hopper-medium").spec == open_dataset("standin/hopper-medium").spec
     spec = open_dataset("hopper-medium").spec
     assert (spec.environment_id, spec.target_returns, spec.return_scale) == ("Hopper-v5", (3600.0, 1800.0), 1000.0)
     assert (spec.reference_min, spec.reference_max) == (-20.272305, 3234.3)  # D4RL's infos.py
@@ -108,7 +110,7 @@ def test_standins_cover_every_body_and_level_and_hopper_mixed() -> None:
     bodies = {"hopper": "Hopper-v5", "halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5"}
     names = {f"standin/{body}-{level}": environment for body, environment in bodies.items() for level in levels}
     names["standin/hopper-mixed"] = "Hopper-v5"
-    assert {name: standin.spec.environment_id for name, standin in DATASETS.items()} == names
+    assert {name: open_dataset(name).spec.environment_id for name in SOURCES["standin"].names()} == names
     made_of = {part for name in names for part in JOINED.get(name, (name,))}
     assert {name: recipe.environment_id for name, recipe in recipes.RECIPES.items()} == {n: names[n] for n in made_of}
 
@@ -191,7 +193,7 @@ def test_missing_standin_store_with_corrupt_minari_data_is_rebuilt(
     data.write_bytes(data.read_bytes()[:-100])
     capfd.readouterr()
     assert open_dataset(NAME).open().fingerprint == fingerprint
-    assert "main_data.hdf5 is corrupt" in capfd.readouterr().err
+    assert "are corrupt" in capfd.readouterr().err
 
 
 def test_standin_of_another_recipe_is_rebuilt(
@@ -222,8 +224,8 @@ def test_standin_statistics_are_reported_as_close_enough_or_too_far_off(
 ) -> None:
     statistics = open_dataset(NAME).open().manifest["statistics"]
     for factor, verdict in ((1.03, "close enough"), (1.2, "too far off")):
-        ours = Made("other", statistics["return_mean"] * factor, statistics["length_mean"])
-        monkeypatch.setitem(DATASETS, NAME, replace(DATASETS[NAME], ours=ours))
+        ours = ("other", statistics["return_mean"] * factor, statistics["length_mean"])
+        monkeypatch.setitem(OURS, "hopper-medium", ours)
         shutil.rmtree(made)
         capfd.readouterr()
         open_dataset(NAME).open()
@@ -277,15 +279,14 @@ def test_two_processes_making_the_same_standin_end_with_one_dataset(small: Path,
 @pytest.mark.usefixtures("folders")
 def test_hopper_medium_standin_matches_d4rl_statistics() -> None:
     store = open_dataset("hopper-medium").open()
-    d4rl = DATASETS[NAME].d4rl
     returns = store.episode_returns
     assert 1_000_000 <= store.steps < 1_001_000
     assert (store.terminated ^ store.truncated).all()
-    assert returns.mean() == pytest.approx(d4rl.return_mean, rel=0.1)
+    assert returns.mean() == pytest.approx(1422, rel=0.1)
     # D4RL's 379 would need a steadier snapshot: results/standins reports by how much each set differs.
     assert returns.std() == pytest.approx(547, rel=0.05)
-    assert returns.max() == pytest.approx(d4rl.return_max, rel=0.1)
-    assert store.episode_lengths.mean() == pytest.approx(d4rl.length_mean, rel=0.15)
+    assert returns.max() == pytest.approx(3222, rel=0.1)
+    assert store.episode_lengths.mean() == pytest.approx(457, rel=0.15)
     assert (store.episode_lengths[store.truncated] == 1000).all()
 
 

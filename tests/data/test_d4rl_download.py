@@ -10,7 +10,6 @@ import pytest
 from d4rl_files import make_file
 
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.download import fetch
 from decision_rnn.data.sources import d4rl
 from decision_rnn.errors import InputError
 
@@ -33,10 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.mode != "no ranges" else 0
         if asked and first >= len(self.content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(self.content)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.send_error(416)
             return
         self.send_response(206 if first else 200)
         if first:
@@ -80,17 +76,18 @@ def test_missing_d4rl_dataset_is_downloaded_once(
 
 def test_interrupted_download_resumes_with_a_range_request(server: type[Handler], data: Path) -> None:
     server.mode = "breaks off"
-    half = len(server.content) // 2
-    with pytest.raises(InputError, match=rf"{half} of {len(server.content)} bytes.*try again"):
+    with pytest.raises(InputError, match=r"cannot download .*try again"):
         open_dataset(NAME).open()
     assert not (data / FILE).exists()
     server.mode = "whole"
     open_dataset(NAME).open()
     assert (data / FILE).read_bytes() == server.content
-    assert server.ranges == [None, f"bytes={half}-"]
+    assert server.ranges[0] is None
+    first = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in server.ranges[1:]]
+    assert all(0 < begun <= len(server.content) // 2 for begun in first)
 
 
-def test_download_restarts_if_the_server_has_no_ranges(server: type[Handler], data: Path) -> None:
+def test_download_starts_again_if_the_server_has_no_ranges(server: type[Handler], data: Path) -> None:
     (data / f".{FILE}.part").write_bytes(server.content[:100])
     server.mode = "no ranges"
     open_dataset(NAME).open()
@@ -115,7 +112,7 @@ def test_download_with_wrong_sha256_raises_and_is_deleted(server: type[Handler],
 
 def test_download_refused_by_the_server_raises_and_suggests_path(server: type[Handler], data: Path) -> None:
     server.mode = "forbidden"
-    with pytest.raises(InputError, match=r"HTTP 403.*--path.*hopper_medium-v2\.hdf5"):
+    with pytest.raises(InputError, match=r"403.*--path.*hopper_medium-v2\.hdf5"):
         open_dataset(NAME).open()
     assert not (data / FILE).exists()
 
@@ -127,7 +124,7 @@ def test_download_without_network_raises_and_suggests_path() -> None:
 
 
 def test_concurrent_downloads_fetch_the_file_once(server: type[Handler], data: Path) -> None:
-    threads = [threading.Thread(target=fetch, args=(d4rl.URL + FILE, data / FILE, None, False)) for _ in range(3)]
+    threads = [threading.Thread(target=open_dataset(NAME).download, args=(False,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

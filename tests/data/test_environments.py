@@ -63,19 +63,12 @@ def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: 
     assert dataset.spec.requirements == tuple(ROBOTICS)
     with pytest.raises(
         InputError,
-        match=r"'FetchReachFlat-v4' is not registered .*`pip install 'gymnasium-robotics>=1\.3\.1'`.*"
-        r"--plugins gymnasium_robotics.*--evaluation\.episodes 0",
+        match=r"no environment 'FetchReachFlat-v4' here: .*--plugins MODULE \(the dataset asks for "
+        r"'gymnasium-robotics >= 1\.3\.1'\), .*--evaluation\.episodes 0",
     ) as raised:
         check_environment(dataset.spec.environment_id, dataset.spec.requirements)
     assert len(str(raised.value).splitlines()) == 1
-
-
-def test_data_info_says_how_to_install_a_missing_environment(absent: Path) -> None:
-    dataset = open_dataset("minari/reach/medium-v0")
-    store = dataset.open(progress=False)
-    text = format_info(dataset.spec, store)
-    assert "pip install 'gymnasium-robotics>=1.3.1'" in text
-    assert "--plugins gymnasium_robotics" in text
+    assert "gymnasium-robotics >= 1.3.1" in format_info(dataset.spec, store)
 
 
 def test_data_info_of_an_installed_environment_has_no_install_advice() -> None:
@@ -84,16 +77,6 @@ def test_data_info_of_an_installed_environment_has_no_install_advice() -> None:
     store = dataset.open(progress=False)
     check_environment(dataset.spec.environment_id, dataset.spec.requirements, dataset.spec.environment_settings)
     assert "--plugins" not in format_info(dataset.spec, store)
-
-
-def test_minari_dataset_without_environment_is_checked_against_metadata_sizes(absent: Path) -> None:
-    edit(absent, observation_space=minari_box(10))
-    with pytest.raises(InputError, match=r"episode 0 has observations of shape .*FetchReachFlat-v4 has 10 and 1"):
-        open_dataset("minari/reach/medium-v0").open()
-
-
-def minari_box(size: int) -> str:
-    return json.dumps({"type": "Box", "dtype": "float32", "shape": [size], "low": [-1.0] * size, "high": [1.0] * size})
 
 
 @pytest.mark.parametrize(
@@ -122,31 +105,6 @@ def test_data_of_an_altered_environment_are_read_but_check_environment_raises(
     assert not (folders / "mark").exists()
 
 
-@pytest.mark.parametrize(
-    "requirement",
-    [
-        "--index-url=http://x",
-        "-e .",
-        "x; rm -rf ~",
-        "git+https://x/y",
-        "$(reboot)",
-        "`x`",
-        "../x",
-        "a b",
-        "a>=1; x",
-        ">=1",
-        "",
-        "x\ny",
-    ],
-)
-def test_requirements_that_are_not_plain_packages_are_left_out_of_pip_advice(requirement: str, absent: Path) -> None:
-    edit(absent, requirements=[requirement, 7, None])
-    spec = open_dataset("minari/reach/medium-v0").spec
-    with pytest.raises(InputError, match="install its package") as raised:
-        check_environment(spec.environment_id, spec.requirements)
-    assert "pip install" not in str(raised.value)
-
-
 @pytest.mark.parametrize("environment_id", ["os:Hopper-v5", "no_module:X-v0", "a\nb-v0", "x" * 300, 5, None, ""])
 def test_minari_dataset_with_invalid_environment_id_raises(environment_id: Any, absent: Path) -> None:
     edit(absent, env_spec=json.dumps({"id": environment_id}))
@@ -155,7 +113,7 @@ def test_minari_dataset_with_invalid_environment_id_raises(environment_id: Any, 
 
 
 def test_check_environment_suggests_the_nearest_name_for_a_misspelt_id() -> None:
-    with pytest.raises(InputError, match=r"'Hoper-v5' is not registered here.*did you mean Hopper-v5\?"):
+    with pytest.raises(InputError, match=r"no environment 'Hoper-v5' here.*did you mean Hopper-v5\?"):
         check_environment("Hoper-v5")
 
 
@@ -164,8 +122,8 @@ def test_check_environment_names_an_environment_that_cannot_be_made(monkeypatch:
         raise ImportError("no\nengine")
 
     monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", fail))
-    with pytest.raises(InputError, match=r"Broken-v0 cannot be made here \(no engine\).*pip install engine"):
-        check_environment("Broken-v0", ["engine"])
+    with pytest.raises(InputError, match=r"Broken-v0 cannot be made here \(no engine\).*asks for 'en\\ngine'"):
+        check_environment("Broken-v0", ["en\ngine"])
 
 
 def test_check_environment_with_discrete_actions_raises() -> None:
@@ -183,8 +141,8 @@ def test_write_store_works_without_the_environment(
     spec = open_dataset("own/plant").spec
     assert spec.environment_id == store.environment_id == "factory/Plant-v0"
     text = format_info(spec, store)
-    assert "factory/Plant-v0 could not be made where this was written" in text
-    assert "'factory/Plant-v0' is not registered here" in text
+    assert "factory/Plant-v0 was not registered where this was written" in text
+    assert "no environment 'factory/Plant-v0' here" in text
 
 
 def test_dataset_spec_keeps_environment_settings_through_json(absent: Path) -> None:
@@ -224,7 +182,7 @@ def test_train_works_without_the_environment_and_evaluate_raises(absent: Path, t
     spec = load_agent(last_checkpoint(tmp_path / "run")).provenance
     assert spec == trained.provenance
     assert (spec.environment_id, spec.requirements) == (REACH["id"], tuple(ROBOTICS))
-    with pytest.raises(InputError, match="'FetchReachFlat-v4' is not registered here"):
+    with pytest.raises(InputError, match="no environment 'FetchReachFlat-v4' here"):
         evaluate(trained, EvaluationConfig(episodes=1))
 
 

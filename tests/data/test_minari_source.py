@@ -1,6 +1,7 @@
 """Minari's datasets, local and published: environments, reference scores, concatenation, and the converted store."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -202,10 +203,10 @@ def test_minari_observations_of_another_size_than_the_environments_raise() -> No
 
 
 @pytest.mark.parametrize("error", [ImportError("no hub"), ConnectionError(), ValueError("no\nversion"), KeyError("x")])
-def test_failed_minari_download_raises_one_line_error_and_leaves_nothing(
+def test_failed_minari_download_raises_one_line_error_and_is_tried_again(
     folders: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(dataset_id: str) -> None:
+    def fail(dataset_id: str, force_download: bool) -> None:
         part = dataset_folder(dataset_id) / "data"
         part.mkdir(parents=True)
         (part / "metadata.json").write_text("{")
@@ -217,15 +218,24 @@ def test_failed_minari_download_raises_one_line_error_and_leaves_nothing(
     ) as e:
         open_dataset(f"minari/{MEDIUM}").open()
     assert len(str(e.value).splitlines()) == 1
-    assert [path for path in (folders / "minari").rglob("*") if path.is_file()] == []
-    assert not (folders / "minari" / "mujoco" / "hopper" / "medium-v0").exists()
+    episodes = play("Hopper-v5")
+    resumed = []
+
+    def fetch(dataset_id: str, force_download: bool) -> None:
+        resumed.append(force_download)
+        shutil.rmtree(folders / "minari" / dataset_id)
+        publish(dataset_id, episodes)
+
+    monkeypatch.setattr(minari, "download_dataset", fetch)
+    assert open_dataset(f"minari/{MEDIUM}").open().episodes == 3
+    assert resumed == [True]
 
 
 def test_missing_minari_dataset_is_downloaded_once(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     episodes = play("Hopper-v5")
     calls = []
 
-    def fetch(dataset_id: str) -> None:
+    def fetch(dataset_id: str, force_download: bool) -> None:
         calls.append(dataset_id)
         print("Downloading")
         publish(dataset_id, episodes)
@@ -254,7 +264,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_minari_ids_raise(name: str, folders: Path) -> None:
-    with pytest.raises(InputError, match="no Minari id"):
+    with pytest.raises(InputError, match="is not a Minari id"):
         open_dataset(f"minari/{name}").open()
     assert list(folders.rglob("*")) == []
 
@@ -262,3 +272,10 @@ def test_hostile_minari_ids_raise(name: str, folders: Path) -> None:
 def test_path_option_with_minari_dataset_raises(folders: Path) -> None:
     with pytest.raises(InputError, match="leave out --path"):
         open_dataset(f"minari/{MEDIUM}", path=folders / "f.hdf5").open()
+
+
+def test_spec_of_a_minari_dataset_that_is_not_here_raises_without_downloading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minari, "download_dataset", lambda *_, **__: pytest.fail("downloaded"))
+    dataset = open_dataset("minari/theirs/far-v0")
+    with pytest.raises(InputError, match=r"no Minari dataset theirs/far-v0 .*data download minari/theirs/far-v0"):
+        _ = dataset.spec

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from decision_rnn.data.standin.collection import Collector, collect
 from decision_rnn.data.standin.policies import Policy
 from decision_rnn.data.standin.recipes import RECIPES, weights_path
 from decision_rnn.data.store.episode import Episode
-from decision_rnn.errors import InputError
+from decision_rnn.errors import SystemFault
 
 SMALL = replace(RECIPES["standin/hopper-mixed"], steps=3000)  # of several policies
 
@@ -151,7 +152,13 @@ def test_recipe_fingerprint_depends_on_every_part(monkeypatch: pytest.MonkeyPatc
     assert SMALL.fingerprint not in fingerprints
 
 
-def test_collect_raises_if_a_worker_process_dies() -> None:
-    unplayable = replace(SMALL, policies=(("no-such-weights", 1.0),))  # its workers cannot start
-    with pytest.raises(InputError, match="a process that collects episodes has died"):
+def test_collect_raises_if_a_worker_process_fails_or_dies() -> None:
+    unplayable = replace(SMALL, policies=(("no-such-weights", 1.0),))
+    with pytest.raises(FileNotFoundError, match="no-such-weights"):
         list(collect(unplayable, processes=1))
+    episodes = collect(replace(SMALL, steps=10**9), processes=1)
+    next(episodes)
+    (worker,) = multiprocessing.active_children()
+    worker.kill()
+    with pytest.raises(SystemFault, match="a process that collects episodes has died"):
+        list(episodes)

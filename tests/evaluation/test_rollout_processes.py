@@ -22,7 +22,7 @@ from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.evaluation import evaluate as evaluate_module
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
@@ -248,7 +248,7 @@ def die() -> None:
 
 
 def test_rollout_with_a_killed_worker_process_raises() -> None:
-    with pytest.raises(InputError, match="a process that plays episodes has died"):
+    with pytest.raises(SystemFault, match="a process that plays episodes has died"):
         rollout(Hapless(die), "Hopper-v5", [1.0], 9, 0, processes=2)
 
 

@@ -22,7 +22,7 @@ from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import MetricsLog, alone_in, read_metrics
 
@@ -122,7 +122,7 @@ def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weigh
 
 
 def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_path: Path) -> None:
-    with disk_of(10_000), pytest.raises(InputError, match=r"cannot write the checkpoint.*File too large.*--resume"):
+    with disk_of(10_000), pytest.raises(SystemFault, match=r"cannot write the checkpoint.*File too large.*--resume"):
         train(configure(), tmp_path / "run")
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
     train(configure(), tmp_path / "run", resume=True)
@@ -265,7 +265,7 @@ def test_full_disk_while_writing_metrics_raises_one_error(
     """Of TensorBoard's file and metrics.jsonl, the larger one reaches the limit first."""
     log = MetricsLog(tmp_path, 0, 0.0)
     many = {f"metric_{i}": 0.1 for i in range(10)}
-    with disk_of(size), pytest.raises(InputError, match=r"cannot write the metrics.*File too large.*--resume"), log:
+    with disk_of(size), pytest.raises(SystemFault, match=r"cannot write the metrics.*File too large.*--resume"), log:
         for step in range(1, 10_000):
             log.write(step, **(many if size == 20_000 else {"m" * 300: 1.0}))
     assert capfd.readouterr().err == ""

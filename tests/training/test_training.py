@@ -180,6 +180,25 @@ def test_train_never_overwrites_a_run_and_resume_rejects_changed_training_option
     assert weights(tmp_path / "run") == before
 
 
+def test_resumed_run_may_log_and_save_differently_and_take_more_steps_at_a_constant_rate(tmp_path: Path) -> None:
+    constant = ["--training.schedule", "constant"]
+    train(configure(*constant), tmp_path / "run")
+    others = ["--training.device", "cpu", "--training.log_every", "3", "--training.checkpoint_every", "7"]
+    train(configure(*constant, *others, "--training.steps", "16"), tmp_path / "run", resume=True)
+    whole = configure(*constant, "--training.steps", "16", "--training.warmup_steps", "5")  # the default of 10 steps
+    train(whole, tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert Run(tmp_path / "run").config.training.steps == 16
+    with pytest.raises(InputError, match=r"training\.steps 16, not 10"):
+        train(configure(*constant), tmp_path / "run", resume=True)
+
+
+def test_resumed_run_with_a_cosine_schedule_may_not_take_more_steps(tmp_path: Path) -> None:
+    train(configure(), tmp_path / "run")
+    with pytest.raises(InputError, match=r"training\.steps 10, not 16: its learning rate ends there.*constant"):
+        train(configure("--training.steps", "16"), tmp_path / "run", resume=True)
+
+
 def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Path) -> None:
     """The command that started it now means another recurrent_rate; the error says what to type instead."""
     train(configure("--training.recurrent_rate", "0.5"), tmp_path / "run")

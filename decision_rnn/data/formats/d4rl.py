@@ -5,12 +5,13 @@
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from decision_rnn.data.formats.hdf5 import as_flags, check_finite, find_dataset, open_file
+from decision_rnn.data.formats.hdf5 import open_file, read_numbers
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
@@ -19,7 +20,7 @@ from decision_rnn.files import new_file
 
 
 class D4RLFile:
-    """A file in D4RL's layout, validated as a whole before any of it is converted.
+    """A file in D4RL's layout, read into memory and validated as a whole.
 
     An episode ends where `terminals | timeouts` is true, and where the next row does not continue it (as at the seam of
     a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is kept,
@@ -30,7 +31,7 @@ class D4RLFile:
     """
 
     def __init__(self, path: Path, max_episode_steps: int | None = None, observed: int | None = None) -> None:
-        """Validate the file.
+        """Read the file.
 
         Args:
             path: The HDF5 file.
@@ -43,115 +44,90 @@ class D4RLFile:
         self.path = path
         self.notes: list[str] = []
         with open_file(path) as file:
-            observations = find_dataset(file, "observations", str(path))
-            actions = find_dataset(file, "actions", str(path))
-            if observations.ndim != 2 or 0 in observations.shape:
-                raise InputError(f"{path} has observations of shape {observations.shape}: (N, O) is needed")
-            self.steps, self.columns = observations.shape
-            self.observation_dim = min(self.columns, observed or self.columns)
-            if self.columns > self.observation_dim:
-                self.notes.append(
-                    f"only the first {self.observation_dim} of {self.columns} observations are kept: the environment "
-                    "they are evaluated in gives no others"
-                )
-            if actions.ndim != 2 or len(actions) != self.steps or actions.shape[1] == 0:
-                raise InputError(f"{path} has actions of shape {actions.shape}: ({self.steps}, A) is needed")
-            self.action_dim = actions.shape[1]
-            self._column(file, "rewards")
-            self.terminals = as_flags(self._column(file, "terminals")[()].reshape(-1), "terminals", str(path))
-            if "timeouts" in file:
-                self.timeouts = as_flags(self._column(file, "timeouts")[()].reshape(-1), "timeouts", str(path))
-            else:
-                self.timeouts = np.zeros(self.steps, bool)
-            self.has_next = "next_observations" in file
-            if self.has_next and find_dataset(file, "next_observations", str(path)).shape != observations.shape:
-                raise InputError(f"{path} has next_observations of another shape than observations")
-            seams = self._check_values(file)
-            if "timeouts" not in file:
-                self._cut_at(max_episode_steps, seams)
-        self._cut(seams, max_episode_steps)
+            self.observations = read_numbers(file, "observations")
+            self.actions = read_numbers(file, "actions")
+            self.steps, self.columns = self._check_shape(self.observations, "observations", 2)
+            self.action_dim = self._check_shape(self.actions, "actions", 2)[1]
+            self.rewards = self._column(file, "rewards")
+            self.terminals = self._flags(file, "terminals")
+            has_timeouts, has_next = "timeouts" in file, "next_observations" in file
+            self.timeouts = self._flags(file, "timeouts") if has_timeouts else np.zeros(self.steps, bool)
+            self.following = read_numbers(file, "next_observations") if has_next else self.observations
+        if self.following.shape != self.observations.shape:
+            raise InputError(f"{path} has next_observations of another shape than observations")
+        if observed is not None and self.columns > observed:
+            self.notes.append(
+                f"only the first {observed} of {self.columns} observations are kept: the environment they are "
+                "evaluated in gives no others"
+            )
+        seams = np.append((self.following[:-1] != self.observations[1:]).any(1), False) if has_next else False
+        self.observations, self.following = self.observations[:, :observed], self.following[:, :observed]
+        self.observation_dim = self.observations.shape[1]
+        self._cut(seams & ~self.terminals & ~self.timeouts, max_episode_steps, has_timeouts)
+        if not has_next:
+            self.notes.append("it has no next_observations: an episode's last observation stands for what followed")
 
-    def _column(self, file: h5py.File, key: str) -> h5py.Dataset:
+    def _check_shape(self, values: np.ndarray, key: str, dimensions: int) -> tuple[int, ...]:
+        if values.ndim != dimensions or len(values) != len(self.observations) or 0 in values.shape:
+            raise InputError(
+                f"{self.path} has {key} of shape {values.shape}: (N, O) of observations, (N, A) of actions and (N,) of "
+                "the others are needed"
+            )
+        return values.shape
+
+    def _column(self, file: h5py.File, key: str) -> np.ndarray:
         """One number per step."""
-        column = find_dataset(file, key, str(self.path))
-        if column.shape not in ((self.steps,), (self.steps, 1)):
-            raise InputError(f"{self.path} has {key} of shape {column.shape}: ({self.steps},) is needed")
+        values = read_numbers(file, key)
+        column = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+        self._check_shape(column, key, 1)
         return column
 
-    def _check_values(self, file: h5py.File) -> np.ndarray:
-        """Check that all numbers are finite; returns (N,) bool, true where an episode breaks off with no flag."""
-        seams = np.zeros(self.steps, bool)
-        for first in range(0, self.steps, CHUNK):
-            rows = slice(first, first + CHUNK)
-            for key in ("observations", "actions", "rewards"):
-                check_finite(file[key][rows], key, str(self.path), first)
-            if self.has_next:
-                following = file["next_observations"][rows]
-                check_finite(following, "next_observations", str(self.path), first)
-                observations = file["observations"][first + 1 : first + 1 + CHUNK]
-                seams[first : first + len(observations)] = (following[: len(observations)] != observations).any(1)
-        return seams & ~self.terminals & ~self.timeouts
+    def _flags(self, file: h5py.File, key: str) -> np.ndarray:
+        """One flag per step, of any numeric type."""
+        values = self._column(file, key)
+        if not np.isin(values, (0, 1)).all():
+            raise InputError(f"{self.path} has {key} that are neither 0 nor 1: they must be flags")
+        return values.astype(bool)
 
-    def _cut_at(self, limit: int | None, seams: np.ndarray) -> None:
-        """Set timeouts at the time limit, for a file that has none."""
-        if limit is None:
-            return
-        ends = np.append(np.flatnonzero((self.terminals | seams)[:-1]), self.steps - 1)
-        start = 0
-        for end in ends:
-            self.timeouts[start + limit - 1 : end + 1 : limit] = True
-            start = end + 1
-        self.timeouts &= ~self.terminals
-        self.notes.append(f"it has no timeouts: episodes were ended at {limit} steps")
-
-    def _cut(self, seams: np.ndarray, limit: int | None) -> None:
-        """Find the first rows and the ends of the episodes, and check that they are plausible."""
+    def _cut(self, seams: np.ndarray, limit: int | None, has_timeouts: bool) -> None:
+        """Find the first rows of the episodes and the end, and check that they are plausible."""
+        if limit is not None and not has_timeouts:
+            ends = np.append(np.flatnonzero((self.terminals | seams)[:-1]), self.steps - 1)
+            for start, end in pairwise([-1, *ends]):
+                self.timeouts[start + limit : end + 1 : limit] = True
+            self.timeouts &= ~self.terminals
+            self.notes.append(f"it has no timeouts: episodes were ended at {limit} steps")
         flagged = self.terminals | self.timeouts
         if limit is not None and seams.sum() > (~flagged).sum() // 2:
             raise InputError(
                 f"{self.path} has next_observations that are not the next row's observations: its rows are not in "
                 "the order of time, and no sequences can be made of them"
             )
-        self.stops = np.append(np.flatnonzero((flagged | seams)[:-1]), self.steps - 1) + 1
-        self.starts = np.append(0, self.stops[:-1])
-        lengths = self.stops - self.starts
+        self.offsets = np.concatenate([[0], np.flatnonzero((flagged | seams)[:-1]) + 1, [self.steps]])
+        lengths = np.diff(self.offsets)
         if limit is not None and lengths.max() > limit:
-            start, length = self.starts[lengths.argmax()], lengths.max()
             raise InputError(
-                f"{self.path} has terminals and timeouts that leave an episode of {length} steps from row {start} on, "
-                f"longer than the {limit} of its environment: only version 2 of a D4RL file has right flags"
+                f"{self.path} has terminals and timeouts that leave an episode of {lengths.max()} steps from row "
+                f"{self.offsets[lengths.argmax()]} on, longer than the {limit} of its environment: only version 2 of "
+                "a D4RL file has right flags"
             )
-        partial = int((~flagged[self.stops - 1]).sum())
-        if partial:
-            steps = int(lengths[~flagged[self.stops - 1]].sum())
+        partial = ~flagged[self.offsets[1:] - 1]
+        if partial.any():
             self.notes.append(
-                f"{partial} of {len(self.stops)} episodes ({steps} steps) break off with no flag: they are kept, "
-                "neither terminated nor truncated, unless --partial drop is asked for"
+                f"{partial.sum()} of {len(partial)} episodes ({lengths[partial].sum()} steps) break off with no flag: "
+                "they are kept, neither terminated nor truncated, unless --partial drop is asked for"
             )
-        if not self.has_next:
-            self.notes.append("it has no next_observations: an episode's last observation stands for what followed")
 
     def episodes(self) -> Iterator[Episode]:
         """Yield the episodes in order, with the numbers of the file unchanged."""
-        with open_file(self.path) as file:
-            first = 0
-            while first < len(self.stops):
-                # Many episodes at a time: reading a few rows would decompress whole chunks of the file.
-                last = max(first + 1, int(np.searchsorted(self.stops, self.starts[first] + CHUNK)))
-                begin, end = self.starts[first], self.stops[last - 1]
-                block = {key: file[key][begin:end] for key in ("observations", "actions", "rewards")}
-                block["rewards"] = block["rewards"].reshape(-1)
-                following = file["next_observations" if self.has_next else "observations"][begin:end]
-                for start, stop in zip(self.starts[first:last] - begin, self.stops[first:last] - begin, strict=True):
-                    observations = np.concatenate([block["observations"][start:stop], following[stop - 1 : stop]])
-                    yield Episode(
-                        observations[:, : self.observation_dim],
-                        block["actions"][start:stop],
-                        block["rewards"][start:stop],
-                        terminated=bool(self.terminals[begin + stop - 1]),
-                        truncated=bool(self.timeouts[begin + stop - 1]),
-                    )
-                first = last
+        for start, stop in pairwise(self.offsets):
+            yield Episode(
+                np.concatenate([self.observations[start:stop], self.following[stop - 1 : stop]]),
+                self.actions[start:stop],
+                self.rewards[start:stop],
+                terminated=bool(self.terminals[stop - 1]),
+                truncated=bool(self.timeouts[stop - 1]),
+            )
 
 
 def write_file(path: Path, store: EpisodeStore) -> None:
@@ -160,37 +136,32 @@ def write_file(path: Path, store: EpisodeStore) -> None:
     Rewards are float64: with float32 the returns-to-go would differ in the last bit. Raises InputError if the file
     exists, or if a partial episode could not be separated from the next one.
     """
-    ends = store.offsets[1:] - 1
+    first = store.file[store.first_rows, store.columns["observation"]]
     unflagged = ~(store.terminated | store.truncated)[:-1]
-    seamless = (store.final_observations[:-1] == store.observations[store.offsets[1:-1]]).all(1)
-    if (unflagged & seamless).any():
+    if (unflagged & (store.final_observations[:-1] == first[1:]).all(1)).any():
         raise InputError(
             f"{store.path} has a partial episode that ends as the next one begins, which D4RL's layout cannot tell "
             "apart: export it as minari"
         )
     if path.exists():
         raise InputError(f"{path} exists: remove it, or name another file")
+    widths = {"observations": store.observation_dim, "next_observations": store.observation_dim}
     with new_file(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(environment_id=store.environment_id, decision_rnn_fingerprint=store.fingerprint)
-        shapes = {
-            "observations": (store.steps, store.observation_dim),
-            "next_observations": (store.steps, store.observation_dim),
-            "actions": (store.steps, store.action_dim),
-        }
-        for key, shape in shapes.items():
-            file.create_dataset(key, shape, np.float32)
-        file["rewards"] = store.exact_rewards
+        for key, width in (widths | {"actions": store.action_dim}).items():
+            file.create_dataset(key, (store.steps, width), np.float32)
+        file.create_dataset("rewards", (store.steps,), np.float64)
         for key, flags in (("terminals", store.terminated), ("timeouts", store.truncated)):
             column = np.zeros(store.steps, bool)
-            column[ends] = flags
+            column[store.offsets[1:] - 1] = flags
             file[key] = column
-        for first in range(0, store.steps, CHUNK):
-            rows = slice(first, min(first + CHUNK, store.steps))
-            file["observations"][rows] = store.observations[rows]
-            file["actions"][rows] = store.actions[rows]
-            following = np.zeros((rows.stop - first, store.observation_dim), np.float32)
-            later = store.observations[first + 1 : rows.stop + 1]
-            following[: len(later)] = later
-            inside = slice(*np.searchsorted(ends, (first, rows.stop)))
-            following[ends[inside] - first] = store.final_observations[inside]
-            file["next_observations"][rows] = following
+        start, pending = 0, []  # many episodes at a time: writing few rows is slow
+        for index, episode in enumerate(store.read_episodes()):
+            pending.append(episode)
+            stop = store.offsets[index + 1]
+            if stop - start >= CHUNK or stop == store.steps:
+                file["observations"][start:stop] = np.concatenate([e.observations[:-1] for e in pending])
+                file["next_observations"][start:stop] = np.concatenate([e.observations[1:] for e in pending])
+                file["actions"][start:stop] = np.concatenate([e.actions for e in pending])
+                file["rewards"][start:stop] = np.concatenate([e.rewards for e in pending])
+                start, pending = stop, []

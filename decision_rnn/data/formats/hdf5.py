@@ -1,7 +1,4 @@
-"""Reads third-party HDF5 files: every fault is an InputError that names the file and the key.
-
-Nothing in such a file is executed: only numbers are read, and only those in the file itself.
-"""
+"""Reads third-party HDF5 files: every fault is an InputError that names the file and the key."""
 
 import contextlib
 from collections.abc import Iterator
@@ -30,40 +27,18 @@ def open_file(path: Path) -> Iterator[h5py.File]:
         raise InputError(f"{path} cannot be read as HDF5 ({reason}): fetch or write it again") from None
 
 
-def find_dataset(group: h5py.Group, key: str, where: str) -> h5py.Dataset:
-    """The numeric dataset at `key`; `where` names file and group in errors.
-
-    Raises InputError if the key is missing, is a link to another place, holds no numbers, or claims to hold more of
-    them than a file of that size can.
-    """
-    link = group.get(key, getlink=True)
-    if link is None:
-        raise InputError(f"{where} has no {key}: it is not a whole dataset of this layout")
-    item = group[key] if isinstance(link, h5py.HardLink) else None
-    if item is None or (isinstance(item, h5py.Dataset) and (item.external or item.is_virtual)):
-        raise InputError(f"{where} keeps {key} in another place by a link: copy the numbers into the file")
-    if not isinstance(item, h5py.Dataset) or item.shape is None or item.dtype.kind not in "fiub":
-        raise InputError(f"{where} has {key} that are not an array of numbers: {getattr(item, 'dtype', 'a group')}")
-    if item.size * item.dtype.itemsize > DEFLATE * Path(group.file.filename).stat().st_size:
-        raise InputError(
-            f"{where} has {key} of shape {item.shape}, more than a file of its size can hold: it is damaged"
-        )
-    return item
-
-
-def as_flags(values: np.ndarray, key: str, where: str) -> np.ndarray:
-    """Flags of any numeric type, as bool; raises InputError if one is neither 0 nor 1."""
-    if not np.isin(values, (0, 1)).all():
-        raise InputError(f"{where} has {key} that are neither 0 nor 1: they must be flags")
-    return values.astype(bool)
-
-
-def check_finite(values: np.ndarray, key: str, where: str, first: int = 0) -> None:
-    """Raise InputError, naming the row, if a value is not finite in float32; `first` is the number of row 0."""
+def read_numbers(file: h5py.File, key: str) -> np.ndarray:
+    """The numbers at `key`; raises InputError if they are not an array in the file itself, or not finite in float32."""
+    path, link = file.filename, file.get(key, getlink=True)
+    item = file[key] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual or item.dtype.kind not in "fiub":
+        raise InputError(f"{path} has no {key} that are an array of numbers in this file: fetch or write it again")
+    if item.size is None or item.size * item.dtype.itemsize > DEFLATE * Path(path).stat().st_size:
+        raise InputError(f"{path} has {key} of shape {item.shape}, too much for a file of its size: fetch it again")
+    values: np.ndarray = item[()]
     with np.errstate(over="ignore"):
-        finite = np.isfinite(values.astype(np.float32))
+        finite = np.isfinite(values.astype(np.float32, copy=False))
     if not finite.all():
-        row = first + int(np.flatnonzero(~finite.reshape(len(values), -1).all(1))[0])
-        raise InputError(
-            f"{where} has {key} that are not finite in float32, first in row {row}: fix it or leave it out"
-        )
+        row = int(np.flatnonzero(~finite.reshape(len(values), -1).all(1))[0])
+        raise InputError(f"{path} has {key} that are not finite in float32, first in row {row}: fix it or leave it out")
+    return values

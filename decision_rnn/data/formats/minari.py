@@ -9,26 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import h5py
 import minari
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from minari.data_collector import EpisodeBuffer
+from minari.dataset._storages import get_minari_storage
+from minari.dataset.episode_data import EpisodeData
 from minari.dataset.minari_dataset import parse_dataset_id
 from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
 from decision_rnn.data import environments
-from decision_rnn.data.formats.hdf5 import as_flags, find_dataset, open_file
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
 
-DATA_FILE = "main_data.hdf5"
 METADATA_FILE = "metadata.json"
-LONGEST = 100  # characters per part of a name: file systems allow about 250, of which we need some
+PART_LENGTH = 100  # characters per part of a name: file systems allow about 250, of which we need some
 OUR_METADATA = "decision_rnn"  # the key in metadata.json under which we keep what Minari has no field for
 
 
@@ -36,11 +35,11 @@ def check_id(dataset_id: str) -> None:
     """Raise InputError unless the id is valid for Minari: nothing but names and slashes."""
     try:
         parse_dataset_id(dataset_id)
-        usable = max(map(len, dataset_id.split("/"))) <= LONGEST
+        usable = max(map(len, dataset_id.split("/"))) <= PART_LENGTH
     except (ValueError, TypeError):
         usable = False
     if not usable:
-        raise InputError(f"{dataset_id!r:.200} is no Minari id: it must be such as mujoco/hopper/medium-v0")
+        raise InputError(f"{dataset_id!r:.200} is not a Minari id: it must be such as mujoco/hopper/medium-v0")
 
 
 def dataset_folder(dataset_id: str) -> Path:
@@ -54,6 +53,13 @@ def dataset_folder(dataset_id: str) -> Path:
         raise InputError(
             f"cannot use Minari's folder {error.filename}: {error.strerror}; name another with MINARI_DATASETS_PATH"
         ) from None
+
+
+def data_files(dataset_id: str) -> list[Path]:
+    """The files of the local dataset, sorted; empty if it is not here, or not completely."""
+    folder = dataset_folder(dataset_id) / "data"
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return files if len(files) > 1 and folder / METADATA_FILE in files else []
 
 
 def write_dataset(
@@ -70,7 +76,7 @@ def write_dataset(
 
     `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the episodes
     come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data. An existing dataset of that id
-    is kept. `settings` are the environment's, as returned by `read_environment`. If it is not registered here, or not
+    is kept. `settings` are the environment's, as returned by `environment_of`. If it is not registered here, or not
     with these settings, the spaces are boxes of `sizes`, those of an observation and an action.
     """
     register_namespace(dataset_id)
@@ -88,8 +94,8 @@ def write_dataset(
             }
         )
         storage.update_episodes(_to_buffer(episode) for episode in episodes)
-        checksum = sha256_of(folder / "data" / DATA_FILE)
-        storage.update_metadata({OUR_METADATA: {"sha256": checksum, **source}})
+        (data,) = (path for path in (folder / "data").iterdir() if path.name != METADATA_FILE)
+        storage.update_metadata({OUR_METADATA: {"sha256": sha256_of(data), **source}})
 
 
 def _describe_environment(
@@ -106,9 +112,12 @@ def _describe_environment(
                 return json.dumps(described | environments.registered_settings(environment_id)), spaces
     if sizes is None:
         environments.check_environment(environment_id, settings=settings)
-    low, high = -np.inf, np.inf
-    observation_space, action_space = (gymnasium.spaces.Box(low, high, (size,), np.float32) for size in sizes or ())
-    return json.dumps(described | (settings or {})), (observation_space, action_space)
+    return json.dumps(described | (settings or {})), _boxes(*(sizes or ()))
+
+
+def _boxes(*sizes: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    observation, action = (gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32) for size in sizes)
+    return observation, action
 
 
 def register_namespace(dataset_id: str) -> None:
@@ -138,45 +147,37 @@ def read_source(dataset_id: str) -> dict[str, Any]:
     Raises InputError if the dataset was not written by `write_dataset`, CacheError if its data have changed.
     """
     folder = dataset_folder(dataset_id)
-    data = folder / "data" / DATA_FILE
     try:
         source: dict[str, Any] = MinariStorage.read_raw_metadata(folder / "data")[OUR_METADATA]
     except (ValueError, KeyError):
         raise InputError(f"{folder} was not made by decision_rnn: move it away, its name is needed") from None
-    if not data.is_file() or sha256_of(data) != source["sha256"]:
-        raise CacheError(f"{data} is corrupt, its SHA-256 does not match that in metadata.json", folder)
+    if [sha256_of(file) for file in data_files(dataset_id) if file.name != METADATA_FILE] != [source["sha256"]]:
+        raise CacheError(f"the data in {folder} are corrupt, their SHA-256 is not that in {METADATA_FILE}", folder)
     return source
 
 
 def read_metadata(dataset_id: str) -> dict[str, Any]:
     """The contents of the local dataset's metadata.json; raises InputError if either is missing or unreadable."""
-    folder = dataset_folder(dataset_id)
-    if not (folder / "data").is_dir():
+    path = dataset_folder(dataset_id) / "data" / METADATA_FILE
+    if not path.parent.is_dir():
         raise InputError(
             f"there is no Minari dataset {dataset_id} in {dataset_folder('')}: "
             f"fetch a published one with `decision-rnn data download minari/{dataset_id}`"
         )
     try:
-        metadata = json.loads((folder / "data" / METADATA_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        metadata = None
-    if not isinstance(metadata, dict):
-        raise InputError(f"{folder / 'data' / METADATA_FILE} cannot be read as metadata: fetch or write it again")
+        metadata: dict[str, Any] = dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        raise InputError(f"{path} cannot be read as metadata: fetch or write it again") from None
     return metadata
 
 
-def read_environment(dataset_id: str) -> tuple[str, dict[str, Any]]:
-    """The Gymnasium id and the settings of the local dataset's evaluation environment.
+def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    """The Gymnasium id and the settings of a dataset's evaluation environment, from its metadata.
 
     The settings are `kwargs`, `max_episode_steps` and `additional_wrappers` as in the dataset, in plain JSON. The
-    environment need not be installed; nothing that a dataset names is made, as it could be any code. Raises InputError
-    if the dataset names no environment.
+    environment need not be installed; nothing that a dataset names is made, as it could be any code. Raises InputError,
+    with `where` for the dataset, if it names no environment.
     """
-    return environment_of(read_metadata(dataset_id), f"the Minari dataset {dataset_id}")
-
-
-def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
-    """`read_environment` from the contents of metadata.json; `where` names the dataset in errors."""
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
         environment_id, arguments = given["id"], dict(given.get("kwargs") or {})
@@ -188,82 +189,53 @@ def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str,
     return environments.check_id(environment_id, where), settings
 
 
-def requirements(dataset_id: str) -> list[str]:
-    """The packages that the local dataset declares for its environment, one per entry."""
-    stated = read_metadata(dataset_id).get("requirements")
-    return [entry for entry in stated if isinstance(entry, str)] if isinstance(stated, list) else []
-
-
-def sizes(dataset_id: str) -> tuple[int, int] | None:
-    """The sizes of the local dataset's observations and actions by its metadata; None if that has no spaces.
-
-    Raises InputError if they are not flat vectors.
-    """
-    metadata = read_metadata(dataset_id)
-    found = []
-    for kind in ("observation", "action"):
-        space = metadata.get(f"{kind}_space")
-        if space is not None:
-            found.append(_flat_size(space, f"the Minari dataset {dataset_id} has {kind}s"))
-    return (found[0], found[1]) if len(found) == 2 else None
-
-
-def reference_scores(dataset_id: str) -> list[float] | None:
-    """The returns that score 0 and 1 (`ref_min_score`, `ref_max_score`), if the dataset has them."""
+def describe(dataset_id: str) -> dict[str, Any]:
+    """What a store keeps of the local dataset's metadata, which third parties write: `reference_scores`, the returns
+    that score 0 and 1, if it has them, and `requirements`, the packages declared for its environment."""
     metadata = read_metadata(dataset_id)
     scores = [metadata.get("ref_min_score"), metadata.get("ref_max_score")]
-    numbers = [float(s) for s in scores if isinstance(s, int | float) and math.isfinite(s)]
-    return numbers if len(numbers) == 2 and numbers[0] < numbers[1] else None
+    numbers = [float(score) for score in scores if isinstance(score, int | float) and math.isfinite(score)]
+    stated = metadata.get("requirements")
+    return {
+        "reference_scores": numbers if len(numbers) == 2 and numbers[0] < numbers[1] else None,
+        "requirements": [entry for entry in stated if isinstance(entry, str)] if isinstance(stated, list) else [],
+    }
 
 
 def read_episodes(dataset_id: str) -> Iterator[Episode]:
-    """Yield the episodes of the local Minari dataset `dataset_id`, in order.
+    """Yield the episodes of the local Minari dataset `dataset_id`, in order, by Minari's own reader.
 
     Raises InputError if there is no such dataset here, it cannot be read, or its observations or actions are not flat
     vectors.
     """
     metadata = read_metadata(dataset_id)
-    data = dataset_folder(dataset_id) / "data" / DATA_FILE
-    if metadata.get("data_format", "hdf5") != "hdf5":
-        raise InputError(f"the Minari dataset {dataset_id} is kept as {metadata['data_format']}: only hdf5 is read")
-    sizes(dataset_id)
-    with open_file(data) as file:
-        if len(file) == 0 or metadata.get("total_episodes") != len(file):
-            raise InputError(
-                f"{data} has {len(file)} episodes where its metadata say {metadata.get('total_episodes')}: "
-                "fetch or write it again"
-            )
-        for index in range(len(file)):
-            yield _read_episode(file, f"episode_{index}", f"{data}: episode_{index}")
+    for kind in ("observation", "action"):
+        space = metadata.get(f"{kind}_space")
+        if space is not None and not _is_flat(space):
+            raise InputError(f"the Minari dataset {dataset_id} has {kind}s that are not flat vectors: {space!s:.200}")
+    yield from as_episodes(_read(dataset_id, metadata), str(dataset_folder(dataset_id)))
 
 
-def _flat_size(space: Any, what: str) -> int:
-    """The length of a one-dimensional Box, as Minari serialises it; raises InputError for any other space."""
+def _read(dataset_id: str, metadata: dict[str, Any]) -> Iterator[EpisodeData]:
+    """Read the episodes, as flat vectors: Minari's own way to open a dataset may make the environment that it names."""
+    folder = dataset_folder(dataset_id) / "data"
+    try:
+        storage = get_minari_storage(metadata.get("data_format", "hdf5"))(folder, *_boxes(1, 1))
+        steps = 0
+        for data in storage.get_episodes(range(metadata["total_episodes"])):
+            steps += len(data["rewards"])
+            yield EpisodeData(**data)
+        if steps != metadata["total_steps"]:
+            raise ValueError(f"it has {steps} steps where its metadata say {metadata['total_steps']}")
+    except Exception as error:  # Minari and its storages raise many types for a damaged dataset
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{folder} cannot be read by Minari ({reason:.300}): fetch or write it again") from None
+
+
+def _is_flat(space: Any) -> bool:
+    """Whether a space, as Minari serialises it, is a one-dimensional Box."""
     try:
         known = json.loads(space)
-        (size,) = known["shape"]
-        flat = known["type"] == "Box" and isinstance(size, int)
+        return known["type"] == "Box" and len(known["shape"]) == 1
     except (ValueError, TypeError, KeyError, RecursionError):
-        flat = False
-    if not flat:
-        raise InputError(f"{what} that are not flat vectors: {space!s:.200}")
-    return int(size)
-
-
-def _read_episode(file: h5py.File, key: str, where: str) -> Episode:
-    group = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
-    if not isinstance(group, h5py.Group):
-        raise InputError(f"{where} is not there: fetch or write the file again")
-    arrays = {name: find_dataset(group, name, where) for name in ("observations", "actions", "rewards")}
-    ends = []
-    for name in ("terminations", "truncations"):
-        column = find_dataset(group, name, where)
-        if column.shape != arrays["rewards"].shape or column.size == 0:
-            raise InputError(f"{where} has {name} of shape {column.shape} and rewards {arrays['rewards'].shape}")
-        flags = as_flags(column[()], name, where)
-        if flags[:-1].any():
-            raise InputError(f"{where} has {name} before its last step: cut it into episodes")
-        ends.append(bool(flags[-1]))
-    episode = Episode(**{name: array[()] for name, array in arrays.items()}, terminated=ends[0], truncated=ends[1])
-    episode.validate(where)
-    return episode
+        return False

@@ -1,9 +1,9 @@
 """The interface of a source of datasets, and the registry of sources."""
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import store_folder
@@ -11,7 +11,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
 
-class Source(Protocol):
+class Source(ABC):
     """A source of datasets: their names, the spec of each, and how its store is made.
 
     A dataset is named `PREFIX/...`; the methods take the full name. Sources are independent of each other.
@@ -27,16 +27,14 @@ class Source(Protocol):
     @abstractmethod
     def names(self) -> list[str]:
         """The datasets that it can list, in order; it may be able to open others."""
-        ...
 
     @abstractmethod
     def spec(self, name: str) -> DatasetSpec:
         """The dataset's evaluation environment and references; raises InputError if there is no such dataset.
 
-        Do not make the store for what can be known without it. If the store exists and its contents are not what the
-        name implies (a file that is not the published one), the spec says so.
+        Download nothing, and do not make the store for what can be known without it. If the store exists and its
+        contents are not what the name implies (a file that is not the published one), the spec says so.
         """
-        ...
 
     @abstractmethod
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
@@ -47,7 +45,6 @@ class Source(Protocol):
             progress: Show progress bars on stderr if that is a terminal.
             path: The file given by `--path`, or None. A source that reads no file raises InputError for one.
         """
-        ...
 
     def download(self, name: str, progress: bool) -> list[Path]:
         """Download a store's source files if they are missing; returns their paths. By default raises InputError."""
@@ -72,10 +69,9 @@ def register_source(source: SourceClass) -> SourceClass:
         ValueError: If the class lacks a member of `Source`, or its prefix is not a word or is taken; the message lists
             the registered ones.
     """
-    lacking = [m for m in ("prefix", "pattern", "download", "folder") if not hasattr(source, m)]
+    lacking = [name for name in ("prefix", "pattern") if not hasattr(source, name)]
     lacking += sorted(getattr(source, "__abstractmethods__", ()))
-    lacking += [m for m in ("names", "spec", "open") if not hasattr(source, m)]
-    if lacking:
+    if lacking or not issubclass(source, Source):
         raise ValueError(f"source {source.__name__} has no {', '.join(lacking)}: derive it from Source and add them")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", source.prefix):
         raise ValueError(f"source {source.__name__} has the prefix {source.prefix!r}: it must be a lower-case word")

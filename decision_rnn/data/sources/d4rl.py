@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.download import fetch
 from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
@@ -19,12 +18,13 @@ from decision_rnn.data.store.cache import (
 )
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.files import locked
 from decision_rnn.messages import bar, warn
 
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
 TIME_LIMIT = 1000  # steps, of all four environments
 CONTACT_FORCES = 84  # columns after ant's 27 observations in D4RL's files; Ant-v4 does not give them
-URL = "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"
+URL = "http://rail.eecs.berkeley.edu/datasets/offline_rl/gym_mujoco_v2/"  # https is tried first
 
 SHA256 = {
     "hopper_medium": "5bdf1bc4a713c82941de44633df669b36c89850b652a25985166796d25cf71a0",
@@ -113,7 +113,7 @@ class D4RLSource(Source):
         file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
         if not file.exists():
             warn(f"{file} is not there: downloading it")
-            fetch(URL + file.name, file, SHA256.get(_stem(name)), progress)
+            _download(file, SHA256.get(_stem(name)), progress)
         return [file]
 
 
@@ -142,6 +142,48 @@ def _is_published(name: str, source: dict[str, Any]) -> bool | None:
     """Whether a store was made from D4RL's file, by its manifest's `source`; None if the file's hash is unknown."""
     published = SHA256.get(_stem(name))
     return None if published is None else [file["sha256"] for file in source["files"]] == [published]
+
+
+def _download(file: Path, sha256: str | None, progress: bool) -> None:
+    """Download one of D4RL's files, completely or not at all; the next call goes on with what has arrived.
+
+    Only a file of known SHA-256 is resumed, since a server may send it from the beginning again. Two processes do not
+    download the same file at once: the second waits for the first. Raises InputError if it cannot be downloaded.
+    """
+    import pooch  # here: listing datasets does not need it
+
+    url, part, fault = f"{URL}{file.name}", file.with_name(f".{file.name}.part"), ""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file):
+            for scheme in ("https:", "http:", "https:", "http:"):
+                if file.exists():
+                    return
+                begun = part.stat().st_size if sha256 and part.exists() else 0
+                shown = bar(total=1, initial=begun, desc=file.name, unit="B", unit_scale=True, show=progress)
+                headers = {"Range": f"bytes={begun}-"} if begun else {}
+                try:
+                    with part.open("ab" if begun else "wb") as output:
+                        pooch.HTTPDownloader(shown, headers=headers)(url.replace("http:", scheme), output, None)
+                except OSError as error:
+                    fault = str(error)
+                    if getattr(error, "response", None) is not None:  # the server refuses, perhaps the range
+                        part.unlink(missing_ok=True)
+                    continue
+                if sha256 is None or pooch.file_hash(str(part)) == sha256:
+                    part.replace(file)
+                else:
+                    part.unlink()
+                    fault = f"its SHA-256 is not {sha256}"
+    except OSError as error:
+        raise InputError(
+            f"cannot write into {file.parent}: {error.strerror}; name another folder with DECISION_RNN_DATA"
+        ) from None
+    if not file.exists():
+        raise InputError(
+            f"cannot download {url} ({fault}): try again, or fetch it by other means and name it with --path, or put "
+            f"it at {file}"
+        )
 
 
 def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> EpisodeStore:

@@ -3,16 +3,16 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import gymnasium
 
-from decision_rnn.data.environments import MissingEnvironmentError, check_id, environment_sizes, of_environment
+from decision_rnn.data.environments import check_id, of_environment
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
@@ -109,16 +109,11 @@ def write_store(
     source: dict[str, Any] = {"notes": []}
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
-    try:
-        sizes = environment_sizes(environment_id)
-    except MissingEnvironmentError:
-        sizes = None
-        source["notes"].append(
-            f"{environment_id} could not be made where this was written, so its sizes could not be checked"
-        )
+    if environment_id not in gymnasium.registry:
+        source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
-    checked = of_environment(as_episodes(episodes, name), environment_id, name, sizes)
+    checked = of_environment(as_episodes(episodes, name), environment_id, name)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(_root().with_name("locks") / name, wait=False))
@@ -131,43 +126,6 @@ def write_store(
         if path.exists():
             raise InputError(f"{name} exists in {path}: remove it, or choose another name")
         return EpisodeStore.write(path, checked, environment_id=environment_id, source=source)
-
-
-def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
-    """Convert objects with an episode's attributes to `Episode`; raises InputError for anything else."""
-    for index, episode in enumerate(episodes):
-        where = f"{name}: episode {index}"
-        arrays = {}
-        for key in ("observations", "actions", "rewards"):
-            if not hasattr(episode, key):
-                raise InputError(
-                    f"{where} is of type {type(episode).__name__}, without {key}: make a decision_rnn.Episode of its "
-                    "observations, actions, rewards, terminated and truncated"
-                )
-            try:
-                arrays[key] = np.asarray(getattr(episode, key))
-            except (ValueError, TypeError, RuntimeError):  # rows of different lengths, a tensor on a GPU
-                arrays[key] = np.asarray(None)
-            if arrays[key].dtype.kind not in "fiub":
-                raise InputError(f"{where} has {key} that are not an array of numbers")
-        terminated = _end(episode, "terminated", "terminations", where)
-        truncated = _end(episode, "truncated", "truncations", where)
-        yield Episode(arrays["observations"], arrays["actions"], arrays["rewards"], terminated, truncated)
-
-
-def _end(episode: Any, flag: str, column: str, where: str) -> bool:
-    """Whether an episode ended so: its `flag`, or the last entry of a per-step `column`."""
-    if not hasattr(episode, flag) and not hasattr(episode, column):
-        raise InputError(f"{where} is of type {type(episode).__name__}, without {flag}: say whether it was")
-    values = np.asarray(getattr(episode, flag, getattr(episode, column, None)))
-    single = values.ndim == 0 if hasattr(episode, flag) else values.ndim == 1 and values.size > 0
-    if not single or values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
-        raise InputError(
-            f"{where} has {flag} {' '.join(repr(values).split()):.80}: it must be true or false, of its last step"
-        )
-    if values.ndim == 1 and values[:-1].any():
-        raise InputError(f"{where} has {column} before its last step: cut it into episodes")
-    return bool(values.reshape(-1)[-1])
 
 
 def _root() -> Path:

@@ -193,6 +193,8 @@ class EpisodeStore:
             values = getattr(self, name)
             if (values.dtype, values.shape) != (np.dtype(dtype), shape):
                 raise ValueError(f"{name} is {values.dtype} {values.shape}, not {np.dtype(dtype)} {shape}")
+        if not np.isfinite(self.largest_action) or len(self.fingerprint) != 64:
+            raise ValueError("its manifest has no largest action or fingerprint")
         if self.offsets[0] != 0 or self.offsets[-1] != steps or (self.episode_lengths < 1).any():
             raise ValueError("offsets do not cut the table into episodes")
 

@@ -1,37 +1,19 @@
-"""Obedience: how closely an agent achieves its target returns inside the range of its data."""
+"""The target error: how far an agent's returns are from its target returns inside the range of its data."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from decision_rnn.errors import InputError
 
 
-@dataclass(frozen=True)
-class Obedience:
-    """How far the achieved returns of one run are from its target returns.
+def target_error(asked: Sequence[float], achieved: Sequence[np.ndarray], data_range: tuple[float, float]) -> float:
+    """Mean distance of the median return from the target, in % of the data's range of returns.
 
-    Attributes:
-        asked: (targets,) target returns.
-        medians: (targets,) medians of the achieved returns.
-        errors: (targets,) median minus target, in % of the data's range of returns.
-        error: Mean absolute error: 0 is perfect obedience. An agent that achieves the middle of the range for every
-            target has an error of about 20 for the five targets of a comparison, and of 25 for very many.
-    """
-
-    asked: tuple[float, ...]
-    medians: tuple[float, ...]
-    errors: tuple[float, ...]
-    error: float
-
-
-def obedience(asked: Sequence[float], achieved: Sequence[np.ndarray], data_range: tuple[float, float]) -> Obedience:
-    """Measure how far the median returns of one run are from its target returns.
-
-    Errors are divided by the data's range rather than by the target, which may be 0 or negative. With several seeds,
-    measure each by itself and summarise their `error` by `statistics.summarise_seeds`.
+    0 is perfect. An agent that achieves the middle of the range for every target has about 20 for the five targets of a
+    comparison, and 25 for very many. Distances are divided by the range rather than by the target, which may be 0 or
+    negative. With several seeds, measure each by itself and summarise them by `statistics.summarise_seeds`.
 
     Args:
         asked: Target returns inside the data's range, such as those of `spread_targets`; beyond it, extrapolation
@@ -48,14 +30,13 @@ def obedience(asked: Sequence[float], achieved: Sequence[np.ndarray], data_range
     for target, returns in zip(asked, achieved, strict=True):
         if not low <= target <= high:
             raise InputError(
-                f"the target {target:g} lies outside the data's returns, {low:g} to {high:g}: obedience is measured "
-                "inside of them"
+                f"the target {target:g} lies outside the data's returns, {low:g} to {high:g}: the target error is "
+                "measured inside of them"
             )
         if not np.size(returns) or not np.isfinite(returns).all():
             raise InputError(f"the target {target:g} has no returns or some that are not finite: evaluate it again")
-    medians = [float(np.median(returns)) for returns in achieved]
-    errors = [100 * (median - target) / (high - low) for median, target in zip(medians, asked, strict=True)]
-    return Obedience(tuple(map(float, asked)), tuple(medians), tuple(errors), float(np.mean(np.abs(errors))))
+    distances = [abs(np.median(returns) - target) for returns, target in zip(achieved, asked, strict=True)]
+    return float(100 * np.mean(distances) / (high - low))
 
 
 def spread_targets(return_min: float, return_max: float, count: int) -> tuple[float, ...]:

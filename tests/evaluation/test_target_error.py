@@ -1,29 +1,25 @@
-"""Obedience, and the targets at which it is measured."""
+"""The target error, and the targets at which it is measured."""
 
 import numpy as np
 import pytest
 
 from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.obedience import obedience, spread_targets
+from decision_rnn.evaluation.target_error import spread_targets, target_error
 
 
-def test_obedience_error_is_the_mean_distance_of_medians_in_percent_of_the_data_range() -> None:
-    result = obedience(
-        [-100.0, 0.0, 300.0], [np.array([-100.0]), np.array([50, 20, 1000]), np.full(4, 280.0)], (-200, 300)
-    )
-    assert result.medians == (-100.0, 50.0, 280.0)
-    assert result.errors == pytest.approx((0.0, 10.0, -4.0))
-    assert result.error == pytest.approx(14 / 3)
+def test_target_error_is_the_mean_distance_of_medians_in_percent_of_the_data_range() -> None:
+    returns = [np.array([-100.0]), np.array([50, 20, 1000]), np.full(4, 280.0)]  # off by 0, 50 and 20 of 500
+    assert target_error([-100.0, 0.0, 300.0], returns, (-200, 300)) == pytest.approx((0 + 10 + 4) / 3)
 
 
 @pytest.mark.parametrize(("count", "error"), [(SPREAD, 20), (49, 25)])
-def test_obedience_error_is_0_if_perfect_and_a_fifth_to_a_quarter_at_the_middle_of_the_range(
+def test_target_error_is_0_if_perfect_and_a_fifth_to_a_quarter_at_the_middle_of_the_range(
     count: int, error: float
 ) -> None:
     asked = spread_targets(0, 1000, count)
-    assert obedience(asked, [np.array([target]) for target in asked], (0, 1000)).error == 0.0
-    assert obedience(asked, [np.array([500.0])] * count, (0, 1000)).error == pytest.approx(error, abs=1)
+    assert target_error(asked, [np.array([target]) for target in asked], (0, 1000)) == 0.0
+    assert target_error(asked, [np.array([500.0])] * count, (0, 1000)) == pytest.approx(error, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +33,9 @@ def test_obedience_error_is_0_if_perfect_and_a_fifth_to_a_quarter_at_the_middle_
         ([5.0], [np.ones(3)], (5, 5), "no range"),
     ],
 )
-def test_obedience_invalid_targets_returns_or_range_raise(asked, achieved, data_range, words) -> None:
+def test_target_error_of_invalid_targets_returns_or_range_raises(asked, achieved, data_range, words) -> None:
     with pytest.raises(InputError, match=words):
-        obedience(asked, achieved, data_range)
+        target_error(asked, achieved, data_range)
 
 
 def test_spread_targets_are_round_numbers_evenly_inside_the_range() -> None:

@@ -1,1 +1,0 @@
-"""The page of a comparison: one self-contained HTML file."""

@@ -1,0 +1,73 @@
+"""A report in Markdown: the tables of every dataset, explained below them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from decision_rnn.comparison.report.parts import Findings
+from decision_rnn.comparison.report.sections import SECTIONS
+from decision_rnn.comparison.report.words import listed, plural
+from decision_rnn.machine import describe_hardware, describe_versions
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import Comparison
+
+
+def format_comparison(comparison: Comparison) -> str:
+    """The tables of a comparison, followed by an explanation of their numbers."""
+    findings = Findings(comparison)
+    found = [made for make in SECTIONS if (made := make(findings)).groups]
+    parts = []
+    for title in dict.fromkeys(group.title for section in found for group in section.groups):
+        groups = [group for section in found for group in section.groups if group.title == title]
+        tables = [table.markdown() for group in groups for table in group.tables if not table.behind_chart]
+        lines = [f"- {line}" for group in groups for line in group.text]
+        parts += [f"## {title}", *tables, *["\n".join(lines)] * bool(lines)]
+    parts.append(" ".join(chain(describe(comparison), (section.text for section in found if section.text))))
+    return "\n\n".join([*parts, _made(comparison)])
+
+
+def describe(comparison: Comparison) -> list[str]:
+    """What was compared, in sentences."""
+    methods = [variant.label for variant in comparison.variants if not variant.control]
+    controls = [variant.label for variant in comparison.variants if variant.control]
+    steps = {variant.label: f"{variant.config['training']['steps']:,}" for variant in comparison.variants}
+    named = [
+        f"{plural(len(labels), noun)} ({listed(labels)})"
+        for labels, noun in ((methods, "variant"), (controls, "control"))
+        if labels
+    ]
+    acting = {variant.label: _acting(variant.window) for variant in comparison.variants}
+    return [
+        f"{' and '.join(named)} on {listed(dataset.data.name for dataset in comparison.datasets)}, each trained for "
+        f"{_by_label(steps)} steps with {plural(len(comparison.seeds), 'seed')} "
+        f"({listed(map(str, comparison.seeds), 12)}).",
+        f"The last checkpoint plays {plural(comparison.episodes, 'episode')} for each target, with "
+        f"{_by_label(acting)}.",
+    ]
+
+
+def _acting(window: int | None) -> str:
+    if window is None:
+        return "the recurrent state carried over the whole episode"
+    return f"a window of the last {window} steps re-run for every action"
+
+
+def _made(comparison: Comparison) -> str:
+    """The command, commits, machines and versions behind the numbers."""
+    commits = dict.fromkeys(trial.commit or "unknown, from an installed package" for trial in comparison.trials)
+    machines = dict.fromkeys(
+        f"{describe_hardware(trial.hardware)}; {describe_versions(trial.versions)}" for trial in comparison.trials
+    )
+    made = f"Made by `{comparison.command}`" + f" at commit {', '.join(commits)}" * bool(commits)
+    return "; ".join([made, *machines]) + "."
+
+
+def _by_label(values: Mapping[str, str]) -> str:
+    """The value if all labels share it; otherwise every value with its labels."""
+    labels: dict[str, list[str]] = {}
+    for label, value in values.items():
+        labels.setdefault(value, []).append(label)
+    return "; ".join(f"{value} ({listed(of)})" if len(labels) > 1 else value for value, of in labels.items())

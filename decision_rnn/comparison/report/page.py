@@ -1,0 +1,92 @@
+"""A report as one HTML file that needs no network access and runs no script."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.report.clips import clips_section
+from decision_rnn.comparison.report.conclusions import conclusions
+from decision_rnn.comparison.report.markdown import describe
+from decision_rnn.comparison.report.parts import Findings, Section
+from decision_rnn.comparison.report.sections import SECTIONS
+from decision_rnn.comparison.report.words import listed, plural
+from decision_rnn.errors import InputError
+from decision_rnn.files import check_folder, write_atomically
+from decision_rnn.machine import describe_versions, versions
+
+
+def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
+    """Write the page of the comparison at `path`, its folder or its comparison.json.
+
+    Args:
+        path: Folder of the comparison, or its comparison.json.
+        output: File of the page; None for report.html beside comparison.json.
+        clips: Number of variants to render a clip of.
+        plugins: Modules that agents or environments need.
+
+    Returns:
+        The file of the page.
+
+    Raises:
+        InputError: If there is no comparison, or the page cannot be written.
+    """
+    comparison = read_comparison(path)
+    folder = path if path.is_dir() else path.parent
+    output = folder / "report.html" if output is None else output
+    if output.is_dir():
+        raise InputError(f"{output} is a folder: name the file of the page, such as {output / 'report.html'}")
+    try:
+        check_folder(output.parent)
+        page = build_page(comparison, clips_section(comparison, folder, clips, plugins))
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(output, page.encode())
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}") from None
+    return output
+
+
+def build_page(comparison: Comparison, clips: Section | None = None) -> str:
+    """The page of a comparison, as HTML, with the section of the clips (clips.py), if any."""
+    findings = Findings(comparison)
+    made = [*(make(findings) for make in SECTIONS), *([clips] if clips else [])]
+    failed = plural(len(comparison.failed), "failed run")
+    environment = Environment(
+        loader=PackageLoader("decision_rnn.comparison.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("page.html").render(
+        version=versions(["decision-rnn"])["decision-rnn"],
+        title=f"Comparison on {listed((dataset.data.name for dataset in comparison.datasets), 4)}",
+        compared=describe(comparison),
+        conclusions=conclusions(findings),
+        warning=f"Missing from all numbers: {failed}, listed below." * bool(comparison.failed),
+        sections=[section for section in made if section.groups],
+        single=comparison.datasets[0].data.name if len(comparison.datasets) == 1 else "",
+        command=comparison.command,
+        made=_made(comparison),
+    )
+    return page.strip() + "\n"
+
+
+def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """Data, code, packages and machines behind the numbers."""
+    data = [dataset.data for dataset in comparison.datasets]
+    commits = dict.fromkeys(trial.commit or "an installed package" for trial in comparison.trials)
+    made = [
+        ("Data", [f"{of.name}, played in {of.environment_id}, fingerprint {of.fingerprint[:16]}" for of in data]),
+        ("Commit that evaluated", list(commits)),
+        ("Versions", list(dict.fromkeys(describe_versions(trial.versions) for trial in comparison.trials))),
+        ("Machine", list(dict.fromkeys(_pairs(trial.hardware) for trial in comparison.trials))),
+        ("Runs at the same time", [comparison.jobs_at_a_time()]),
+        ("Gathered with", [describe_versions(comparison.versions), _pairs(comparison.hardware)]),
+    ]
+    return [(name, lines) for name, lines in made if any(lines)]
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)

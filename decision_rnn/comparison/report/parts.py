@@ -1,0 +1,156 @@
+"""The parts of a report: sections of tables and charts, which Markdown and the page render alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from decision_rnn.comparison.report.svg import SHAPES, Mark
+from decision_rnn.comparison.summary import VariantSummary, summarise
+from decision_rnn.comparison.verdicts import Overall, over_datasets
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import ComparedDataset, Comparison
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, and details that the page adds in small print."""
+
+    text: str
+    detail: str = ""
+
+
+Columns = dict[str, dict[str, Cell | str]]
+"""Cells by column and by label of the variant."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first cell of a row is its header. Columns and rows without any text are left out.
+
+    Attributes:
+        title: The title.
+        head: Column headers.
+        rows: The rows.
+        behind_chart: Whether it holds the numbers behind a chart: collapsed on the page, and not in Markdown.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    behind_chart: bool = False
+
+    @classmethod
+    def of(
+        cls, title: str, head: Sequence[str], rows: Sequence[Sequence[Cell | str]], behind_chart: bool = False
+    ) -> Table:
+        """A table from cells or plain text."""
+        cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+        cells = [row for row in cells if any(cell.text for cell in row[1:])]
+        kept = [i for i in range(len(head)) if any(row[i].text for row in cells)]
+        body = tuple(tuple(row[i] for i in kept) for row in cells)
+        return cls(title, tuple(head[i] for i in kept), body, behind_chart)
+
+    def markdown(self) -> str:
+        """The table in Markdown; its title is the header of the first column."""
+        lines = [(self.title, *self.head[1:]), ["---"] * len(self.head), *([c.text for c in row] for row in self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture with a title: inline SVG, or an image embedded in the page; `note` is shown below it."""
+
+    title: str
+    picture: Markup
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The part of a section on one dataset, or on one topic; empty tables are left out.
+
+    Attributes:
+        title: The name of the dataset or topic.
+        text: Paragraphs before the charts.
+        tables: Tables; on the page those behind charts come after the charts, the others before.
+        charts: Charts, side by side if there is room.
+    """
+
+    title: str
+    text: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", [table for table in self.tables if table.rows])
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report; without groups it is left out.
+
+    Attributes:
+        title: The title.
+        text: Explains the numbers, in Markdown and on the page.
+        groups: Its parts.
+        charts_text: Explains the charts, on the page.
+        foldable: Whether the page collapses all groups but the first.
+    """
+
+    title: str
+    text: str
+    groups: Sequence[Group]
+    charts_text: str = ""
+    foldable: bool = True
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What sections are made from: the record of a comparison, and the summaries computed from it."""
+
+    comparison: Comparison
+
+    @cached_property
+    def summaries(self) -> tuple[VariantSummary, ...]:
+        return summarise(self.comparison)
+
+    @cached_property
+    def overall(self) -> tuple[Overall, ...]:
+        return over_datasets(self.comparison, self.summaries)
+
+    @cached_property
+    def marks(self) -> dict[str, Mark]:
+        """How the variants are drawn in every chart, by label."""
+        return {
+            variant.label: Mark(f"v{i % 12}{' control' * variant.control}", SHAPES[i % len(SHAPES)])
+            for i, variant in enumerate(self.comparison.variants)
+        }
+
+    def table(self, title: str, columns: Mapping[str, Mapping[str, Cell | str]], behind_chart: bool = False) -> Table:
+        """A table with a row for each variant in one of the columns, in order, and then for what else is in them."""
+        traits = self.comparison.traits()
+        used = dict.fromkeys(label for column in columns.values() for label in column)
+        labels = [label for label in traits if label in used] + [label for label in used if label not in traits]
+        rows: list[list[Cell | str]] = [
+            [
+                f"{label} ({traits[label]})" if traits.get(label) else label,
+                *(of.get(label, "") for of in columns.values()),
+            ]
+            for label in labels
+        ]
+        return Table.of(title, ("variant", *columns), rows, behind_chart)
+
+    def on(self, dataset: ComparedDataset) -> list[VariantSummary]:
+        """The summaries of one dataset."""
+        return [summary for summary in self.summaries if summary.compared is dataset]
+
+    def groups(self, make: Callable[[ComparedDataset, list[VariantSummary]], Group]) -> list[Group]:
+        """A group for each dataset that has a result and something to show."""
+        made = (make(dataset, found) for dataset in self.comparison.datasets if (found := self.on(dataset)))
+        return [group for group in made if group.text or group.tables or group.charts]

@@ -1,0 +1,219 @@
+"""Charts as inline SVG. Colours come from the page's style sheet (templates/page.css), so that one picture suits light
+and dark themes; its alternative text is the title with a description."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from scipy.optimize import isotonic_regression
+
+WIDTH = 340
+"""Width of a chart in pixels: that of a phone, so that text is never scaled down until it is unreadable."""
+LINE = 15
+"""Distance of labels in pixels."""
+LETTER = 6.6
+"""Approximate width of a letter of a label in pixels."""
+LONGEST = 18
+"""The longest label, in characters, that a chart has room for."""
+SHAPES = ("M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5L5 0L0 5L-5 0z", "M0-4.5L4.5 3.5H-4.5z")
+"""Paths of the marks: circle, square, diamond and triangle."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a variant is drawn: CSS classes that give its colour, and the path of its mark. No variant is identified by
+    these alone: it also has a title, a label at its mark, or a row of its own."""
+
+    css: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis.
+
+    Attributes:
+        label: What it shows, with the unit.
+        low: Value at its left or lower end.
+        high: Value at the other end.
+        log: Whether it is logarithmic.
+        names: Texts at 0, 1, 2, ... instead of numbers.
+    """
+
+    label: str
+    low: float
+    high: float
+    log: bool = False
+    names: Sequence[str] = ()
+
+    @classmethod
+    def around(cls, label: str, values: Sequence[float] | np.ndarray, log: bool = False) -> "Axis":
+        """An axis that holds all values, with a margin; for a logarithmic one they are positive."""
+        low, high = float(np.min(values)), float(np.max(values))
+        if log:
+            return cls(label, low / 1.3, high * 1.3, log)
+        margin = 0.07 * (high - low) or max(1.0, 0.05 * abs(high))
+        return cls(label, low - margin, high + margin)
+
+    def place(self, value: float) -> float:
+        """Where a value is, from 0 at the low end to 1 at the high one."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """A few round values, with their texts."""
+        if self.names:
+            return [(i, shortened(name)) for i, name in enumerate(self.names)]
+        if self.log:
+            decades = math.log10(self.high / self.low)
+            steps = (1,) if decades > 2 else (1, 2, 5) if decades > 0.5 else (1, 1.5, 2, 3, 5, 7)
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
+            values = [step * 10.0**power for power in powers for step in steps]
+        else:
+            size = 10.0 ** math.floor(math.log10((self.high - self.low) / 6))
+            step = next(size * of for of in (1, 2, 5, 10) if size * of * 6 >= self.high - self.low)
+            values = [i * step for i in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [(value, compact(value)) for value in values if self.low <= value <= self.high]
+
+
+class Plot:
+    """A chart, drawn with the methods below; coordinates are those of the axes.
+
+    Args:
+        title: Its title.
+        described: What it shows, for screen readers.
+        x: The x axis.
+        y: The y axis.
+        height: Height between the axes, in pixels.
+        right: Room for labels to the right, in pixels.
+    """
+
+    def __init__(self, title: str, described: str, x: Axis, y: Axis, height: float = 170, right: float = 10) -> None:
+        self.alternative, self.x, self.y = f"{title}: {described}", x, y
+        ticks = y.ticks()
+        room = max((len(text) for _, text in ticks), default=1) * LETTER
+        self.left, self.right = room + (24 if y.label else 10), WIDTH - right
+        self.top, self.bottom = 16.0, 16.0 + height
+        self.parts: list[Markup] = []
+        for value, text in ticks:
+            at = self._y(value)
+            if not y.names:
+                self._path(f"M{self.left:.1f} {at:.1f}H{self.right:.1f}", "grid")
+            self._text(self.left - 6, at + 4, text, f'class="{"name" if y.names else "tick"}" text-anchor="end"')
+        for value, text in x.ticks():
+            at = self._x(value)
+            self._path(f"M{at:.1f} {self.bottom:.1f}v{self.top - self.bottom if y.names else 4:.1f}", "grid")
+            self._text(at, self.bottom + 17, text, 'class="tick" text-anchor="middle"')
+        self._path(f"M{self.left:.1f} {self.top:.1f}V{self.bottom:.1f}H{self.right:.1f}", "frame")
+        middle = (self.top + self.bottom) / 2
+        self._text((self.left + self.right) / 2, self.bottom + 35, x.label, 'text-anchor="middle"')
+        self._text(12, middle, y.label, f'text-anchor="middle" transform="rotate(-90 12 {middle:.1f})"')
+
+    def line(self, points: Sequence[Point], css: str) -> None:
+        """A line through points."""
+        places = (f"{self._x(x):.1f} {self._y(y):.1f}" for x, y in points)
+        self._path("M" + "L".join(places), f"line {css}")
+
+    def band(self, x: np.ndarray, low: np.ndarray, high: np.ndarray, css: str) -> None:
+        """The area between two curves."""
+        edge = [*zip(x, high, strict=True), *reversed(list(zip(x, low, strict=True)))]
+        self._path("M" + "L".join(f"{self._x(a):.1f} {self._y(b):.1f}" for a, b in edge) + "z", f"band {css}")
+
+    def marks(self, points: Sequence[Point], mark: Mark) -> None:
+        """A mark at each point."""
+        for x, y in points:
+            self._path(mark.shape, f"mark {mark.css}", f' transform="translate({self._x(x):.1f} {self._y(y):.1f})"')
+
+    def dots(self, points: Sequence[Point], css: str) -> None:
+        """A small dot at each point."""
+        for x, y in points:
+            self.parts.append(Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="2"/>').format(
+                css, self._x(x), self._y(y)))  # fmt: skip
+
+    def interval(self, low: float, high: float, y: float, css: str, ends: bool) -> None:
+        """A horizontal line from `low` to `high`, with or without marked ends."""
+        self.line([(low, y), (high, y)], css)
+        for x in (low, high) if ends else ():
+            self._path(f"M{self._x(x):.1f} {self._y(y) - 4:.1f}v8", f"line {css}")
+
+    def vertical(self, x: float, text: str, dotted: bool = False) -> None:
+        """A dashed line at x with a text above it, or a dotted line with a text along it."""
+        at = self._x(x)
+        self._path(f"M{at:.1f} {self.top:.1f}V{self.bottom:.1f}", f"reference{' dotted' * dotted}")
+        if dotted:
+            place = f"{at - 4:.1f} {self.bottom - 6:.1f}"
+            self._text(0, 0, text, f'class="note" transform="translate({place}) rotate(-90)"')
+        else:
+            half = len(text) * LETTER / 2.2
+            inside = min(max(at, half), WIDTH - half)
+            self._text(inside, self.top - 5, text, 'class="note" text-anchor="middle"')
+
+    def diagonal(self) -> None:
+        """The line on which y equals x, as far as it is inside the axes."""
+        low, high = max(self.x.low, self.y.low), min(self.x.high, self.y.high)
+        if low < high:
+            self.line([(low, low), (high, high)], "reference")
+
+    def labels(self, points: Mapping[str, Point], marks: Mapping[str, Mark]) -> None:
+        """Write labels to the right without overlap, with thin lines to their points."""
+        height = self.bottom - self.top
+        wishes = [(self._y(y) - self.top) / height for _, y in points.values()]
+        for (label, (x, y)), place in zip(points.items(), spread_out(wishes, LINE / height), strict=True):
+            at = self.top + place * height
+            start = f"M{self.right + 10:.1f} {at:.1f}L{self._x(x):.1f} {self._y(y):.1f}"
+            self._path(start, f"line leader {marks[label].css}")
+            self._text(self.right + 13, at + 4, shortened(label), 'class="name"')
+
+    def svg(self) -> Markup:
+        """The picture."""
+        return Markup('<svg role="img" viewBox="0 0 {} {:.0f}" aria-label="{}">{}</svg>').format(
+            WIDTH, self.bottom + (42 if self.x.label else 24), self.alternative, Markup("").join(self.parts)
+        )
+
+    def _x(self, value: float) -> float:
+        return self.left + self.x.place(value) * (self.right - self.left)
+
+    def _y(self, value: float) -> float:
+        return self.bottom - self.y.place(value) * (self.bottom - self.top)
+
+    def _path(self, path: str, css: str, attributes: str = "") -> None:
+        self.parts.append(Markup('<path class="{}" d="{}"{}/>').format(css, path, Markup(attributes)))
+
+    def _text(self, x: float, y: float, text: str, attributes: str) -> None:
+        if text:
+            self.parts.append(Markup('<text x="{:.1f}" y="{:.1f}" {}>{}</text>').format(x, y, Markup(attributes), text))
+
+
+def room_for(labels: Sequence[str]) -> float:
+    """The room in pixels that `Plot.labels` needs to the right."""
+    return 16 + max(len(shortened(label)) for label in labels) * LETTER
+
+
+def shortened(label: str) -> str:
+    """A label, with an ellipsis in the middle if it is too long for a chart."""
+    half = (LONGEST - 1) // 2
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1 - half]}…{label[-half:]}"
+
+
+def compact(value: float) -> str:
+    """A number short enough for a tick: `1.5k`, `2M`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:.6g}".replace("-", "\N{MINUS SIGN}")
+
+
+def spread_out(places: Sequence[float], gap: float) -> list[float]:
+    """Move places in [0, 1] as little as possible, in squares, so that any two are `gap` apart, or less if there is no
+    room."""
+    offsets = np.arange(len(places)) * min(gap, 1 / max(len(places) - 1, 1))
+    order = np.argsort(places, kind="stable")
+    moved = isotonic_regression(np.asarray(places, np.float64)[order] - offsets).x
+    result = np.empty(len(places))
+    result[order] = np.clip(moved, 0, 1 - offsets[-1]) + offsets
+    return result.tolist()

@@ -1,0 +1,61 @@
+"""Formatting of numbers, names and targets in reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from decision_rnn.comparison.report.parts import Cell
+from decision_rnn.evaluation.report import describe_range, format_scores
+from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.record import Target
+
+
+def listed(names: Iterable[str], most: int | None = None) -> str:
+    """`a, b and c`; with more than `most` names, the last ones are counted: `a, b and 3 more`."""
+    names = list(names)
+    if most is not None and len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def capitalised(text: str) -> str:
+    """The text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def describe_targets(targets: Sequence[Target]) -> str:
+    """Targets and where they are relative to the data: `target 3600, beyond the data`."""
+    if not targets or targets[0].target_return is None:
+        return "no target"
+    named = ((f"{of.target_return:.6g}", describe_range(of.in_range, "best" in of.roles)) for of in targets)
+    return f"target {' or '.join(', '.join(filter(None, names)) for names in named)}"
+
+
+def score_cell(scores: SeedScores, per_seed: Sequence[float]) -> Cell:
+    """A score with its interval, and the score of every seed: in small print, or in brackets without an interval."""
+    seeds = ", ".join(f"{score:.1f}" for score in per_seed)
+    if scores.spread == "range":
+        return Cell(f"{scores.score:.1f} ({seeds})")
+    return Cell(format_scores(scores), f"seeds: {seeds}" * (scores.spread is not None))
+
+
+def format_spread(scores: SeedScores) -> str:
+    """`95% interval 77.1 to 82.3`, or the range of few seeds; empty for a single seed."""
+    if scores.spread is None:
+        return ""
+    return f"{'range of seeds' if scores.spread == 'range' else scores.spread} {scores.low:.1f} to {scores.high:.1f}"
+
+
+def describe_difference(difference: SeedDifference) -> str:
+    """The difference of the means with its interval and verdict: `+4.1 [+1.0, +7.2], better`."""
+    if difference.verdict is None:
+        return f"{difference.difference:+.1f}, too few seeds"
+    return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}], {difference.verdict}"
