@@ -117,40 +117,56 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One evaluation of one checkpoint.
+class Measurements:
+    """What an evaluation of a checkpoint measures, and where.
 
     Attributes:
-        config: Configuration of the run.
-        dataset: The data it was trained on.
         step: Training step of the checkpoint.
-        protocol: How it was evaluated.
         targets: Scores, one entry per target return.
         remarks: What a reader has to know before trusting the scores, in sentences.
         training_seconds: Wall time of the training up to that step.
+        evaluation_seconds: Wall time of the evaluation.
         parameters: Number of parameters of the agent.
         backbone_parameters: Number of parameters of its backbone; None for old files that do not record it.
-        environment_steps: Total steps of all episodes.
-        evaluation_seconds: Wall time of the evaluation.
+        action_microseconds: Median time of one action in one environment on one thread; None for old files and
+            exported policies.
+        state_bytes: Size of the agent's state for one environment, as above.
+        jobs: Number of runs that `compare` trained at the same time, including this one; None if not known.
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
     """
 
-    config: RunConfig
-    dataset: DataSummary
     step: int
-    protocol: Protocol
     targets: tuple[TargetResult, ...]
     remarks: tuple[str, ...]
     training_seconds: float
+    evaluation_seconds: float
     parameters: int
     backbone_parameters: int | None
-    environment_steps: int
-    evaluation_seconds: float
+    action_microseconds: float | None = None
+    state_bytes: int | None = None
+    jobs: int | None = None
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Measurements):
+    """One evaluation of one checkpoint.
+
+    Attributes:
+        config: Configuration of the run.
+        dataset: The data it was trained on.
+        protocol: How it was evaluated.
+        environment_steps: Total steps of all episodes.
+    """
+
+    config: RunConfig
+    dataset: DataSummary
+    protocol: Protocol
+    environment_steps: int
 
     @property
     def key(self) -> Key:
