@@ -11,9 +11,9 @@ from decision_rnn.comparison.compare import compare as run_plan
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
-from decision_rnn.config_parser import flatten
+from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.messages import quiet
 from decision_rnn.parsing import Option, convert, options_of, split_names
 from decision_rnn.plugins import import_plugins
@@ -122,6 +122,10 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
     own = shared.pop("variants", None) or {}
     if not isinstance(own, Mapping) or not all(isinstance(of, Mapping) for of in own.values()):
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
+    for key in shared:
+        if "." not in key and key not in (*RUN_OPTIONS, *RENAMED, "datasets"):
+            hint = did_you_mean(key, (*RUN_OPTIONS, *OPTIONS, "datasets", "variants"))
+            raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`decision-rnn compare --help` lists the keys")
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
     datasets = _names(shared.pop("datasets", None) or shared.pop("dataset", None) or ())

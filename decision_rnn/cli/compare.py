@@ -48,7 +48,7 @@ def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     if "dataset" in words:
         keys.pop("datasets", None)
     if isinstance(own := keys.get("variants"), Mapping):
-        keys["variants"] = {label: _without(words, of, source) for label, of in own.items()}
+        keys["variants"] = {label: _without(words, of, f"{source}, variant {label}") for label, of in own.items()}
     given = {name: value for name in comparing.OPTIONS if (value := getattr(command, name)) is not None}
     return comparing.plan(keys | given, source), command
 

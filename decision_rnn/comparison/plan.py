@@ -55,13 +55,13 @@ class Plan:
     def __post_init__(self) -> None:
         first = self.variants[0].config
         if self.seeds < 1 or (self.jobs is not None and self.jobs < 1):
-            raise InputError("seeds and jobs must be at least 1")
+            raise InputError("seeds and jobs (--seeds, --jobs) must be at least 1")
         if first.evaluation.episodes == 0:
             raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
         if not self.datasets:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
         if self.ray_address is not None and self.executor != "ray":
-            raise InputError("ray_address is for the executor ray: give both or neither")
+            raise InputError("--ray_address is for --executor ray: give both or neither")
         object.__setattr__(self, "datasets", tuple(open_dataset(name).name for name in self.datasets))
         folders: dict[str, str] = {}
         for name in self.datasets:

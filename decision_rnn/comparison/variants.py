@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from decision_rnn.config import RunConfig
+from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.config_parser import MATCH, chosen, new_config, overlay
 from decision_rnn.errors import InputError, did_you_mean
 
@@ -27,8 +27,10 @@ CONTROLS = ("bc", "bc-10%", "mlp", "conv")
 memory."""
 OLD_CONTROLS = {"cloning": "bc", "filtered-cloning": "bc-10%"}
 TOP_FRACTION = 0.1
-SHARED = ("dataset", "path", "partial", "actions", "plugins", "seed")
-OWN_EVALUATION = ("evaluation.state", "evaluation.window")
+SHARED = {"dataset", "path", "partial", "actions", "plugins", "seed"} | {
+    f"evaluation.{field.name}" for field in fields(EvaluationConfig) if field.name not in ("state", "window")
+}
+"""Keys of a run that a variant cannot set for itself."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +81,17 @@ def make_variants(
         if list(backbones).count(name) > 1:
             raise InputError(f"{source}: backbones names {name} twice")
         if name in own:
-            raise InputError(f"{source}: {name} is a variant and one of backbones: give the variant another label")
+            raise InputError(f"{source}: {name} is a variant and one of --backbones: give the variant another label")
     for label, keys in own.items():
         for key in keys:
-            if key in SHARED or (key.startswith("evaluation.") and key not in OWN_EVALUATION):
+            if key in SHARED:
                 raise InputError(
                     f"{source}: the variant {label} has {key}, in which all are alike: put it outside of `variants`"
                 )
     keys_of = {label: overlay(shared, keys) for label, keys in own.items()}
     keys_of |= {name: overlay(shared, {"backbone.name": name}) for name in backbones}
     if not keys_of:
-        raise InputError(f"{source}: backbones names none: give some, such as mingru,lru")
+        raise InputError(f"{source}: there is nothing to compare: name backbones, such as --backbones mingru,lru")
     variants = [
         Variant(label, new_config(keys, f"{source}, variant {label}" if label in own else source))
         for label, keys in keys_of.items()

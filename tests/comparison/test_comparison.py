@@ -285,7 +285,7 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"variants": {}, "backbones": ""}, "backbones names none"),
+        ({"variants": {}, "backbones": ""}, "nothing to compare"),
         ({"datasets": ""}, "no dataset"),
         ({"datasets": "own/a,own/a"}, "name each once"),
         ({"datasets": "own/a/b,own/a-b"}, "name each once"),
@@ -294,8 +294,8 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
         ({"evaluation.episodes": 0}, r"evaluation\.episodes is 0"),
         ({"checkpoint_episodes": -1}, r"checkpoint_episodes is -1"),
         ({"plugins": ["not_imported_yet"]}, "add --plugins not_imported_yet"),
-        ({"seeds": 0}, "seeds and jobs must be at least 1"),
-        ({"ray_address": "auto"}, "ray_address is for the executor ray"),
+        ({"seeds": 0}, "must be at least 1"),
+        ({"ray_address": "auto"}, "--ray_address is for --executor ray"),
     ],
 )
 def test_comparison_of_invalid_variants_datasets_or_options_is_refused(
