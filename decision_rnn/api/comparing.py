@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from decision_rnn.api.configuration import output_folder, plain, run_keys
 from decision_rnn.api.datasets import find_dataset
@@ -34,7 +34,7 @@ def compare(
     output: Path | str | None = None,
     checkpoint_episodes: int = 20,
     jobs: int | None = None,
-    executor: Literal["local", "ray"] = "local",
+    executor: str = "local",
     ray_address: str | None = None,
     environment_id: str | None = None,
     progress: bool = True,
@@ -58,7 +58,7 @@ def compare(
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
         checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.
         jobs: Number of concurrent runs; one per core if left out.
-        executor: Where to run: on this machine (local), or on a Ray cluster (ray).
+        executor: Where to run: on this machine (local), on a Ray cluster (ray), or by an executor of a plugin.
         ray_address: The address of a running cluster; if left out, one is started on this machine.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         progress: Whether to show a progress bar and a line for each finished run.
