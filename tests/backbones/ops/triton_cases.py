@@ -8,7 +8,7 @@ import pytest
 import torch
 from subjects import Subject
 
-from decision_rnn.backbones import Resets, mingru, minlstm
+from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
 from decision_rnn.testing import properties
@@ -166,9 +166,6 @@ def test_kernel_does_not_modify_its_arguments():
 # The gates' kernels, against the loops of minGRU and minLSTM, which are tested against their equations themselves
 
 
-LOOPS = {"mingru": mingru._GatedRecurrence, "minlstm": minlstm._GatedRecurrence}
-
-
 def gated(name, dtype, batch, time, width, scale):
     parts = {"mingru": 2, "minlstm": 3}[name]
     return [noise(batch, time, parts * width, seed=1).to(dtype) * scale, noise(batch, width, seed=2).to(dtype)]
@@ -186,7 +183,9 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
             reset = resets(2, 19)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
-            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), signed), wide)  # noqa: B023
+            right = values_and_gradients(
+                lambda *p: recurrence._GatedRecurrence.apply(*p, as_resets(reset), signed), wide
+            )
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
