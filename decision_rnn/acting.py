@@ -20,24 +20,12 @@ indices below it."""
 
 
 class ActingLoop(ABC):
-    """Acts in one environment or many, and keeps the state of each between calls.
+    """Acts in one environment or many, with indices from 0, and keeps the state of each between calls.
 
-    One environment: observations (O,), rewards a number, actions (A,) float32. Many, with indices from 0: observations
-    (num_envs, O), rewards (num_envs,), actions (num_envs, A). The actor is made for a number of environments, or their
-    number is that of the first call. Pass the unnormalised reward of every previous action: it updates the
-    return-to-go.
-
-    Pass `done`, or call `reset`, when episodes have ended. A vector environment resets its environments itself, and
-    `done` is `terminated | truncated` as its `step` returned them. With Gymnasium's default, `AutoresetMode.NEXT_STEP`,
-    the observation returned with it is the episode's last one, the action for it is not executed, and the next
-    observation is the first of the new episode. In the other modes, and for one environment that has been reset, the
-    observation passed with a true `done` is that first one.
-
-    An environment's actions do not depend on which others act with it, except for their last digits. An actor must not
-    be shared between threads.
-
-    Subclasses set `observation_dim`, the entries of an observation, or their smallest number if `max_observation_dim`
-    is larger, and `action_dim`, the components of an action, before they call this class's `__init__`.
+    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_dim`, the entries of an observation,
+    or their smallest number if `max_observation_dim` is larger, and `action_dim`, the components of an action, before
+    they call this class's `__init__`. An environment's actions do not depend on which others act with it, except for
+    their last digits.
 
     Args:
         target_return: The target return of every environment until `reset` is given another.

@@ -77,7 +77,7 @@ class EnvironmentActor(ActingLoop):
         window: int | None = None,
     ) -> None:
         if not isinstance(trained, TrainedAgent):
-            raise InputError(f"{type(trained).__name__} is no agent: give what load_agent returned, or run.agent")
+            raise InputError(f"{type(trained).__name__} is not an agent: give what load_agent returned, or run.agent")
         settings = evaluation_settings(trained.config.evaluation, state=state, window=window)
         self._config = trained.config
         agent = prepare_to_act(trained.agent)

@@ -57,7 +57,7 @@ def write_card(
         cloning=not config.takes_target,
         reads=_reads(config),
         parameters=count_parameters(trained.agent),
-        asked=lambda target: _asked(target, provenance.return_max),
+        describe_target=lambda target: _describe_target(target, provenance.return_max),
         versions=describe_versions(result.versions) if result else "",
     )
 
@@ -68,7 +68,7 @@ def _reads(config: RunConfig) -> str:
     return " and ".join(", ".join(name for name, included in seen.items() if included).rsplit(", ", 1))
 
 
-def _asked(target: TargetResult, return_max: float | None) -> str:
+def _describe_target(target: TargetResult, return_max: float | None) -> str:
     if target.target_return is None:
         return "cloning"
     where = describe_range(target.in_range, is_best(target.target_return, return_max))

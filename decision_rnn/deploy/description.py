@@ -33,22 +33,19 @@ def describe(
         target_return: The policy's default target return; if None, the first of its evaluation.
         results: Its evaluations.
     """
-    spec, config = trained.provenance, trained.config
-    conditioned = config.takes_target
-    default = default_return(config, trained.provenance) if target_return is None else target_return
-    index = trained.agent.encoder.index
+    config, conditioned, index = trained.config, trained.config.takes_target, trained.agent.encoder.index
+    if target_return is None:
+        target_return = default_return(config, trained.provenance)
+    meaning = "in the environment's units, the same at every step of an episode; the graph takes the rewards from it"
     return {
-        "environment_id": spec.environment_id,
+        "environment_id": trained.provenance.environment_id,
         **spaces,
         "observation_index": None if index is None else index.tolist(),
         "target_return": {
             "input": "target_return",
             "conditioned": conditioned,
-            "default": float(default) if conditioned and default is not None else 0.0,
-            "meaning": "the target return, in the environment's units, the same at every step of an episode; the "
-            "graph takes the rewards from it"
-            if conditioned
-            else "of no effect: a behaviour-cloning policy takes no target",
+            "default": float(target_return or 0.0),
+            "meaning": meaning if conditioned else "of no effect: a behaviour-cloning policy takes no target",
         },
         "training": {
             "config": to_dict(config),
@@ -85,24 +82,20 @@ def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) 
         `observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
         The lists are None if they are not known.
     """
+    unknown = {"low": None, "high": None, "names": None}
     try:
         environment = make_environment(environment_id)
     except MissingEnvironmentError:
-        unknown = {"low": None, "high": None, "names": None}
         return {"observation": {"size": observation_dim, **unknown}, "action": {"size": action_dim, **unknown}}
-    names = _joint_names(environment.unwrapped)
-    spaces = {
-        "observation": _describe(environment.observation_space, names[0]),
-        "action": _describe(environment.action_space, names[1]),
-    }
+    spaces = {}
+    kinds = {"observation": environment.observation_space, "action": environment.action_space}
+    for (kind, space), names in zip(kinds.items(), _joint_names(environment.unwrapped), strict=True):
+        assert isinstance(space, gymnasium.spaces.Box)  # training requires it
+        low, high = ([float(x) if np.isfinite(x) else None for x in bound] for bound in (space.low, space.high))
+        known = names if len(names) == len(low) else None
+        spaces[kind] = {"size": len(low), "low": low, "high": high, "names": known}
     environment.close()
     return spaces
-
-
-def _describe(space: gymnasium.Space[Any], names: list[str]) -> dict[str, Any]:
-    assert isinstance(space, gymnasium.spaces.Box)  # training requires it
-    low, high = ([float(x) if np.isfinite(x) else None for x in bound] for bound in (space.low, space.high))
-    return {"size": space.shape[0], "low": low, "high": high, "names": names if len(names) == len(low) else None}
 
 
 def _joint_names(environment: Any) -> tuple[list[str], list[str]]:

@@ -1,12 +1,5 @@
 """Agents by name: in a folder, shipped with the package, or on the Hugging Face Hub.
 
-A name is looked up in this order, and the first match is taken:
-
-1. A folder of that name: a run (its last checkpoint), a checkpoint, or a packaged agent.
-2. `pretrained/NAME`: an agent shipped with the package.
-3. `org/name`: a repository on the hub, unless the name looks like a path: it begins with `runs/` or there is a folder
-   `org` here. `org/name@revision`, at a branch, tag or commit, is always a repository.
-
 A repository is treated as data: none of its code is run, and only the files of an agent are downloaded.
 """
 
@@ -32,9 +25,11 @@ def find_agent(name: str | Path) -> Path:
     """Find the folder of an agent, for `checkpoint.load_agent`.
 
     Args:
-        name: The folder of a run (its last checkpoint is used), of a checkpoint or of a packaged agent; a name such as
-            `pretrained/hopper-medium`; or an id on the Hugging Face Hub, `org/name` or `org/name@revision`, which is
-            downloaded into the hub's cache.
+        name: In the order in which they are looked for: the folder of a run (its last checkpoint is used), of a
+            checkpoint or of a packaged agent; an agent shipped with the package, such as `pretrained/hopper-medium`; or
+            an id on the Hugging Face Hub, `org/name` or `org/name@revision`, which is downloaded into the hub's cache.
+            A name that looks like a path, because it begins with `runs/` or there is a folder `org`, is never looked
+            for on the hub, unless it names a revision (branch, tag or commit).
 
     Raises:
         InputError: If there is no agent of that name, or it cannot be downloaded: the extra `hub` is not installed,
@@ -86,7 +81,7 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
     check_repo_id(repo_id)
     if not is_packaged(folder):
         raise InputError(
-            f"{folder} is no packaged agent (it has no {CARD} beside {DESCRIPTION} and {WEIGHTS}): make one with "
+            f"{folder} is not a packaged agent (it has no {CARD} beside {DESCRIPTION} and {WEIGHTS}): make one with "
             "`decision-rnn package RUN`"
         )
     hub = _import_hub(f"to push to {repo_id}")
@@ -108,7 +103,7 @@ def check_repo_id(repo_id: str) -> None:
     """Raise InputError if this is not the id of a repository on the hub."""
     match = HUB_ID.fullmatch(repo_id)
     if not match or match[2]:
-        raise InputError(f"{repo_id!r:.100} is no repository on the Hugging Face Hub: name one as org/name")
+        raise InputError(f"{repo_id!r:.100} is not a repository on the Hugging Face Hub: name one as org/name")
 
 
 def is_packaged(folder: Path) -> bool:
@@ -157,7 +152,7 @@ def _fetched(repo_id: str, revision: str | None) -> Path:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if not missing and {"config", "provenance", "step"} <= json.loads((folder / DESCRIPTION).read_bytes()).keys():
             return folder
-    raise InputError(f"{name} on the Hugging Face Hub is no agent of decision_rnn: {fault}")
+    raise InputError(f"{name} on the Hugging Face Hub is not an agent of decision_rnn: {fault}")
 
 
 def _import_hub(purpose: str) -> ModuleType:
@@ -173,21 +168,18 @@ def _import_hub(purpose: str) -> ModuleType:
 
 def _reason(error: Exception, hub: ModuleType) -> str:
     """Why a request failed, and what to do."""
-    known = {
-        "GatedRepoError": "its owner grants access on request: ask for it on its page, and log in with `hf auth login`",
-        "RepositoryNotFoundError": "there is no such repository, or it is private: check the name, or log in with "
-        "`hf auth login`",
-        "RevisionNotFoundError": "the repository has no such revision: name a branch, tag or commit of it",
-        "HFValidationError": "that is no id of a repository: name one as org/name",
-        "LocalTokenNotFoundError": "you are not logged in: log in with `hf auth login`",
-    }
-    for name, reason in known.items():
-        if isinstance(error, getattr(hub.errors, name)):
-            return reason
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    errors, status = hub.errors, getattr(getattr(error, "response", None), "status_code", None)
     message = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    if status in (401, 403):
-        return "you are not allowed to: log in with `hf auth login` with a token that may"
+    if isinstance(error, errors.GatedRepoError):
+        return "its owner grants access on request: ask for it on its page, and log in with `hf auth login`"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "there is no such repository, or it is private: check the name, or log in with `hf auth login`"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "the repository has no such revision: name a branch, tag or commit of it"
+    if isinstance(error, errors.HFValidationError):
+        return "that is not the id of a repository: name one as org/name"
+    if isinstance(error, errors.LocalTokenNotFoundError) or status in (401, 403):
+        return "you are not logged in, or not allowed to: log in with `hf auth login`"
     if status is not None:
         return f"it answers {status} ({message:.200}): try again later"
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):

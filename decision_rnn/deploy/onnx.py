@@ -146,10 +146,10 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
     """The step as an ONNX model, and the description of its inputs, actions and state for the metadata."""
     begin = agent.initial_state(torch.zeros(1))
     initial = _carried(agent, begin)
-    asked = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
+    conditions = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
     if isinstance(agent.condition, ReturnToGo):
-        asked = ["return_to_go"]
-    labels = [*asked, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
+        conditions = ["return_to_go"]
+    labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     batch = torch.export.Dim("batch", min=1)
     vector = torch.zeros(TRACED)
     first = (torch.zeros(TRACED, observation_dim), vector, torch.tensor([True, False, True]), vector.clone())
@@ -171,7 +171,7 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
                 verbose=False,
             )
             assert exported is not None
-            model = _finished(exported.model, inputs, outputs)
+            model = _named(exported.model, outputs)
     except Exception as error:  # torch.export and onnxscript have no common base class
         reason = " ".join(str(error).split())[:300]
         raise InputError(
@@ -192,24 +192,22 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
     }
 
 
-def _finished(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """The model as a protocol buffer, with names for all outputs, a batch size called so, and no word of the machine
-    that exported it."""
+def _named(model: Any, outputs: Sequence[str]) -> Any:
+    """The model with these names of its outputs and a batch dimension "batch", and nothing about the machine that
+    exported it."""
     import onnx
     import onnx_ir
     from onnx_ir.passes import common
 
-    if [value.name for value in model.graph.inputs] != list(inputs):
-        raise ValueError(f"the graph's inputs are {[value.name for value in model.graph.inputs]}")
-    passes = common.OutputFixPass(), common.ClearMetadataAndDocStringPass(), common.RemoveUnusedOpsetsPass()
-    for each in passes:  # if two outputs are the same value, the first of them makes another
-        each(model)
+    common.OutputFixPass()(model)  # otherwise two outputs may be one value, which has one name
+    common.ClearMetadataAndDocStringPass()(model)
+    common.RemoveUnusedOpsetsPass()(model)
+    model.metadata_props.clear()
+    model.producer_name, model.producer_version = "decision-rnn", None
     for value, name in zip(model.graph.outputs, outputs, strict=True):
         value.name = name
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.shape = onnx_ir.Shape(["batch", *value.shape[1:]])
-    model.metadata_props.clear()
-    model.producer_version = None
     proto = onnx_ir.to_proto(model)
     onnx.checker.check_model(proto)
     return proto
@@ -222,11 +220,11 @@ def _carried(agent: DecisionAgent, state: ActingState) -> State:
 
 def _initial(value: Tensor) -> Any:
     """A state's initial value for JSON: a single number if all entries are equal, as text if it is not finite."""
-    flat = value.double().flatten()
-    if len(flat) and bool((flat == flat[0]).all() or flat.isnan().all()):
-        number = float(flat[0])
-        return number if math.isfinite(number) else str(number)
-    return value.tolist()
+    values = set(map(str, value.double().flatten().tolist()))
+    if len(values) != 1:
+        return value.tolist()
+    number = float(values.pop())
+    return number if math.isfinite(number) else str(number)
 
 
 def _lerp() -> Any:
@@ -245,7 +243,6 @@ def _signed(model: Any, description: str) -> bytes:
 
     from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
 
-    model.producer_name = "decision-rnn"
     set_model_props(model, {FORMAT_KEY: FORMAT, POLICY_KEY: description, DIGEST_KEY: "0" * DIGEST_SIZE})
     data = model.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
     return data + hashlib.sha256(data).hexdigest().encode()

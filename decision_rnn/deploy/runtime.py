@@ -179,7 +179,7 @@ def _dtype(kind: str) -> np.dtype:
 
 
 def _read(data: bytes, source: str) -> tuple[onnxruntime.InferenceSession, dict[str, Any]]:
-    """A session of the model and the JSON of its metadata; InputError if it is no policy or a damaged one."""
+    """A session of the model and the JSON of its metadata; InputError if it is not a policy or is damaged."""
     if EXTERNAL_DATA.search(data):
         raise InputError(f"{source} refers to other files, which no exported policy does: export the policy again")
     options = onnxruntime.SessionOptions()
@@ -194,8 +194,8 @@ def _read(data: bytes, source: str) -> tuple[onnxruntime.InferenceSession, dict[
     version = entries.get(FORMAT_KEY)
     if version is None:
         raise InputError(
-            f"{source} is an ONNX model, but no policy of decision-rnn (its metadata has no {FORMAT_KEY}): name a file "
-            "that `decision-rnn export` wrote"
+            f"{source} is an ONNX model, but not a policy of decision-rnn (its metadata has no {FORMAT_KEY}): name a "
+            "file that `decision-rnn export` wrote"
         )
     if version not in ("1", FORMAT):
         raise InputError(
@@ -218,7 +218,7 @@ def _run(source: str, function: Callable[..., Any], *arguments: Any, **options: 
     except Exception as error:
         version, why = onnxruntime.__version__, " ".join(str(error).split())[:200]
         raise InputError(
-            f"{source} is no ONNX model, or is damaged, or onnxruntime {version} cannot run it ({why}): export it again"
+            f"{source} is damaged or not an ONNX model, or onnxruntime {version} cannot run it ({why}): export it again"
         ) from None
 
 

@@ -42,8 +42,6 @@ def test_find_agent_finds_every_pretrained_agent() -> None:
     for name in pretrained_agents():
         assert load_agent(find_agent(f"pretrained/{name}")).provenance.environment_id
     assert find_agent("pretrained/hopper-medium/") == find_agent("pretrained/hopper-medium")
-    with pytest.raises(InputError, match=r"did you mean pretrained/hopper-medium\? "):
-        find_agent("pretrained/hoper-medium")
 
 
 def test_find_agent_prefers_local_folders_to_pretrained_agents_and_the_hub(
@@ -78,13 +76,9 @@ def test_find_agent_downloads_only_agent_files_and_caches_them(packaged: Path, h
     [
         ("org/other", "org/other: there is no such repository, or it is private"),
         ("org/name@v2", "org/name@v2: the repository has no such revision"),
-        ("org/-name", "org/-name: that is no id of a repository"),
-        ("nowhere", "there is no run nowhere: .*pretrained/hopper-medium"),
-        ("a/b/c", "there is no run a/b/c: "),
-        ("/nowhere/at/all", "there is no run /nowhere/at/all: "),
+        ("org/-name", "org/-name: that is not the id of a repository"),
         ("file", "file is a file: name the folder"),
         ("own/empty", "own/empty is not a run folder .* Hub, own/empty@main"),
-        ("own/other", "there is no run own/other: .* Hub, own/other@main"),
     ],
 )
 def test_find_agent_of_a_missing_agent_raises_one_line(
@@ -103,24 +97,29 @@ def test_find_agent_of_a_missing_agent_raises_one_line(
     [
         ("runs/misspelt", "runs/misspelled"),
         ("runs/nothing-like-it", None),
-        ("org/misspeled", "org/misspelled"),
+        ("own/misspeled", "own/misspelled"),
         ("./misspeled", "misspelled"),
         ("../working/misspeled", "../working/misspelled"),
         ("misspeled", "misspelled"),
         ("runs/misspelled/checkpoints/100", "runs/misspelled/checkpoints/10"),
+        ("pretrained/hoper-medium", "pretrained/hopper-medium"),
+        ("/nowhere/at/all", None),
+        ("a/b/c", None),
     ],
 )
 def test_find_agent_never_asks_the_hub_for_a_mistyped_local_path(
     name: str, nearest: str | None, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`runs/misspelt` was once asked for on the Hub."""
-    for folder in ("runs/misspelled/checkpoints/10", "org/misspelled", "misspelled"):
+    for folder in ("runs/misspelled/checkpoints/10", "own/misspelled", "misspelled"):
         (working_folder / folder).mkdir(parents=True)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("the Hub was asked"))
     with pytest.raises(InputError, match=f"there is no run {name}: ") as caught:
         find_agent(name)
-    assert ("did you mean" in str(caught.value)) == (nearest is not None)
-    assert nearest is None or f"did you mean {nearest}? " in str(caught.value)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert f"did you mean {nearest}? " in message if nearest else "did you mean" not in message
+    assert name != "own/misspeled" or "Hub, own/misspeled@main" in message
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,9 @@ def test_find_agent_refuses_hub_repositories_that_are_not_agents(
     for name, content in files.items():
         (theirs / name).write_text(content)
     hub.repositories["org/theirs"] = theirs
-    with pytest.raises(InputError, match=f"org/theirs on the Hugging Face Hub is no agent of decision_rnn: {words}"):
+    with pytest.raises(
+        InputError, match=f"org/theirs on the Hugging Face Hub is not an agent of decision_rnn: {words}"
+    ):
         find_agent("org/theirs")
 
 
@@ -169,10 +170,10 @@ def test_find_agent_and_push_to_hub_without_huggingface_hub_name_the_extra(
 
 
 def test_push_to_hub_refuses_unpackaged_agents_and_invalid_repository_ids(run: Path, hub: HubServer) -> None:
-    with pytest.raises(InputError, match="is no packaged agent"):
+    with pytest.raises(InputError, match="is not a packaged agent"):
         push_to_hub(last_checkpoint(run), "org/name")
     for name in ("name", "org/name@v1", "a/b/c", ""):
-        with pytest.raises(InputError, match="is no repository"):
+        with pytest.raises(InputError, match="is not a repository"):
             push_to_hub(run, name)
     assert hub.created == []
 
@@ -182,7 +183,7 @@ def test_push_to_hub_without_a_login_says_how_to_log_in(packaged: Path, monkeypa
         raise huggingface_hub.errors.LocalTokenNotFoundError("no token\nanywhere")
 
     monkeypatch.setattr(huggingface_hub, "create_repo", refuse)
-    with pytest.raises(InputError, match=r"does not take org/name: you are not logged in: .*`hf auth login`"):
+    with pytest.raises(InputError, match=r"does not take org/name: you are not logged in, .*`hf auth login`"):
         push_to_hub(packaged, "org/name")
 
 
