@@ -183,9 +183,8 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
             reset = resets(2, 19)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
-            right = values_and_gradients(
-                lambda *p: recurrence._GatedRecurrence.apply(*p, as_resets(reset), signed), wide
-            )
+            begins = as_resets(reset)
+            right = values_and_gradients(lambda *p: recurrence._GatedRecurrence.apply(*p, begins, signed), wide)  # noqa: B023
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
