@@ -11,6 +11,8 @@ matplotlib.use("Agg")  # plots are written to files, without a window
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator
 
+from decision_rnn.comparison.report.svg import spread_out
+
 if TYPE_CHECKING:
     from decision_rnn.bench.measure import Row
 
@@ -104,16 +106,8 @@ def _label_ends(panel: plt.Axes, curves: dict[str, list[tuple[int, float]]], sty
     """Write each curve's name beside its last point, moved up or down so that names do not overlap."""
     low, high = np.log(panel.get_ylim())
     ends = sorted(curves, key=lambda layer: curves[layer][-1][1])
-    gap = min(1.0 / max(len(ends), 1), 0.056)
     heights = [float((np.log(curves[layer][-1][1]) - low) / (high - low)) for layer in ends]
-    places = list(heights)
-    for _ in range(200):  # neighbours push each other apart, and the frame pushes back
-        for i in range(1, len(places)):
-            overlap = gap - (places[i] - places[i - 1])
-            if overlap > 0:
-                places[i] += overlap / 2
-                places[i - 1] -= overlap / 2
-        places = [min(max(place, 0.0), 1.0) for place in places]
+    places = spread_out(heights, 0.056)
     for layer, height, place in zip(ends, heights, places, strict=True):
         x, _ = curves[layer][-1]
         left, right = np.log(panel.get_xlim())

@@ -6,6 +6,7 @@ python scripts/bench.py [--run RUN]     # a few minutes; RUN: the agent whose ep
 import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 from results_folder import RESULTS as ALL_RESULTS
@@ -30,20 +31,23 @@ def table(path: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", help="a trained run's folder, for `bench rollout`")
-    parser.add_argument("--d3rlpy", help="the interpreter of an environment with d3rlpy, for `bench data`")
+    parser.add_argument("--d3rlpy", help="the interpreter of an environment with d3rlpy, to compare the data with")
     options = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     made = Made.here()
     sections = []
     for name in ("train", "rollout", "data"):
         path = RESULTS / f"{name}.json"
-        command = ["decision-rnn", "bench", name, "--json", str(path)]
+        command = ["decision-rnn", "bench", name]
         if name == "rollout" and options.run:
             command += ["--run", options.run]
         if name == "data" and options.d3rlpy:
-            command += ["--d3rlpy", options.d3rlpy]
-        subprocess.run(command, check=True)
-        sections.append(f"## {name}\n\n`decision-rnn bench {name}`\n\n{table(path)}")
+            command = [sys.executable, "scripts/bench_d3rlpy.py", options.d3rlpy]
+        subprocess.run([*command, "--json", str(path)], check=True)
+        shown = f"`decision-rnn bench {name}`"
+        if name == "data" and options.d3rlpy:
+            shown += " and, with d3rlpy as the baseline, `python scripts/bench_d3rlpy.py PYTHON`"
+        sections.append(f"## {name}\n\n{shown}\n\n{table(path)}")
     write_report(
         RESULTS / "README.md",
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "

@@ -5,17 +5,25 @@ python scripts/bench_backbones.py             # about six minutes on an idle cor
 """
 
 import json
-import subprocess
-from importlib.util import find_spec
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
+import torch
+from peer_layers import PEERS, installed_peers, mingru_core, peer_mingru_core
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import Made, write_report
+from torch import Tensor, nn
 
-from decision_rnn.bench.layers import PEERS
+from decision_rnn.backbones import registered_names
+from decision_rnn.bench.backbones import TORCH, WIDTH, make_layer, measure_layers
+from decision_rnn.bench.measure import Row, compare, measure
+from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.plots import plot_backbones
 
 RESULTS = ALL_RESULTS / "bench"
-COMMAND = ["decision-rnn", "bench", "backbones"]
+LENGTHS, STEPS, ROUNDS = (20, 60, 250, 1000, 4096), 100_000, 5
+CORE_SIZES = ((64, 20), (64, 60), (16, 1000))
 TITLES = {
     "core": "minGRU's core (gates, g, recurrence) from pre-activations: forward and backward, ms; batch x length",
     "time": "Forward and backward of one layer, ms, by length",
@@ -44,15 +52,41 @@ def table(rows: list[dict[str, Any]], kind: str) -> str:
     return "\n".join(lines)
 
 
+def measure_cores() -> list[Row]:
+    """Rows for minGRU's gates, g and recurrence alone, ours and minGRU-pytorch's."""
+    rows, cores = [], {"mingru": mingru_core(), "minGRU_pytorch.minGRU": peer_mingru_core()}
+    for batch, length in CORE_SIZES:
+        x = torch.randn(batch, length, 2 * WIDTH, requires_grad=True)
+        gradient = torch.randn(batch, length, WIDTH)
+        works = {
+            f"backbones/{name}/core-{batch}x{length}": partial(core_pass, core, x, gradient)
+            for name, core in cores.items()
+        }
+        with one_thread():
+            rows += compare(measure(works, ROUNDS, "timing minGRU's core"), list(works)[1], "ms", 1e3)
+    return rows
+
+
+def core_pass(core: nn.Module, x: Tensor, gradient: Tensor) -> None:
+    """Forward and backward from pre-activations."""
+    torch.autograd.grad(core(x)[0], [x], gradient)
+
+
 def main() -> None:
     path, picture = RESULTS / "backbones.json", RESULTS / "backbones.png"
-    installed = sorted({peer.distribution for peer in PEERS.values() if find_spec(peer.package)})
-    made = Made.here(packages=installed, notes=f"`{' '.join(COMMAND)}`")
-    subprocess.run([*COMMAND, "--json", str(path), "--plot", str(picture)], check=True)
-    rows = json.loads(path.read_text())
-    described = {"command": " ".join(COMMAND), "commit": made.commits[0], "hardware": made.hardware}
-    path.write_text(json.dumps({**described, "versions": made.versions, "rows": rows}, indent=2) + "\n")
-    write_report(RESULTS / "backbones.md", report(rows), made)
+    installed = sorted({PEERS[name].distribution for name in installed_peers()})
+    made = Made.here(packages=installed, notes="`decision-rnn bench backbones`, with the layers of other packages")
+    torch.manual_seed(0)
+    layers = {name: make_layer(name) for name in [*registered_names(), *TORCH]}
+    layers |= {name: PEERS[name].make() for name in installed_peers()}
+    rows = measure_layers(layers, LENGTHS, STEPS, ROUNDS)
+    if "minGRU_pytorch.minGRU" in layers:
+        rows += measure_cores()
+    plot_backbones(rows, picture)
+    plain = [asdict(row) for row in rows]
+    described = {"command": made.command, "commit": made.commits[0], "hardware": made.hardware}
+    path.write_text(json.dumps({**described, "versions": made.versions, "rows": plain}, indent=2) + "\n")
+    write_report(RESULTS / "backbones.md", report(plain), made)
 
 
 def report(rows: list[dict[str, Any]]) -> str:

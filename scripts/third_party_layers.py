@@ -1,4 +1,4 @@
-"""Checks which sequence layers from PyPI obey the law of `decision_rnn.testing`, each in a small wrapper.
+"""Checks sequence layers from PyPI against the contract of `decision_rnn.testing`, each in a small wrapper.
 
     pip install --no-deps minGRU-pytorch mambapy xlstm s5-pytorch yet-another-retnet ncps && pip install einops
     python scripts/third_party_layers.py
@@ -32,11 +32,11 @@ from yet_another_retnet.retention import MultiScaleRetention
 from decision_rnn.backbones import Resets, SequenceMixer, State, reset_rows
 from decision_rnn.files import write_atomically
 from decision_rnn.testing import Report, check_mixer
-from decision_rnn.testing.law import LAWS
-from decision_rnn.testing.subject import TIGHT
+from decision_rnn.testing.check import STATEMENTS
+from decision_rnn.testing.harness import TOLERANCES
 
 WIDTH = 8
-FLOAT32 = {torch.float32: TIGHT[torch.float32]}
+FLOAT32 = {torch.float32: TOLERANCES[torch.float32]}
 FOLDER = RESULTS / "third-party-layers"
 
 
@@ -236,7 +236,7 @@ class NcpsCfC(Wrapped):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer to check; `float32`: whether it is only as accurate as that; `skip`: the clauses not tried, and why."""
+    """A layer to check; `float32`: whether it is only as accurate as that; `skip`: the properties to skip, and why."""
 
     package: str
     name: str
@@ -245,8 +245,8 @@ class Layer:
     skip: dict[str, str] = field(default_factory=dict)
 
 
-SQUARE = {"ten_thousand_steps": "the parallel form takes matrices of (time, time): over 10,000 steps, gigabytes"}
-LOOP = {"ten_thousand_steps": "this backend is a loop in Python: over 10,000 steps with gradients, minutes"}
+SQUARE = {"long_sequences": "the parallel form takes matrices of (time, time): over 10,000 steps, gigabytes"}
+LOOP = {"long_sequences": "this backend is a loop in Python: over 10,000 steps with gradients, minutes"}
 LAYERS = [
     Layer("torch", "nn.GRU", TorchGRU),
     Layer("torch", "nn.LSTM", TorchLSTM),
@@ -264,38 +264,33 @@ LAYERS = [
 
 
 def check(layer: Layer) -> Report:
-    """Check a layer against the law, with float64's bounds too if it computes in float64."""
-    bounds = FLOAT32 if layer.float32 else TIGHT
-    report = check_mixer(
-        lambda: layer.make(), width=WIDTH, tolerances=bounds, skip=layer.skip, shrink_seconds=5, raise_error=False
-    )
-    return Report(f"{layer.package} {layer.name}", report.findings)
+    """Check a layer against the contract, with float64's tolerance too if it computes in float64."""
+    tolerances = FLOAT32 if layer.float32 else TOLERANCES
+    return check_mixer(lambda: layer.make(), width=WIDTH, tolerances=tolerances, skip=layer.skip, raise_error=False)
 
 
 def text(reports: dict[str, tuple[Layer, Report]]) -> str:
-    """The report: a table with a mark for each clause, then every broken clause with its smallest failing case."""
-    marks = {"passed": "✓", "broken": "✗", "not tried": "·"}
+    """The report: a table with a mark for each property, then what differs in every property that fails."""
     names = [f"{layer.package} {version(layer.package)}: {layer.name}" for layer, _ in reports.values()]
     lines = [
-        "# Layers from PyPI under the law",
+        "# Layers from PyPI and the contract of sequence mixers",
         "",
-        "Each layer wrapped as a sequence mixer (`scripts/third_party_layers.py`) and put under the law of",
-        "`decision_rnn.testing.check_mixer`: ✓ holds, ✗ is broken, · was not tried. What each finding",
-        "comes from is told in docs/third-party-layers.md.",
+        "Each layer wrapped as a sequence mixer (`scripts/third_party_layers.py`) and checked against the contract by",
+        "`decision_rnn.testing.check_mixer`: ✓ passed, ✗ failed, · skipped. The causes are in",
+        "docs/third-party-layers.md.",
         "",
-        f"| clause | {' | '.join(str(i + 1) for i in range(len(names)))} |",
+        f"| property | {' | '.join(str(i + 1) for i in range(len(names)))} |",
         f"|---|{'---|' * len(names)}",
     ]
-    for place, law in enumerate(LAWS):
-        row = [marks[report.findings[place].outcome] for _, report in reports.values()]
-        lines.append(f"| `{law.__name__}` | {' | '.join(row)} |")
+    for name in STATEMENTS:
+        marks = ["✗" if name in of.failed else "·" if name in of.skipped else "✓" for _, of in reports.values()]
+        lines.append(f"| `{name}` | {' | '.join(marks)} |")
     lines += ["", *(f"{i + 1}. {name}" for i, name in enumerate(names)), ""]
     for name, (layer, report) in zip(names, reports.values(), strict=True):
-        held = "held to float32's bounds" if layer.float32 else "held to float64's bounds and float32's"
-        lines += [f"## {name}", "", f"{len(report.broken)} of {len(LAWS)} clauses broken; {held}.", ""]
-        for finding in report.broken:
-            lines += [f"- `{finding.name}`: {'; '.join(str(finding.failure).splitlines())}."]
-        lines += [""] if report.broken else []
+        tolerances = "float32" if layer.float32 else "float64 and float32"
+        lines += [f"## {name}", "", f"{len(report.failed)} of {len(STATEMENTS)} properties fail in {tolerances}.", ""]
+        lines += [f"- `{failed}`: {reason.removesuffix('.')}." for failed, reason in report.failed.items()]
+        lines += [""] if report.failed else []
     return "\n".join(lines)
 
 
@@ -303,13 +298,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable()
     packages = sorted({layer.package for layer in LAYERS} - {"torch"})
-    made = Made.here(packages=packages, notes="random numbers are seeded within the law")
+    made = Made.here(packages=packages, notes="random numbers are seeded in check_mixer")
     torch.set_num_threads(1)
     reports = {}
     for layer in LAYERS:
         report = reports.setdefault(f"{layer.package} {layer.name}", (layer, check(layer)))[1]
         print(report, end="\n\n", flush=True)
-    data = {name: [asdict(finding) for finding in report.findings] for name, (_, report) in reports.items()}
+    data = {name: {"failed": of.failed, "skipped": of.skipped} for name, (_, of) in reports.items()}
     write_report(FOLDER / "README.md", text(reports), made)
     write_atomically(
         FOLDER / "layers.json", f"{json.dumps({'made': asdict(made), 'layers': data}, indent=1)}\n".encode()

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "decision_rnn"
 ROOMS = (
-    "errors messages files machine workers records registry",
+    "errors acting messages files machine workers records registry",
     "plugins parsing",
     "backbones.resets backbones.contract",
     "backbones.ops",
@@ -29,8 +29,6 @@ ROOMS = (
     "training",
     "evaluation",
     "comparison",
-    "deploy.protobuf",
-    "deploy.policy_file",
     "deploy.runtime",
     "deploy",
     "plots bench",

@@ -192,6 +192,7 @@ def evaluate(
     state: Literal["recurrent", "window"] | None = None,
     window: int | None = None,
     seed: int | None = None,
+    max_episode_steps: int | None = None,
     rtg_cap: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
@@ -213,6 +214,7 @@ def evaluate(
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `state` is `window`.
         seed: Episode i of every target starts with the environment's reset(seed + i).
+        max_episode_steps: Largest number of steps of an episode.
         rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
             returns-to-go at each time step, 0 for no cap. Values above 0 need the data.
         output: A folder to write the result to, instead of the run's.
@@ -254,8 +256,15 @@ def evaluate(
             raise InputError("an exported policy keeps its rtg_cap: evaluate its run for another")
     if target_returns is not None:
         check_conditioned(subject.config)
-    given = {"target_returns": target_returns, "episodes": episodes, "state": state, "window": window, "seed": seed}
-    settings = evaluation_settings(subject.config.evaluation, **given)
+    settings = evaluation_settings(
+        subject.config.evaluation,
+        target_returns=target_returns,
+        episodes=episodes,
+        state=state,
+        window=window,
+        seed=seed,
+        max_episode_steps=max_episode_steps,
+    )
     written = output_folder(output) or folder
     if written is not None:
         try:

@@ -1,7 +1,7 @@
 """The interface of a sequence layer, and the registry of backbones.
 
-The law, defined by decision_rnn/testing/ and tested for every registered mixer in tests/backbones/: `forward` over T
-steps, T calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
+The contract, checked by decision_rnn/testing/ for every registered mixer in tests/backbones/: `forward` over T steps, T
+calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
 state and gradients, with resets anywhere.
 """
 

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import SequenceMixer, State
-from decision_rnn.backbones.ops.segments import fill_steps, may_hold
+from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.resets import Resets
+
+BLOCK = 256
 
 
 class CausalConvolution(SequenceMixer):
@@ -30,24 +32,44 @@ class CausalConvolution(SequenceMixer):
         return (self.weight.new_zeros(batch_size, window - 1, width),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
-        (past,) = self.initial_state(len(x)) if state is None else state
-        steps, time, window = torch.cat([past, x.to(past.dtype)], dim=1), x.shape[1], self.weight.shape[1]
-        taps = [steps[:, j : j + time] for j in range(window)]
-        if mask is not None and may_hold(mask):
-            episode = torch.cat([mask.new_zeros(len(x), window - 1), mask], dim=1).cumsum(1)
-            current = episode[:, window - 1 :]
-            taps = [fill_steps(tap, episode[:, j : j + time] != current, 0) for j, tap in enumerate(taps)]
-            steps = fill_steps(steps, episode != episode[:, -1:], 0)
-        return self._sum(taps), (steps[:, time:].clone(),)
+        return convolve(self.weight, self.bias, x, state, reset)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        steps = torch.cat([state[0], x.to(state[0].dtype).unsqueeze(1)], dim=1)
-        return self._sum(list(steps.unbind(1))), (steps[:, 1:],)
+        return convolve_step(self.weight, self.bias, x, state[0])
 
-    def _sum(self, taps: list[Tensor]) -> Tensor:
-        """y from x at t - window + 1, ..., t: tap by tap, since a reset zeroes some taps."""
-        y: Tensor = self.bias
-        for tap, weight in zip(taps, self.weight.unbind(1), strict=True):
-            y = y + tap * weight
-        return y
+
+def convolve(
+    weight: Tensor, bias: Tensor, x: Tensor, state: State | None, resets: Resets | None
+) -> tuple[Tensor, State]:
+    """The convolution of x, (batch, time, width), and the last inputs; `state`: those before, zeros if None.
+
+    Args:
+        weight: (width, window), the oldest step first.
+        bias: (width,).
+    """
+    width, window = weight.shape
+
+    def zeros(batch_size: int) -> State:
+        return (weight.new_zeros(batch_size, window - 1, width),)
+
+    def block(parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
+        (x,), time = parts, parts[0].shape[1]
+        steps = torch.cat([(state or zeros(len(x)))[0], x], dim=1)
+        y = _sum([steps[:, j : j + time] for j in range(window)], weight, bias)
+        return y, (steps[:, time:].clone(),)
+
+    return run_blocks(block, (x.to(weight.dtype),), state, zeros, resets, BLOCK)
+
+
+def convolve_step(weight: Tensor, bias: Tensor, x: Tensor, past: Tensor) -> tuple[Tensor, State]:
+    """One step of `convolve`: x, (batch, width)."""
+    steps = torch.cat([past, x.to(past.dtype).unsqueeze(1)], dim=1)
+    return _sum(list(steps.unbind(1)), weight, bias), (steps[:, 1:],)
+
+
+def _sum(taps: list[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
+    """y from x at t - window + 1, ..., t; on a CPU faster than torch's convolution, which wants time last."""
+    y = bias
+    for tap, of_tap in zip(taps, weight.unbind(1), strict=True):
+        y = y + tap * of_tap
+    return y

@@ -102,9 +102,8 @@ class LRU(SequenceMixer):
         return self.b.new_zeros(batch_size, len(self.b)), self.b.new_zeros(batch_size, len(self.b))
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
         initial = torch.complex(*(self.initial_state(len(x)) if state is None else state))
-        h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, mask)
+        h = linear_recurrence(torch.complex(*self._decay()), torch.view_as_complex(self._drive(x)), initial, reset)
         return self._output(torch.view_as_real(h), x), (h[:, -1].real.clone(), h[:, -1].imag.clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

@@ -1,4 +1,4 @@
-"""LSTM, long short-term memory, computed by torch's own kernels.
+"""LSTM, long short-term memory.
 
 Hochreiter & Schmidhuber, "Long Short-Term Memory" (1997), with the forget gate of Gers et al. (2000), in the form
 of torch.nn.LSTM:
@@ -15,19 +15,17 @@ sigmoid of o_t.
 The forget gate's bias starts at 1, as recommended by Jozefowicz et al., "An Empirical Exploration of Recurrent Network
 Architectures" (2015), section 2.2: at 0, the cell loses half of its content at every step.
 
-What differs: the kernel does not support resets, which segments.py adds, and runs in float32 also under autocast.
-torch has no kernel with peepholes: they are computed in a loop over time, which takes 1.6 times as long (forward and
-backward, batch 64, 20 steps, width 128, one CPU core).
+How slices are computed: ops/gated.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.ops.segments import KernelMixer
+from decision_rnn.backbones.ops.gated import GatedMixer, add_product, sigmoid_backward, tanh_backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +43,11 @@ class LSTMConfig(BackboneConfig):
 
 
 @register(LSTMConfig)
-class LSTM(KernelMixer):
+class LSTM(GatedMixer):
     """State: h and c, each (batch, width)."""
+
+    states = 2
+    saved = 5  # i, f, g, o and tanh(c)
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__(nn.LSTM(config.width, config.width, batch_first=True))
@@ -58,36 +59,60 @@ class LSTM(KernelMixer):
         self.peepholes = (
             nn.Parameter(torch.empty(3, config.width).uniform_(-bound, bound)) if config.peepholes else None
         )
+        self.has_kernel = not config.peepholes
 
-    def initial_state(self, batch_size: int) -> State:
-        zeros = next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size)
-        return zeros, zeros.clone()
+    @property
+    def extra(self) -> Tensor | None:
+        """The peepholes of i, f and o, (3, width)."""
+        return self.peepholes
 
-    def _slice(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        if self.peepholes is not None:
-            return self._loop(x, state, None)
-        h, c = state
-        y, (h, c) = self.cell(x, (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous()))
-        return y, (h.squeeze(0), c.squeeze(0))
-
-    def _drive(self, x: Tensor) -> Tensor:
-        weight, _, bias, other = self.cell.all_weights[0]
-        return F.linear(x, weight, bias + other)
-
-    def _advance(self, driven: Tensor, state: State) -> State:
-        h, c = state
-        i, f, g, o = torch.addmm(driven, h, self.cell.all_weights[0][1].T).chunk(4, dim=-1)
+    def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         if self.peepholes is None:
-            c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(g))
-        else:
-            look_i, look_f, look_o = self.peepholes
-            c = torch.sigmoid(f + look_f * c) * c + torch.sigmoid(i + look_i * c) * torch.tanh(g)
-            o = o + look_o * c
-        return torch.sigmoid(o) * torch.tanh(c), c
-
-    def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        if self.peepholes is not None:
-            h, c = self._advance(self._drive(x), state)
-        else:
             h, c = torch.lstm_cell(x, state, *self.cell.all_weights[0])
+            return h, (h, c)
+        (h, c), (look_i, look_f, look_o) = state, self.peepholes
+        i, f, g, o = torch.addmm(self.drive(x), h, self.cell.all_weights[0][1].T).chunk(4, dim=-1)
+        c = torch.sigmoid(f + look_f * c) * c + torch.sigmoid(i + look_i * c) * torch.tanh(g)
+        h = torch.sigmoid(o + look_o * c) * torch.tanh(c)
         return h, (h, c)
+
+    def advance(
+        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
+    ) -> None:
+        (h, c), (new_h, new_c) = before, after
+        i, f, g, o, squashed = saved.chunk(5, dim=-1)
+        add_product(saved[:, : driven.shape[1]].copy_(driven), h, recurrent)
+        if extra is not None:
+            i.addcmul_(extra[0], c)
+            f.addcmul_(extra[1], c)
+        i.sigmoid_()
+        f.sigmoid_()
+        g.tanh_()
+        torch.mul(f, c, out=new_c).addcmul_(i, g)
+        if extra is not None:
+            o.addcmul_(extra[2], new_c)
+        o.sigmoid_()
+        torch.mul(o, torch.tanh(new_c, out=squashed), out=new_h)
+
+    def adjoint(
+        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
+    ) -> State:
+        (grad, grad_c), (_, c) = grads, before
+        i, f, g, o, squashed = saved.chunk(5, dim=-1)
+        grad_i, grad_f, grad_g, grad_o = grad_gates.chunk(4, dim=-1)
+        sigmoid_backward(grad * squashed, o, grad_input=grad_o)
+        grad_c = grad_c + tanh_backward(grad * o, squashed)
+        if extra is not None:
+            grad_c.addcmul_(extra[2], grad_o)
+        sigmoid_backward(grad_c * g, i, grad_input=grad_i)
+        sigmoid_backward(grad_c * c, f, grad_input=grad_f)
+        tanh_backward(grad_c * i, g, grad_input=grad_g)
+        grad_c = grad_c * f
+        if extra is not None:
+            grad_c.addcmul_(extra[0], grad_i).addcmul_(extra[1], grad_f)
+        return torch.zeros_like(grad), grad_c
+
+    def extra_gradient(self, grad_gates: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
+        grad_i, grad_f, _, grad_o = grad_gates.chunk(4, dim=-1)
+        seen = torch.stack((grad_i * before[1], grad_f * before[1], grad_o * after[1]))
+        return seen.sum((1, 2))

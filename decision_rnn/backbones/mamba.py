@@ -25,8 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.convolution import convolve, convolve_step
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.ops.segments import fill_steps
 from decision_rnn.backbones.resets import Resets
 
 
@@ -80,30 +80,22 @@ class Mamba(SequenceMixer):
         return self.a_log.new_zeros(batch_size, self.kernel - 1, inner), self.a_log.new_zeros(batch_size, inner, size)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
-        time = x.shape[1]
         past, h = self.initial_state(len(x)) if state is None else state
         u, gate = self._inputs(x)
-        u = torch.cat([past, u], dim=1)
-        taps = [u[:, j : j + time] for j in range(self.kernel)]
-        if mask is not None:
-            episode = F.pad(mask.cumsum(1), (self.kernel - 1, 0))
-            current = episode[:, self.kernel - 1 :]
-            taps = [fill_steps(tap, episode[:, j : j + time] != current, 0) for j, tap in enumerate(taps)]
-            u = fill_steps(u, episode != episode[:, -1:], 0)
-        v = self._convolve(taps)
+        v, (past,) = convolve(*self._filter(), u, (past,), reset)
+        v = F.silu(v)
         decay, drive, c = self._select(v)
-        h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), mask).unflatten(2, self.a_log.shape)
-        return self._output(h, c, v, gate), (u[:, time:].clone(), h[:, -1].clone())
+        h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), reset).unflatten(2, self.a_log.shape)
+        return self._output(h, c, v, gate), (past, h[:, -1].clone())
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past, h = state
         u, gate = self._inputs(x)
-        u = torch.cat([past, u.unsqueeze(1)], dim=1)
-        v = self._convolve(list(u.unbind(1)))
+        v, (past,) = convolve_step(*self._filter(), u, past)
+        v = F.silu(v)
         decay, drive, c = self._select(v)
         h = decay * h + drive
-        return self._output(h, c, v, gate), (u[:, 1:], h)
+        return self._output(h, c, v, gate), (past, h)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         """A only, at the full rate. The authors' code decays neither A nor D; D, a vector, has no decay anyway."""
@@ -114,13 +106,10 @@ class Mamba(SequenceMixer):
         u, gate = self.input(x).to(self.a_log.dtype).chunk(2, dim=-1)
         return u, gate
 
-    def _convolve(self, taps: list[Tensor]) -> Tensor:
-        """v from u at t - kernel + 1, ..., t."""
+    def _filter(self) -> tuple[Tensor, Tensor]:
+        """The convolution's weight, (inner, kernel), and bias."""
         assert self.convolution.bias is not None
-        mixed = self.convolution.bias
-        for tap, weight in zip(taps, self.convolution.weight[:, 0].unbind(1), strict=True):
-            mixed = mixed + tap * weight
-        return F.silu(mixed)
+        return self.convolution.weight[:, 0], self.convolution.bias
 
     def _select(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """exp(dt A) and dt B v, (..., inner, state_size), and C, (..., state_size)."""

@@ -107,14 +107,13 @@ class MinGRU(SequenceMixer):
         return (self.gates.weight.new_zeros(batch_size, self.inner),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
         (initial,) = self.initial_state(len(x)) if state is None else state
         if self.log_space:
             gate, candidate = self.gates(x).to(initial.dtype).chunk(2, dim=-1)
             log_b = F.logsigmoid(gate) + log_positive(candidate)
-            h = log_space_recurrence(F.logsigmoid(-gate), log_b, initial, mask)
+            h = log_space_recurrence(F.logsigmoid(-gate), log_b, initial, reset)
         else:
-            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, mask, self.signed)
+            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -157,7 +156,7 @@ class _GatedRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool) -> Tensor:
         gate, candidate = preactivations.chunk(2, dim=-1)
         if signed:
             gate = torch.sigmoid(gate)
@@ -165,20 +164,20 @@ class _GatedRecurrence(torch.autograd.Function):
             gate, activation = torch.sigmoid(preactivations).chunk(2, dim=-1)
             candidate = torch.maximum(activation, candidate + 0.5, out=activation)
         h = run_interpolation(gate, candidate, initial, reset)
-        ctx.save_for_backward(gate, candidate, h, initial, reset)
-        ctx.signed = signed
+        ctx.save_for_backward(gate, candidate, h, initial)
+        ctx.reset, ctx.signed = reset, signed
         return h
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        gate, candidate, h, initial, reset = ctx.saved_tensors
+        gate, candidate, h, initial = ctx.saved_tensors
         keep = 1 - gate
-        d, grad_initial = run_adjoint(keep, grads[0], reset)
+        d, grad_initial = run_adjoint(keep, grads[0], ctx.reset)
         grad = d.new_empty(*d.shape[:2], 2 * d.shape[2])
         grad_gate, grad_candidate = grad.chunk(2, dim=-1)
         d.mul_(gate)  # now the gradient of the candidate
-        torch.mul(keep.mul_(d), candidate - previous_states(h, initial, reset), out=grad_gate)
+        torch.mul(keep.mul_(d), candidate - previous_states(h, initial, ctx.reset), out=grad_gate)
         if ctx.signed:
             grad_candidate.copy_(d)
         else:

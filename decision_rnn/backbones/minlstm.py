@@ -56,14 +56,13 @@ class MinLSTM(SequenceMixer):
         return (self.gates.weight.new_zeros(batch_size, self.inner),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
         (initial,) = self.initial_state(len(x)) if state is None else state
         if self.log_space:
             forget, insert, candidate = self.gates(x).to(initial.dtype).chunk(3, dim=-1)
             odds = F.logsigmoid(insert) - F.logsigmoid(forget)
-            h = log_space_recurrence(F.logsigmoid(-odds), F.logsigmoid(odds) + log_positive(candidate), initial, mask)
+            h = log_space_recurrence(F.logsigmoid(-odds), F.logsigmoid(odds) + log_positive(candidate), initial, reset)
         else:
-            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, mask, self.signed)
+            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -82,26 +81,26 @@ class _GatedRecurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool) -> Tensor:
         forget, insert, candidate = preactivations.chunk(3, dim=-1)
         gate = torch.sigmoid(F.logsigmoid(insert) - F.logsigmoid(forget))
         candidate = candidate if signed else positive(candidate)
         h = run_interpolation(gate, candidate, initial, reset)
-        ctx.save_for_backward(preactivations, gate, candidate, h, initial, reset)
-        ctx.signed = signed
+        ctx.save_for_backward(preactivations, gate, candidate, h, initial)
+        ctx.reset, ctx.signed = reset, signed
         return h
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        preactivations, gate, candidate, h, initial, reset = ctx.saved_tensors
+        preactivations, gate, candidate, h, initial = ctx.saved_tensors
         forget, insert, _ = preactivations.chunk(3, dim=-1)
         keep = 1 - gate
-        d, grad_initial = run_adjoint(keep, grads[0], reset)
+        d, grad_initial = run_adjoint(keep, grads[0], ctx.reset)
         grad = torch.empty_like(preactivations)
         grad_forget, grad_insert, grad_candidate = grad.chunk(3, dim=-1)
         d.mul_(gate)  # now the gradient of the candidate
-        grad_gate = keep.mul_(d).mul_(candidate - previous_states(h, initial, reset))
+        grad_gate = keep.mul_(d).mul_(candidate - previous_states(h, initial, ctx.reset))
         torch.mul(torch.sigmoid(-forget).neg_(), grad_gate, out=grad_forget)
         torch.mul(torch.sigmoid(-insert), grad_gate, out=grad_insert)
         if ctx.signed:

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.ops.segments import keep_apart, may_hold
+from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.resets import Resets
 
 CHUNK = 64
@@ -73,45 +73,42 @@ class MLSTM(SequenceMixer):
         )
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
-        return keep_apart(self._masked, x, state, self.initial_state, mask)
-
-    def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        """`forward`, correct if all numbers are finite."""
-        top, memory = self.initial_state(len(x)) if state is None else state
-        *parts, gate = self._project(x)
-        mixed = []
+        *parts, output_gate = self._project(x)
         with torch.autocast(x.device.type, enabled=False):
-            for i, block in enumerate(zip(*(part.split(CHUNK, dim=2) for part in parts), strict=True)):
-                begins = None if reset is None else reset[:, i * CHUNK : (i + 1) * CHUNK]
-                h, top, memory = self._chunk(block, top, memory, begins)
-                mixed.append(h)
-        return self._output(torch.cat(mixed, dim=2).transpose(1, 2), gate), (top, memory)
+            h, state = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, (0, 0, -torch.inf))
+        return self._output(h, output_gate), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         before, memory = state
-        *parts, gate = self._project(x.unsqueeze(1))
-        q, k, v, forget, insert = (part.squeeze(2) for part in parts)
+        *parts, output_gate = self._project(x.unsqueeze(1))
+        q, k, v, forget, insert = (part.squeeze(2) for part in self._heads(*parts))
         top = torch.maximum(before + forget, insert).detach()
         kept, added = torch.exp(before + forget - top), torch.exp(insert - top)
         memory = kept[..., None, None] * memory + (added.unsqueeze(-1) * k).unsqueeze(-1) * v.unsqueeze(-2)
-        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), gate.squeeze(1)), (top, memory)
+        return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), output_gate.squeeze(1)), (top, memory)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """q and k, (batch, heads, time, head width); v followed by a 1, (batch, heads, time, head width + 1); log f and
-        log i, (batch, heads, time); and o, (batch, time, width); in float32 also under autocast."""
-        dtype = self.output.weight.dtype
-        *qkv, gate = self.qkvo(x).to(dtype).chunk(4, dim=-1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv)
-        forget, insert = self.gates(x).to(dtype).transpose(1, 2).chunk(2, dim=1)
-        v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
-        return q, k * k.shape[-1] ** -0.5, v, F.logsigmoid(forget), insert, torch.sigmoid(gate)
+        """q, k and v, (batch, time, 3 * width), log f and log i, (batch, time, heads), and o, (batch, time, width).
 
-    def _chunk(
-        self, parts: tuple[Tensor, ...], before: Tensor, memory: Tensor, begins: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """A block of steps in parallel: its h, and m and the memory after it. `begins`: its resets, (batch, time)."""
-        q, k, v, forget, insert = parts
+        In float32 also under autocast.
+        """
+        dtype = self.output.weight.dtype
+        qkvo, gates = self.qkvo(x).to(dtype), self.gates(x).to(dtype)
+        forget, insert = gates.chunk(2, dim=-1)
+        qkv, output_gate = qkvo.split((3 * x.shape[-1], x.shape[-1]), dim=-1)
+        return qkv, F.logsigmoid(forget), insert, torch.sigmoid(output_gate)
+
+    def _heads(self, qkv: Tensor, forget: Tensor, insert: Tensor) -> tuple[Tensor, ...]:
+        """q and k, (batch, heads, time, head width); v followed by a 1, (batch, heads, time, head width + 1); log f and
+        log i, (batch, heads, time)."""
+        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
+        v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+        return q, k * k.shape[-1] ** -0.5, v, forget.transpose(1, 2), insert.transpose(1, 2)
+
+    def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
+        """A block of steps in parallel: its h, (batch, time, heads, head width), and the state after it."""
+        q, k, v, forget, insert = self._heads(*parts)
+        before, memory = self.initial_state(len(q)) if state is None else state
         time = q.shape[2]
         # log(f_{s+1} ... f_t), the decay of step s at t: summed from s on, since a difference of two sums from the
         # beginning loses the digits of small terms.
@@ -119,16 +116,13 @@ class MLSTM(SequenceMixer):
         left = torch.where(later, forget.unsqueeze(-1), 0).cumsum(2)
         hidden = ~(later | torch.eye(time, dtype=torch.bool, device=q.device))
         of_memory = before.unsqueeze(-1) + forget.cumsum(2)
-        if begins is not None and may_hold(begins):
-            episode = begins.cumsum(1)
-            hidden = hidden | (episode[:, :, None] != episode[:, None, :]).unsqueeze(1)
-            of_memory = of_memory.masked_fill((episode > 0).unsqueeze(1), -torch.inf)
         of_steps = (left + insert.unsqueeze(2)).masked_fill(hidden, -torch.inf)
         top = torch.maximum(of_steps.amax(-1), of_memory).detach()
-        of_steps, of_memory = torch.exp(of_steps - top.unsqueeze(-1)), torch.exp(of_memory - top)
+        finite = top.clamp_min(torch.finfo(top.dtype).min) if void is not None else top  # it is -inf at void steps
+        of_steps, of_memory = torch.exp(of_steps - finite.unsqueeze(-1)), torch.exp(of_memory - finite)
         sums = (q @ k.transpose(-1, -2) * of_steps) @ v + of_memory.unsqueeze(-1) * (q @ memory)
         memory = k.transpose(-1, -2) @ (of_steps[:, :, -1].unsqueeze(-1) * v) + of_memory[..., -1:, None] * memory
-        return _read(sums, top), top[..., -1].clone(), memory
+        return _read(sums, finite).transpose(1, 2), (top[..., -1].clone(), memory)
 
     def _output(self, h: Tensor, gate: Tensor) -> Tensor:
         """The output from h, (..., heads, head width)."""
@@ -136,5 +130,6 @@ class MLSTM(SequenceMixer):
 
 
 def _read(sums: Tensor, top: Tensor) -> Tensor:
-    """q C / max(|q n|, 1), from q C followed by q n, both divided by exp(top)."""
-    return sums[..., :-1] / torch.maximum(sums[..., -1:].abs(), torch.exp(-top).unsqueeze(-1))
+    """q C / max(|q n|, 1), from q C followed by q n, both divided by exp(top), which may overflow."""
+    least = torch.exp(-top).clamp_min(torch.finfo(top.dtype).tiny).unsqueeze(-1)
+    return sums[..., :-1] / torch.maximum(sums[..., -1:].abs(), least)

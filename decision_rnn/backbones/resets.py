@@ -1,6 +1,7 @@
-"""Where episodes begin in a batch of slices."""
+"""Where episodes begin in a batch of slices, and how a slice is cut there."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 class Resets:
     """Where episodes begin in a batch of slices: the state before these steps is the initial state.
 
-    Layers may read `mask` on their device, and the positions on the host, so that they never ask the device.
+    The positions are on the host as well, so that no layer has to ask the device for them.
 
     Attributes:
         mask: (batch, time) bool, true where an episode begins, on the layers' device.
@@ -39,10 +40,7 @@ class Resets:
         """
         mask = torch.zeros(shape, dtype=torch.bool)
         mask[rows, steps] = True
-        rows, steps = mask.nonzero(as_tuple=True)
-        if torch.device(device).type == "cuda":
-            mask = mask.pin_memory()
-        return cls(mask.to(device, non_blocking=True), rows, steps)
+        return cls(send(mask, device), *mask.nonzero(as_tuple=True))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,3 +50,93 @@ class Resets:
         mask = self.mask.new_zeros(*self.mask.shape, tokens)
         mask[:, :, first] = self.mask
         return Resets(mask.flatten(1), self.rows, self.steps * tokens + first)
+
+    def between(self, begin: int, end: int) -> "Resets":
+        """The resets of the steps from `begin` up to, but without, `end`."""
+        if begin == 0 and end >= self.mask.shape[1]:
+            return self
+        here = (self.steps >= begin) & (self.steps < end)
+        return Resets(self.mask[:, begin:end], self.rows[here], self.steps[here] - begin)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """(resets,): the indices of the resets in (batch * time), on the layers' device."""
+        return send(self.rows * self.mask.shape[1] + self.steps, self.mask.device)
+
+    def fill(self, x: Tensor, value: float) -> Tensor:
+        """x, (batch, time, ...), with `value` at the resets. Multiplying by zero would turn infinities into NaN."""
+        if not len(self):
+            return x
+        return x.flatten(0, 1).index_fill(0, self.places, value).view_as(x)
+
+    @cached_property
+    def later(self) -> "LaterEpisodes | None":
+        """The steps of episodes that begin after the first step; None if there are none."""
+        inside = self.steps > 0
+        return LaterEpisodes(self.rows[inside], self.steps[inside], self.mask) if inside.any() else None
+
+
+def rows_by_step(resets: Resets | None, time: int) -> list[Tensor | None]:
+    """For each of `time` steps, the rows in which an episode begins, (rows,), or None if there are none.
+
+    Resets are rare, so that most steps of a loop over time cost nothing.
+    """
+    starting: list[Tensor | None] = [None] * time
+    if resets is not None and len(resets):
+        order = resets.steps.argsort(stable=True)
+        steps, counts = resets.steps[order].unique_consecutive(return_counts=True)
+        rows = send(resets.rows[order], resets.mask.device).split(counts.tolist())
+        for step, some in zip(steps.tolist(), rows, strict=True):
+            starting[step] = some
+    return starting
+
+
+class LaterEpisodes:
+    """Episodes that begin within a slice, each in a row of its own and at that row's end; void steps precede it.
+
+    Attributes:
+        source: (steps,), the indices of the episodes' steps in (batch * time).
+        place: (steps,), their indices in (episodes * length).
+        void: (episodes,), the number of void steps of each row.
+        ended: (rows,), the batch rows that contain these episodes.
+        last: (rows,), the last episode of each.
+    """
+
+    def __init__(self, rows: Tensor, steps: Tensor, mask: Tensor) -> None:
+        """From the resets after the first step, and the mask of all."""
+        time, device = mask.shape[1], mask.device
+        last = torch.ones_like(rows, dtype=torch.bool)
+        last[:-1] = rows[1:] != rows[:-1]
+        ends = torch.where(last, time, steps.roll(-1))
+        lengths = ends - steps
+        self.count, self.length = len(rows), int(lengths.max())
+        episode = torch.arange(self.count).repeat_interleave(lengths)
+        step = torch.arange(len(episode)) - (lengths.cumsum(0) - ends)[episode]
+        self.source = send(rows[episode] * time + step, device)
+        self.place = send((episode + 1) * self.length - ends[episode] + step, device)
+        self.void = send(self.length - lengths, device)
+        self.ended, self.last = send(rows[last], device), send(last.nonzero().flatten(), device)
+
+    def blank(self, x: Tensor, value: float) -> Tensor:
+        """x, (batch, time, ...), with `value` at the steps of these episodes."""
+        return x.flatten(0, 1).index_fill(0, self.source, value).view_as(x)
+
+    def part(self, x: Tensor, value: float) -> Tensor:
+        """(batch, time, ...) -> (episodes, length, ...), with `value` at void steps."""
+        steps = x.flatten(0, 1).index_select(0, self.source)
+        rows = x.new_full((self.count * self.length, *x.shape[2:]), value).index_copy(0, self.place, steps)
+        return rows.unflatten(0, (self.count, self.length))
+
+    def join(self, first: Tensor, later: Tensor) -> Tensor:
+        """(batch, time, ...): these episodes' steps from `later`, (episodes, length, ...), the others from `first`."""
+        steps = later.flatten(0, 1).index_select(0, self.place)
+        return first.flatten(0, 1).index_copy(0, self.source, steps.to(first.dtype)).view_as(first)
+
+    def final(self, first: Tensor, later: Tensor) -> Tensor:
+        """A part of the state after the slice, from those after each row's first and after these episodes."""
+        return first.index_copy(0, self.ended, later.index_select(0, self.last))
+
+
+def send(x: Tensor, device: torch.device | str) -> Tensor:
+    """Move x from the host to the device, without waiting for it."""
+    return x.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else x.to(device)

@@ -36,9 +36,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
-from decision_rnn.backbones.ops.segments import keep_apart, may_hold
-from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.resets import Resets, send
 
 CHUNK = 64
 
@@ -96,69 +96,60 @@ class Retention(SequenceMixer):
         return (self.output.weight.new_zeros(batch_size, self.heads, width // self.heads, self.inner // self.heads),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
-        return keep_apart(self._masked, x, state, self.initial_state, mask)
-
-    def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        """`forward`, correct if all numbers are finite."""
-        memory = None if state is None else state[0]
-        q, k, v, gate = self._project(x)
-        blocks = zip(*(part.split(CHUNK, dim=2) for part in (q, k, v)), x.split(CHUNK, dim=1), strict=True)
-        mixed = []
+        joint, gate = self._project(x)
         with torch.autocast(x.device.type, enabled=False):
-            for i, (q, k, v, x_block) in enumerate(blocks):
-                begins = None if reset is None else reset[:, i * CHUNK : (i + 1) * CHUNK]
-                first = self._first_scores(x_block, begins, memory is None)
-                r, memory = self._chunk(q, k, v, memory, begins, first)
-                mixed.append(r)
-        assert memory is not None
-        return self._output(torch.cat(mixed, dim=2).transpose(1, 2), gate), (memory,)
+            r, after = run_blocks(self._block, (joint,), state, self.initial_state, reset, CHUNK)
+            r = self._exact_at_first_steps(r, joint, x, state is None, reset)
+        return self._output(r, gate), after
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        q, k, v, gate = self._project(x.unsqueeze(1))
+        joint, gate = self._project(x.unsqueeze(1))
+        q, k, v = self._heads(joint)
         memory = self._next(state[0]) + k.transpose(-1, -2) * v
         r = (q.transpose(-1, -2) * memory).sum(-2)
         return self._output(r, gate.squeeze(1)), (memory,)
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (batch, heads, time, head width), and the gate, in float32 also under
-        autocast."""
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries, keys and values, (batch, time, channels), and the gate, in float32 also under autocast."""
+        joint, gate = self.qkvg(x).to(self.output.weight.dtype).tensor_split((-self.inner,), dim=-1)
+        return joint, gate
+
+    def _heads(self, joint: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (batch, heads, time, head width)."""
         width = self.output.out_features
-        joint = self.qkvg(x).to(self.output.weight.dtype)
-        q, k, v, gate = joint.split((width, width, self.inner, self.inner), dim=-1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
-        return q, k * k.shape[-1] ** -0.5, v, gate
+        parts = joint.split((width, width, self.inner), dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        return q, k * k.shape[-1] ** -0.5, v
 
-    @torch.no_grad()
-    def _first_scores(self, x: Tensor, begins: Tensor | None, at_once: bool) -> tuple[Tensor, Tensor, Tensor] | None:
-        """The rows and times of the episodes' first steps, each (steps,), and their q.k, (steps, heads).
+    def _exact_at_first_steps(
+        self, r: Tensor, joint: Tensor, x: Tensor, at_once: bool, resets: Resets | None
+    ) -> Tensor:
+        """r, (batch, time, heads, value width), with its value at episodes' first steps, (q.k) v, computed anew.
 
-        Computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding errors,
-        including the projection's, up to 300 times. `at_once`: whether all rows start an episode with the block.
+        q.k is computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding
+        errors, including the projection's, up to 300 times. Its gradient is that of the product in float32. `at_once`:
+        whether all rows start an episode with the slice.
         """
-        if begins is None:
-            if not at_once:
-                return None
-            begins = x.new_zeros(x.shape[:2], dtype=torch.bool)
-        if at_once:
-            begins = begins.index_fill(1, torch.zeros(1, dtype=torch.int64, device=x.device), True)
-        rows, times = begins.nonzero(as_tuple=True)
-        width = self.output.out_features
-        steps = x.flatten(0, 1).index_select(0, rows * x.shape[1] + times)
-        joint = F.linear(steps.double(), self.qkvg.weight[: 2 * width].double())
-        q, k = joint.unflatten(-1, (2, self.heads, -1)).unbind(1)
-        return rows, times, ((q * k).sum(-1) * k.shape[-1] ** -0.5).to(self.output.weight.dtype)
+        batch, time = x.shape[:2]
+        begins = torch.zeros(batch, time, dtype=torch.bool)
+        begins[:, 0] = at_once
+        if resets is not None:
+            begins[resets.rows, resets.steps] = True
+        steps, width = send(begins.flatten().nonzero().flatten(), x.device), self.output.out_features
+        if not len(steps):
+            return r
+        q, k, v = (part[:, :, 0] for part in self._heads(joint.flatten(0, 1).index_select(0, steps).unsqueeze(1)))
+        rounded = (q * k).sum(-1)
+        with torch.no_grad():
+            wide = F.linear(x.flatten(0, 1).index_select(0, steps).double(), self.qkvg.weight[: 2 * width].double())
+            wide_q, wide_k = wide.unflatten(-1, (2, self.heads, -1)).unbind(1)
+            error = ((wide_q * wide_k).sum(-1) * k.shape[-1] ** -0.5).to(rounded.dtype) - rounded
+        exact = (rounded + error).unsqueeze(-1) * v
+        return r.flatten(0, 1).index_copy(0, steps, exact).view_as(r)
 
-    def _chunk(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        memory: Tensor | None,
-        begins: Tensor | None,
-        first: tuple[Tensor, Tensor, Tensor] | None,
-    ) -> tuple[Tensor, Tensor]:
-        """A block of steps in parallel: r and the state after it. `begins`: its resets, (batch, time)."""
+    def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
+        """A block of steps in parallel: r, (batch, time, heads, value width), and the state after it."""
+        q, k, v = self._heads(*parts)
         time = q.shape[2]
         age = torch.arange(time, device=q.device)
         cos, sin = self.cos[:time].to(q.dtype), self.sin[:time].to(q.dtype)
@@ -166,24 +157,13 @@ class Retention(SequenceMixer):
         gamma = self.gamma.to(q.dtype)
         within = torch.where(age[:, None] >= age, gamma ** (age[:, None] - age).clamp_min(0), 0)
         since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
-        if begins is not None and may_hold(begins):
-            segment = begins.cumsum(1)
-            within = within * (segment[:, :, None] == segment[:, None, :]).unsqueeze(1)
-            since = since * (segment == 0).unsqueeze(1)
-            until = until * (segment == segment[:, -1:]).unsqueeze(1)
-        scores = q @ k.transpose(-1, -2) * within
-        if first is not None:
-            rows, times, exact = first
-            heads = torch.arange(self.heads, device=q.device)
-            places = (rows[:, None], heads, times[:, None], times[:, None])
-            scores.index_put_(places, exact - scores.detach()[places], accumulate=True)  # leaves the gradient unchanged
-        r = scores @ v
+        r = (q @ k.transpose(-1, -2) * within) @ v
         after = k.transpose(-1, -2) @ (v * until.unsqueeze(-1))
-        if memory is not None:
-            before = self._next(memory)
+        if state is not None:
+            before = self._next(state[0])
             r = r + (q * since.unsqueeze(-1)) @ before
             after = after + since[..., -1, None, None] * before
-        return r, _turn(after, cos[-1, :, None], sin[-1, :, None])
+        return r.transpose(1, 2), (_turn(after, cos[-1, :, None], sin[-1, :, None]),)
 
     def _next(self, memory: Tensor) -> Tensor:
         """gamma e^{i theta} S: the state decayed and rotated by one step."""

@@ -1,4 +1,4 @@
-"""The simple recurrent network, computed by torch's own kernels.
+"""The simple recurrent network.
 
 Elman, "Finding Structure in Time" (1990), in the form of torch.nn.RNN:
 
@@ -8,19 +8,18 @@ With `activation: relu` it is the network of Le et al., "A Simple Way to Initial
 Linear Units" (2015): ReLU in place of tanh, U initialised to the identity and b to zero, so that the state is initially
 a sum of its inputs. Unlike with tanh, the state may grow without bound.
 
-What differs: W keeps torch.nn.RNN's initialisation (Le et al. use a standard deviation of 0.001); the kernel does not
-support resets, which segments.py adds, and runs in float32 also under autocast.
+What differs: W keeps torch.nn.RNN's initialisation (Le et al. use a standard deviation of 0.001). How slices are
+computed: ops/gated.py.
 """
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.ops.segments import KernelMixer
+from decision_rnn.backbones.ops.gated import GatedMixer, add_product, tanh_backward, threshold_backward
 
 Activation = Literal["tanh", "relu"]
 
@@ -43,26 +42,34 @@ class RNNConfig(BackboneConfig):
 
 
 @register(RNNConfig)
-class RNN(KernelMixer):
+class RNN(GatedMixer):
     """State: h, (batch, width)."""
 
     def __init__(self, config: RNNConfig) -> None:
         super().__init__(nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True))
-        if config.activation == "relu":
+        self.rectified = config.activation == "relu"
+        if self.rectified:
             _, recurrent, *biases = self.cell.all_weights[0]
             nn.init.eye_(recurrent)
             for bias in biases:
                 nn.init.zeros_(bias)
-        self._activation = {"tanh": torch.tanh, "relu": torch.relu}[config.activation]
-        self._cell_step = {"tanh": torch.rnn_tanh_cell, "relu": torch.rnn_relu_cell}[config.activation]
 
-    def _drive(self, x: Tensor) -> Tensor:
-        weight, _, bias, other = self.cell.all_weights[0]
-        return F.linear(x, weight, bias + other)
-
-    def _advance(self, driven: Tensor, state: State) -> State:
-        return (self._activation(torch.addmm(driven, state[0], self.cell.all_weights[0][1].T)),)
-
-    def _step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h = self._cell_step(x, state[0], *self.cell.all_weights[0])
+    def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        cell = torch.rnn_relu_cell if self.rectified else torch.rnn_tanh_cell
+        h = cell(x, state[0], *self.cell.all_weights[0])
         return h, (h,)
+
+    def advance(
+        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
+    ) -> None:
+        h = add_product(after[0].copy_(driven), before[0], recurrent)
+        h.relu_() if self.rectified else h.tanh_()
+
+    def adjoint(
+        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
+    ) -> State:
+        if self.rectified:
+            threshold_backward(grads[0], after[0], 0, grad_input=grad_gates)
+        else:
+            tanh_backward(grads[0], after[0], grad_input=grad_gates)
+        return (torch.zeros_like(grads[0]),)

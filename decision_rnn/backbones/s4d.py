@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.ops.segments import full_precision
+from decision_rnn.backbones.ops.blocks import full_precision, run_blocks
 from decision_rnn.backbones.resets import Resets
 
 CHUNK = 64
@@ -93,16 +93,13 @@ class S4D(SequenceMixer):
         return zeros, zeros.clone()
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
         before = self.initial_state(len(x)) if state is None else state
-        s, after = full_precision(lambda x, state: self._convolve(x, state, mask), x, before)
+        s, after = full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
         return self._output(s, x), after
 
-    def _convolve(self, x: Tensor, state: State, reset: Tensor | None) -> tuple[Tensor, State]:
+    def _convolve(self, x: Tensor, state: State, reset: Resets | None) -> tuple[Tensor, State]:
         """s without D u, (batch, time, width), and the state after it."""
-        # Every episode that begins in a block takes a row of the block's length, so blocks with resets are shorter.
-        chunk = CHUNK if reset is None else CHUNK // 2
-        length = min(x.shape[1], chunk)
+        length = min(x.shape[1], CHUNK)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
         # Contribution to s of a state from that many steps ago: Re(readout * decay * state).
         read_real, read_imag = _product((out_real.unsqueeze(1), out_imag.unsqueeze(1)), decay)
@@ -110,40 +107,21 @@ class S4D(SequenceMixer):
         kernel = read_real[:, :length].sum(-1)
         toeplitz = F.pad(kernel.flip(1), (0, length - 1)).unfold(1, length, 1).flip(1)  # (width, to, from)
 
-        def block(x: Tensor, state: Planes, begins: Tensor | None) -> tuple[Tensor, Planes]:
-            """One block. x: (batch, time, width); the parts of the state: (width, batch, pairs)."""
-            time = x.shape[1]
-            episodes = None if begins is None or not begins.any() else _Episodes(begins)
-            if episodes:
-                x = episodes.part(x)
-                state = _forget(state, episodes.at_once)
-            u = x.permute(2, 0, 1).contiguous()
+        def block(parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
+            u, time = parts[0].permute(2, 0, 1).contiguous(), parts[0].shape[1]
             s = u @ toeplitz[:, :time, :time].transpose(1, 2)
-            kept = _product(state, (decay[0][:, time, None], decay[1][:, time, None]))
-            carried_real, carried_imag = (
-                plane @ read[:, 1 : time + 1].transpose(1, 2)
-                for plane, read in zip(state, (read_real, read_imag), strict=True)
-            )
-            carried = carried_real + carried_imag
-            if episodes:
-                s = s.index_add(1, episodes.first, carried)
-                u = u.index_select(1, episodes.last)
-                kept = _forget(kept, episodes.over)
-            else:
-                s = s + carried
-            real, imag = (plane + u @ weight[:, :time].flip(1) for plane, weight in zip(kept, decay, strict=True))
+            real, imag = (u @ weight[:, :time].flip(1) for weight in decay)
+            if state is not None:
+                before = state[0].transpose(0, 1), state[1].transpose(0, 1)  # (width, batch, pairs)
+                for plane, read in zip(before, (read_real, read_imag), strict=True):
+                    s = s + plane @ read[:, 1 : time + 1].transpose(1, 2)
+                kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
+                real, imag = real + kept_real, imag + kept_imag
             if s.requires_grad:
                 s.register_hook(Tensor.contiguous)  # a batched product handles strided matrices one by one
-            s = s.permute(1, 2, 0)
-            return episodes.join(s) if episodes else s, (real, imag)
+            return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
 
-        real, imag = (part.transpose(0, 1).contiguous() for part in state)
-        outputs = []
-        for i, piece in enumerate(x.split(chunk, dim=1)):
-            begins = None if reset is None else reset[:, i * chunk : (i + 1) * chunk]
-            s, (real, imag) = block(piece, (real, imag), begins)
-            outputs.append(s)
-        return torch.cat(outputs, dim=1), (real.transpose(0, 1), imag.transpose(0, 1))
+        return run_blocks(block, (x,), state, self.initial_state, reset, CHUNK)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (decay_real, decay_imag), (out_real, out_imag) = self._discrete(torch.ones(1, device=x.device))
@@ -180,38 +158,3 @@ class S4D(SequenceMixer):
 def _product(a: Planes, b: Planes) -> Planes:
     """The product of complex numbers."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
-
-
-def _forget(state: Planes, rows: Tensor) -> Planes:
-    """The parts of a state, (width, batch, pairs), set to zero in those rows of the batch."""
-    real, imag = (plane.index_fill(1, rows, 0) for plane in state)
-    return real, imag
-
-
-class _Episodes:
-    """A block of time split so that every episode has its own row, zero at the steps of others.
-
-    Attributes:
-        first: (batch,), the row of the steps before the first reset of each batch row; empty if it starts with one.
-        last: (batch,), the row of each batch row's last episode.
-        at_once: The batch rows in which an episode begins at the first step.
-        over: The batch rows in which any episode begins.
-    """
-
-    def __init__(self, begins: Tensor) -> None:
-        """`begins`: (batch, time) bool."""
-        count = begins.sum(1)
-        self.last = torch.arange(len(begins), device=begins.device) + count.cumsum(0)
-        self.first = self.last - count
-        self.at_once, self.over = begins[:, 0].nonzero().flatten(), count.nonzero().flatten()
-        row, time = self.first[:, None] + begins.cumsum(1), torch.arange(begins.shape[1], device=begins.device)
-        self._rows, self._places = len(begins) + len(begins.nonzero()), (row * len(time) + time).flatten()
-
-    def part(self, x: Tensor) -> Tensor:
-        """(batch, time, width) -> (rows, time, width)."""
-        apart = x.new_zeros(self._rows * x.shape[1], x.shape[2]).index_copy(0, self._places, x.flatten(0, 1))
-        return apart.view(self._rows, *x.shape[1:])
-
-    def join(self, x: Tensor) -> Tensor:
-        """(rows, time, width) -> (batch, time, width): every step from its episode's row."""
-        return x.reshape(-1, x.shape[2]).index_select(0, self._places).view(len(self.first), *x.shape[1:])

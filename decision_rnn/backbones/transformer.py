@@ -8,7 +8,7 @@ equation 34. Step t attends to the steps t - window < s <= t of its own episode:
 With `output_gate`, the heads' outputs are multiplied by sigmoid(W_g x_t) before W_o, after Qiu et al., "Gated Attention
 for Large Language Models" (2025).
 
-The band is the same in parallel mode and in `step`, so the layer obeys the law of contract.py. Over several layers a
+The band is the same in parallel mode and in `step`, so the layer keeps the contract. Over several layers a
 carried memory reaches back further than `window`, unlike re-running a window (WindowActor).
 
 What differs from the Decision Transformer, whose layers are those of GPT-2:
@@ -29,8 +29,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
-from decision_rnn.backbones.ops.segments import fill_steps, keep_apart
 from decision_rnn.backbones.resets import Resets
 
 
@@ -81,47 +81,39 @@ class Transformer(SequenceMixer):
         return unwritten, unwritten.clone(), torch.zeros(batch_size, dtype=torch.int64, device=weight.device)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        mask = None if reset is None else reset.mask
-        return keep_apart(self._masked, x, state, self.initial_state, mask)
+        mixed, after = run_blocks(self._block, (self.qkv(x),), state, self.initial_state, reset, self.window)
+        return self._output(mixed, x), after
 
-    def _masked(self, x: Tensor, state: State | None, reset: Tensor | None) -> tuple[Tensor, State]:
-        """`forward`, correct if all numbers are finite."""
-        batch, time, _ = x.shape
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        segment = torch.zeros(batch, time, dtype=torch.int64, device=x.device) if reset is None else reset.cumsum(1)
-        fits = state is None and time <= self.window
-        if fits:  # the usual training slice: one block without earlier steps
-            past, block = 0, time
-        else:
-            past, block = self.window, self.window
-            past_k, past_v, count = self.initial_state(batch) if state is None else state
-            written = torch.arange(past, device=x.device) >= past - count[:, None]
-            k = torch.cat([fill_steps(past_k, ~written, 0).to(k.dtype), k], dim=1)
-            v = torch.cat([fill_steps(past_v, ~written, 0).to(v.dtype), v], dim=1)
-            segment = torch.cat([torch.where(written, 0, -1), segment], dim=1)
-
-        # Queries are split into blocks of `window`; each block attends to itself and the block before it.
-        pad = -time % block
-        blocks = (time + pad) // block
-        query = self._heads(F.pad(q, (0, 0, 0, pad)).view(batch, blocks, block, -1))
-        key, value, key_segment = k, v, segment
-        if pad:
-            key, value = F.pad(k, (0, 0, 0, pad)), F.pad(v, (0, 0, 0, pad))
-            key_segment = F.pad(segment, (0, pad), value=-2)
-        query_segment = key_segment[:, past:].view(batch, blocks, block)
-        key_segment = key_segment.unfold(1, past + block, block)
-        key, value = (self._heads(_blocks(part, past + block, block)) for part in (key, value))
-
-        place = torch.arange(past + block, device=x.device)
+    def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
+        """A block of at most `window` steps: the heads' outputs, (batch, time, width), and the state after it."""
+        q, k, v = parts[0].chunk(3, dim=-1)
+        (batch, time, _), dtype = q.shape, self.output.weight.dtype
+        past, first = 0, void  # the number of earlier keys, and the first written one of each row
+        keys, values = k, v
+        if state is not None:
+            past, first = self.window, self.window - state[2]
+            unwritten = torch.arange(past, device=q.device) < first[:, None]
+            keys, values = (
+                torch.cat([torch.where(unwritten.unsqueeze(-1), 0, old).to(new.dtype), new], dim=1)
+                for old, new in zip(state[:2], (k, v), strict=True)
+            )
+        place = torch.arange(past + time, device=q.device)
         age = place[past:, None] - place
         visible = (age >= 0) & (age < self.window)
-        if reset is not None or not fits:
-            same = query_segment[..., :, None] == key_segment[..., None, :]
-            visible = (visible & same).unsqueeze(2)
+        if first is not None:  # void steps see themselves, since a softmax over nothing is NaN
+            visible = visible & ((place >= first[:, None]).unsqueeze(1) | (age == 0))
+            visible = visible.unsqueeze(1)
+        query, key = self._heads(q), self._heads(keys)
         query, key = rotate(query, *self._angles(query, past)), rotate(key, *self._angles(key, 0))
-        mixed = self._attend(query, key, value, visible)
-        mixed = mixed.transpose(2, 3).reshape(batch, blocks * block, -1)[:, :time]
-        return self._output(mixed, x), self._final_state(k, v, segment)
+        mixed = self._attend(query, key, self._heads(values), visible).transpose(1, 2).flatten(2)
+        # Copied, since views would keep the whole slice in memory.
+        last = [part[:, -self.window :].to(dtype, copy=True) for part in (keys, values)]
+        count = torch.full((batch,), time, device=q.device) if first is None else past + time - first
+        count = count.clamp_max(self.window)
+        last = [F.pad(part, (0, 0, self.window - part.shape[1], 0)) for part in last]
+        unwritten = torch.arange(self.window, device=q.device) < (self.window - count)[:, None]
+        written_keys, written_values = (part.masked_fill(unwritten.unsqueeze(-1), torch.nan) for part in last)
+        return mixed, (written_keys, written_values, count)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         keys, values, count = state
@@ -130,7 +122,7 @@ class Transformer(SequenceMixer):
         values = torch.cat([values[:, 1:], v.unsqueeze(1)], dim=1)
         count = (count + 1).clamp_max(self.window)
         written = torch.arange(self.window, device=x.device) >= self.window - count[:, None]
-        key, value = (self._heads(fill_steps(part, ~written, 0)) for part in (keys, values))
+        key, value = (self._heads(torch.where(written.unsqueeze(-1), part, 0)) for part in (keys, values))
         query = self._heads(q.unsqueeze(1))
         query, key = rotate_step(query, *self._angles(query, self.window - 1)), rotate_step(key, *self._angles(key, 0))
         mixed = self._attend(query, key, value, written[:, None, None])
@@ -152,22 +144,3 @@ class Transformer(SequenceMixer):
 
     def _output(self, mixed: Tensor, x: Tensor) -> Tensor:
         return self.output(mixed if self.gate is None else mixed * torch.sigmoid(self.gate(x)))
-
-    def _final_state(self, k: Tensor, v: Tensor, segment: Tensor) -> State:
-        """The newest `window` keys and values, NaN where they belong to an earlier episode or to none."""
-        # Copied, since views would keep the whole slice in memory.
-        keys, values = (part[:, -self.window :].to(self.output.weight.dtype, copy=True) for part in (k, v))
-        current = segment[:, -self.window :] == segment[:, -1:]
-        keys, values = fill_steps(keys, ~current, torch.nan), fill_steps(values, ~current, torch.nan)
-        missing = self.window - keys.shape[1]
-        if missing:
-            keys = F.pad(keys, (0, 0, missing, 0), value=torch.nan)
-            values = F.pad(values, (0, 0, missing, 0), value=torch.nan)
-        return keys, values, current.sum(1)
-
-
-def _blocks(x: Tensor, length: int, stride: int) -> Tensor:
-    """Overlapping pieces of x, (batch, time, width), as (batch, blocks, length, width)."""
-    if x.shape[1] == length:  # avoids the slow backward pass of `unfold`
-        return x.unsqueeze(1)
-    return x.unfold(1, length, stride).transpose(-1, -2)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from decision_rnn.bench.backbones import bench_backbones
 from decision_rnn.bench.data import bench_data
 from decision_rnn.bench.deploy import bench_deploy
-from decision_rnn.bench.measure import Baseline, Row, format_rows, write_rows
+from decision_rnn.bench.measure import Row
 from decision_rnn.bench.rollout import bench_rollout
 from decision_rnn.bench.scan import bench_scan
 from decision_rnn.bench.train import bench_train
@@ -19,17 +19,3 @@ BENCHES: dict[str, Callable[..., list[Row]]] = {
     "deploy": bench_deploy,
 }
 """The benchmarks by name. The parameters of each are its options on the command line."""
-
-__all__ = [
-    "BENCHES",
-    "Baseline",
-    "Row",
-    "bench_backbones",
-    "bench_data",
-    "bench_deploy",
-    "bench_rollout",
-    "bench_scan",
-    "bench_train",
-    "format_rows",
-    "write_rows",
-]

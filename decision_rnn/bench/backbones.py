@@ -6,36 +6,51 @@ which is constant if memory is.
 """
 
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
-from tqdm import tqdm
+from torch import Tensor, nn
 
 from decision_rnn.backbones import Resets, SequenceMixer, registered_names
-from decision_rnn.bench.layers import Layer, installed_peers, make_layer, mingru_core, peer_mingru_core
-from decision_rnn.bench.measure import Row, check_rounds, compare, interleaved, timed
+from decision_rnn.bench.measure import Row, compare, measure, seconds_of
 from decision_rnn.bench.memory import peak_memory
+from decision_rnn.config_parser import chosen
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.files import check_destination
 from decision_rnn.machine import keep_freed_memory
+from decision_rnn.messages import bar, warn
 
 BATCH, WIDTH = 8, 128
 BASELINE = "torch.nn.GRU"
-CORE_SIZES = ((64, 20), (64, 60), (16, 1000))
-CORES = ("mingru", "minGRU_pytorch.minGRU")
+TORCH = {BASELINE: nn.GRU, "torch.nn.LSTM": nn.LSTM}
 SECONDS, BYTES = 10.0, 4 * 2**30
 """A layer is not run at lengths for which its costs at shorter ones predict more than this, nor at longer ones."""
-TIMING_SECONDS = 0.05
-"""Work that takes less than this is repeated for about this long."""
-STEP_CALLS = 200
-RESETS = (64, 20, 22)
-"""Batch size, length, and steps per episode, as in D4RL's hopper-random."""
+SLICES = (64, 20)
+"""Batch size and length of the passes over episodes."""
+EPISODES = (470, 22)
+"""Steps per episode in such passes, as in D4RL's hopper-medium and hopper-random."""
+
+
+class TorchLayer(nn.Module):
+    """torch's GRU or LSTM with the methods of a mixer that the measurements use; without resets."""
+
+    def __init__(self, recurrence: type[nn.GRU] | type[nn.LSTM]) -> None:
+        super().__init__()
+        self.recurrence = recurrence(WIDTH, WIDTH, batch_first=True)
+
+    def initial_state(self, batch_size: int) -> None:
+        return None
+
+    def forward(self, x: Tensor) -> Any:
+        return self.recurrence(x)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        y, state = self.recurrence(x[:, None], state)
+        return y[:, 0], state
 
 
 def bench_backbones(
@@ -56,8 +71,8 @@ def bench_backbones(
     and at longer ones, which is reported on stderr.
 
     Args:
-        backbones: Comma-separated names of registered mixers and of layers of other packages; if left out, all that
-            are installed. torch.nn.GRU is always included as the baseline.
+        backbones: Comma-separated names of registered mixers, torch.nn.GRU and torch.nn.LSTM; if left out, all of them.
+            torch.nn.GRU is always included as the baseline.
         lengths: Comma-separated sequence lengths.
         steps: The last number of steps after which one more is timed; the earlier ones are 1, 10, 100 and so on.
         rounds: Number of timings of each.
@@ -67,27 +82,27 @@ def bench_backbones(
     Returns:
         Rows `backbones/<name>/time-<length>` in ms and `backbones/<name>/memory-<length>` in MB, ratio: torch.nn.GRU's
         value over the row's; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over the
-        row's; for our mixers `backbones/<name>/episodes-22` in ms, a pass over 64 rows of 20 steps in which an episode
-        begins every 22 steps, ratio: the time of the same pass without resets, `episodes-endless`, over the row's. If
-        minGRU-pytorch is installed, also `backbones/<name>/core-<batch>x<length>` in ms for minGRU's gates, g and
-        recurrence alone, from pre-activations, ratio: minGRU-pytorch's time over the row's.
+        row's; for our mixers `backbones/<name>/episodes-470` and `-22` in ms, a pass over 64 rows of 20 steps in which
+        an episode begins every 470 or 22 steps, ratio: the time of the same pass without resets, `episodes-endless`,
+        over the row's.
 
     Raises:
         InputError: If a name is unknown or a number cannot be used.
     """
-    check_rounds(rounds)
+    names = [*registered_names(), *TORCH] if backbones is None else [name.strip() for name in backbones.split(",")]
+    try:
+        sizes = sorted({int(length) for length in lengths.split(",")})
+    except ValueError:
+        sizes = [0]
+    if sizes[0] < 2:
+        raise InputError(f"lengths is {lengths!r}: it must be whole numbers above 1, such as 20,1000")
+    if steps < 1:
+        raise InputError(f"steps is {steps}: it must be at least 1")
     if plot:
         check_destination(plot)
-    names, sizes, stops = _names(backbones), _lengths(lengths), _stops(steps)
     torch.manual_seed(0)
-    keep_freed_memory()  # as in training
-    with one_thread():
-        layers = {name: make_layer(name, WIDTH, device) for name in names}
-        rows = measure_passes(layers, sizes, rounds, device)
-        rows += measure_steps(layers, stops, rounds, device)
-        rows += measure_resets(layers, rounds, device)
-        if set(CORES) <= set(names):
-            rows += measure_cores(rounds, device)
+    layers = {name: make_layer(name) for name in [*names, BASELINE]}
+    rows = measure_layers(layers, sizes, steps, rounds, device)
     if plot:
         from decision_rnn.plots import plot_backbones  # importing matplotlib takes a second
 
@@ -95,37 +110,60 @@ def bench_backbones(
     return rows
 
 
-def measure_passes(layers: dict[str, Layer], lengths: Sequence[int], rounds: int, device: Any) -> list[Row]:
-    """Rows for time and memory of a forward and backward pass, by length; `layers` must contain the baseline."""
-    inputs = {length: _input(BATCH, length, WIDTH, WIDTH, device) for length in lengths}
-    memory: dict[int, dict[str, float]] = {}
-    timings: dict[int, dict[str, Callable[[], float]]] = {}
-    with tqdm(total=len(lengths) * len(layers), desc="measuring memory", unit="pass", disable=None) as bar:
+def make_layer(name: str) -> Any:
+    """A layer by name: a registered mixer with its defaults, or torch's GRU or LSTM; InputError for another name."""
+    if name in TORCH:
+        return TorchLayer(TORCH[name])
+    registration = chosen("backbone", name)
+    return registration.cls(registration.config(name=name, width=WIDTH))
+
+
+def measure_layers(
+    layers: Mapping[str, Any], lengths: Sequence[int], steps: int, rounds: int, device: Any = "cpu"
+) -> list[Row]:
+    """The rows of `bench_backbones` for any layers by name.
+
+    Args:
+        layers: Modules of width 128; `forward` returns the output and a state, `initial_state` and `step` are as in
+            `SequenceMixer`. Those that are a `SequenceMixer` take resets. The baseline must be among them.
+        lengths: Sequence lengths, ascending.
+        steps: The last number of steps after which one more is timed.
+        rounds: Number of timings of each.
+        device: `cpu` or `cuda`.
+    """
+    layers = {name: layer.to(device) for name, layer in layers.items()}
+    keep_freed_memory()  # as in training
+    with one_thread():
+        rows = measure_passes(layers, lengths, rounds, device)
+        rows += measure_steps(layers, steps, rounds, device)
+        rows += measure_resets(layers, rounds, device)
+    return rows
+
+
+def measure_passes(layers: Mapping[str, Any], lengths: Sequence[int], rounds: int, device: Any) -> list[Row]:
+    """Rows for time and memory of a forward and backward pass, by length."""
+    passes: dict[int, dict[str, Callable[[], object]]] = {length: {} for length in lengths}
+    memory: dict[int, dict[str, float]] = {length: {} for length in lengths}
+    with bar(total=len(lengths) * len(layers), desc="measuring memory", unit="pass") as shown:
         for name, layer in layers.items():
-            parameters = list(layer.module.parameters())
             history: list[tuple[int, float, float]] = []
             for length in lengths:
-                bar.update()
+                shown.update()
                 reason = name != BASELINE and too_much(history, length)
                 if reason:
-                    tqdm.write(f"{name} is left out from length {length} on: {reason}", file=sys.stderr)
+                    warn(f"{name} is left out from length {length} on: {reason}")
                     break
-                work = _training_pass(layer.forward, parameters, *inputs[length])
-                seconds = timed(work, device=device)()
-                peak = peak_memory(work, device)
+                work = training_pass(layer, BATCH, length, device)
+                seconds, peak = seconds_of(work, device), peak_memory(work, device)
                 history.append((length, seconds, peak))
-                memory.setdefault(length, {})[name] = peak / 1e6
-                calls = max(1, round(TIMING_SECONDS / max(seconds, 1e-6)))
-                timings.setdefault(length, {})[name] = timed(work, calls, device)
+                passes[length][f"backbones/{name}/time-{length}"] = work
+                memory[length][f"backbones/{name}/memory-{length}"] = peak
     rows = []
-    for length, candidates in timings.items():
-        # Long passes are already warmed up by the first timing and the memory measurement.
-        medians = interleaved(candidates, rounds, warmup=int(length < 1000), description=f"timing length {length}")
-        milliseconds = {_name(name, "time", length): 1e3 * value for name, value in medians.items()}
-        rows += compare(milliseconds, _name(BASELINE, "time", length), "ms")
+    for length, works in passes.items():
+        seconds_by_name = measure(works, rounds, f"timing length {length}", device)
+        rows += compare(seconds_by_name, f"backbones/{BASELINE}/time-{length}", "ms", 1e3)
     for length, peaks in memory.items():
-        megabytes = {_name(name, "memory", length): peak for name, peak in peaks.items()}
-        rows += compare(megabytes, _name(BASELINE, "memory", length), "MB")
+        rows += compare(peaks, f"backbones/{BASELINE}/memory-{length}", "MB", 1e-6)
     return rows
 
 
@@ -140,121 +178,57 @@ def too_much(history: Sequence[tuple[int, float, float]], length: int) -> str | 
             return None
         (before, less), (last, more) = sizes[0], sizes[-1]
         power = max(1.0, math.log(more / less) / math.log(last / before)) if last > before else 1.0
-        foretold = more * (length / last) ** power
-        if foretold > bound:
-            return f"it would take about {foretold / scale:.2g} {unit}, more than {bound / scale:.2g}"
+        predicted = more * (length / last) ** power
+        if predicted > bound:
+            return f"it would take about {predicted / scale:.2g} {unit}, more than {bound / scale:.2g}"
     return None
 
 
-def measure_steps(layers: dict[str, Layer], stops: Sequence[int], rounds: int, device: Any) -> list[Row]:
-    """Rows for one recurrent step after each of the numbers of steps in `stops`, ascending, with noise as input."""
-    noise = torch.randn(64, 1, WIDTH, device=device)
-    timings = {}
+def measure_steps(layers: Mapping[str, Any], steps: int, rounds: int, device: Any) -> list[Row]:
+    """Rows for one recurrent step after 1, 10, 100 and so on up to `steps` steps, with noise as input."""
+    stops = [10**i for i in range(len(str(steps))) if 10**i < steps] + [steps]
+    noise, works = torch.randn(64, 1, WIDTH, device=device), {}
     with torch.inference_mode():
-        with tqdm(total=stops[-1] * len(layers), desc="stepping", unit="step", disable=None) as bar:
+        with bar(total=steps * len(layers), desc="stepping", unit="step") as shown:
             for name, layer in layers.items():
-                state = layer.initial_state()
-                for elapsed in range(1, stops[-1] + 1):
+                state = layer.initial_state(1)
+                for elapsed in range(1, steps + 1):
                     _, state = layer.step(noise[elapsed % len(noise)], state)
                     if elapsed in stops:
-                        timings[_name(name, "step", elapsed)] = timed(_step(layer, noise[0], state), STEP_CALLS, device)
-                bar.update(stops[-1])
-        seconds = interleaved(timings, rounds, warmup=1, description="timing steps")
+                        works[name, elapsed] = partial(layer.step, noise[0], state)
+                shown.update(steps)
+        named = {f"backbones/{name}/step-{elapsed}": work for (name, elapsed), work in works.items()}
+        seconds = measure(named, rounds, "timing steps", device)
     rows = []
     for name in layers:
-        values = {_name(name, "step", elapsed): 1e6 * seconds[_name(name, "step", elapsed)] for elapsed in stops}
-        rows += compare(values, _name(name, "step", stops[0]), "µs")
+        of_layer = {key: value for key, value in seconds.items() if key.startswith(f"backbones/{name}/")}
+        rows += compare(of_layer, f"backbones/{name}/step-{stops[0]}", "µs", 1e6)
     return rows
 
 
-def measure_resets(layers: dict[str, Layer], rounds: int, device: Any) -> list[Row]:
-    """Rows for a pass over short episodes, for every layer with resets, compared with a pass without resets."""
-    batch, length, episode = RESETS
-    x, gradient = _input(batch, length, WIDTH, WIDTH, device)
-    # Rows begin at different steps of an episode, as random slices do.
-    row, t = torch.arange(batch, device=device)[:, None], torch.arange(length, device=device)
-    short = (row + t) % episode == 0
+def measure_resets(layers: Mapping[str, Any], rounds: int, device: Any) -> list[Row]:
+    """Rows for a pass over episodes, for every layer that takes resets, compared with a pass without resets."""
+    batch, length = SLICES
+    # A row begins one step later in its episode than the row above it ends, so that resets are at all positions.
+    step = torch.arange(batch, device=device)[:, None] * (length + 1) + torch.arange(length, device=device)
+    resets = {"endless": Resets.from_mask(torch.zeros_like(step, dtype=torch.bool))}
+    resets |= {str(episode): Resets.from_mask(step % episode == 0) for episode in EPISODES}
     rows = []
     for name, layer in layers.items():
-        if isinstance(layer.module, SequenceMixer):
-            timings = {}
-            for kind, reset in (("endless", torch.zeros_like(short)), (episode, short)):
-                forward = partial(_forward, layer.module, Resets.from_mask(reset))
-                work = _training_pass(forward, list(layer.module.parameters()), x, gradient)
-                calls = max(1, round(TIMING_SECONDS / timed(work, device=device)()))
-                timings[_name(name, "episodes", kind)] = timed(work, calls, device)
-            seconds = interleaved(timings, rounds, warmup=1, description=f"timing {name}'s resets")
-            milliseconds = {key: 1e3 * value for key, value in seconds.items()}
-            rows += compare(milliseconds, _name(name, "episodes", "endless"), "ms")
+        if isinstance(layer, SequenceMixer):
+            works = {
+                f"backbones/{name}/episodes-{kind}": training_pass(layer, batch, length, device, (None, of_kind))
+                for kind, of_kind in resets.items()
+            }
+            seconds = measure(works, rounds, f"timing {name} with resets", device)
+            rows += compare(seconds, f"backbones/{name}/episodes-endless", "ms", 1e3)
     return rows
 
 
-def _forward(mixer: SequenceMixer, reset: Resets, x: Tensor) -> Tensor:
-    return mixer(x, None, reset)[0]
-
-
-def measure_cores(rounds: int, device: Any) -> list[Row]:
-    """Rows for the core of minGRU, ours and minGRU-pytorch's."""
-    rows = []
-    cores = dict(zip(CORES, (mingru_core(WIDTH, device), peer_mingru_core(WIDTH, device)), strict=True))
-    for batch, length in CORE_SIZES:
-        timings = {}
-        x, gradient = _input(batch, length, 2 * WIDTH, WIDTH, device)
-        for name, core in cores.items():
-            work = _training_pass(core, [], x, gradient)
-            calls = max(1, round(TIMING_SECONDS / timed(work, 3, device)()))
-            timings[f"backbones/{name}/core-{batch}x{length}"] = timed(work, calls, device)
-        seconds = interleaved(timings, rounds, warmup=1, description="timing minGRU's core")
-        rows += compare({name: 1e3 * value for name, value in seconds.items()}, list(timings)[1], "ms")
-    return rows
-
-
-def _input(batch: int, length: int, width: int, output_width: int, device: Any) -> tuple[Tensor, Tensor]:
-    """An input that requires a gradient, and a gradient of the output."""
-    x = torch.randn(batch, length, width, device=device, requires_grad=True)
-    return x, torch.randn(batch, length, output_width, device=device)
-
-
-def _training_pass(
-    forward: Callable[[Tensor], Tensor], parameters: Sequence[Tensor], x: Tensor, gradient: Tensor
-) -> Callable[[], None]:
-    def work() -> None:
-        torch.autograd.grad(forward(x), [x, *parameters], gradient, allow_unused=True)
-
-    return work
-
-
-def _step(layer: Layer, x: Tensor, state: Any) -> Callable[[], None]:
-    """Repeats the same step; the new state is discarded."""
-
-    def work() -> None:
-        layer.step(x, state)
-
-    return work
-
-
-def _name(layer: str, kind: str, at: int | str) -> str:
-    return f"backbones/{layer}/{kind}-{at}"
-
-
-def _names(backbones: str | None) -> list[str]:
-    if backbones is None:
-        return [*registered_names(), *installed_peers()]
-    names = [name.strip() for name in backbones.split(",")]
-    return list(dict.fromkeys([*names, BASELINE]))
-
-
-def _lengths(lengths: str) -> list[int]:
-    try:
-        numbers = sorted({int(length) for length in lengths.split(",")})
-    except ValueError:
-        numbers = [0]
-    if numbers[0] < 2:
-        raise InputError(f"lengths is {lengths!r}: it must be whole numbers above 1, such as 20,1000")
-    return numbers
-
-
-def _stops(steps: int) -> list[int]:
-    if steps < 1:
-        raise InputError(f"steps is {steps}: it must be at least 1")
-    return [10**i for i in range(len(str(steps))) if 10**i < steps] + [steps]
+def training_pass(
+    layer: nn.Module, batch: int, length: int, device: Any, arguments: tuple[Any, ...] = ()
+) -> Callable[[], object]:
+    """A forward and backward pass on noise, with the gradients of the input and of the parameters."""
+    x = torch.randn(batch, length, WIDTH, device=device, requires_grad=True)
+    gradient, inputs = torch.randn(batch, length, WIDTH, device=device), [x, *layer.parameters()]
+    return lambda: torch.autograd.grad(layer(x, *arguments)[0], inputs, gradient, allow_unused=True)

@@ -1,40 +1,30 @@
 """The cost of acting in deployment: an exported policy compared with its agent, and the time to the first action."""
 
-import copy
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from decision_rnn.agent import DecisionAgent, box_spec
 from decision_rnn.backbones import registered
-from decision_rnn.bench.measure import Row, Timing, check_rounds, compare, interleaved, timed
+from decision_rnn.bench.measure import Row, compare, interleaved
+from decision_rnn.bench.rollout import EPISODE, WINDOW, acting, time_actions
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
+from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread
 
-if TYPE_CHECKING:
-    from decision_rnn.deploy.runtime import Policy
-
 BATCHES = (1, 64, 1024)
-WINDOW = 20
-CALLS = {1: 200, 64: 20, 1024: 2}
-"""Number of calls in one timing, by batch size."""
 STARTS = 5
 """Number of new processes to time; the median counts."""
-EPISODE = 1000
-"""Number of steps after which all environments begin a new episode."""
 
 WITHOUT_TORCH = """
 import time
@@ -76,18 +66,19 @@ def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
         `deploy/start-up/eager`, in seconds, ratio: the eager agent's time over the row's.
 
     Raises:
-        InputError: If `run` has no usable checkpoint, the extra `onnx` is missing, or there are no rounds.
+        InputError: If `run` has no usable checkpoint, or the extra `onnx` is missing.
     """
-    check_rounds(rounds)
     with tempfile.TemporaryDirectory() as folder, one_thread():
         trained = untrained() if run is None else load_agent(last_checkpoint(run))
         path = Path(folder) / "policy.onnx"
         export_onnx(trained, path)
-        from decision_rnn.deploy.runtime import Policy  # imported here because other benchmarks do not need onnxruntime
-
-        checkpoint = save_checkpoint(Path(folder), trained, {})
-        agent = prepare_to_act(trained.agent)
-        return [*_actions(agent, Policy.load(path), rounds), *_starts(path, checkpoint)]
+        checkpoint, agent = save_checkpoint(Path(folder), trained, {}), prepare_to_act(trained.agent)
+        actors: dict[str, Callable[[int], Callable[[], object]]] = {
+            "deploy/runtime/act": partial(acting_policy, path, agent.encoder.features),
+            "deploy/eager/act": partial(acting, agent, agent),
+            f"deploy/window-{WINDOW}/act": partial(acting, WindowActor(agent, WINDOW), agent),
+        }
+        return [*time_actions(actors, BATCHES, rounds), *_starts(path, checkpoint)]
 
 
 def untrained() -> TrainedAgent:
@@ -103,35 +94,25 @@ def untrained() -> TrainedAgent:
     return TrainedAgent(agent.eval(), config, data, step=0, seconds=0.0)
 
 
-def _actions(agent: DecisionAgent, policy: "Policy", rounds: int) -> list[Row]:
-    timings: dict[str, Timing] = {}
-    for batch in BATCHES:
-        calls = CALLS[batch]
-        timings[f"deploy/runtime/act-{batch}"] = timed(_acting_policy(policy, batch), calls)
-        timings[f"deploy/eager/act-{batch}"] = timed(_acting(agent, policy, batch), calls)
-        window = timed(_acting(WindowActor(agent, WINDOW), policy, batch), max(calls // 10, 1))
-        timings[f"deploy/window-{WINDOW}/act-{batch}"] = window
-    with torch.inference_mode():
-        for timing in [timing for name, timing in timings.items() if "window" in name]:
-            for _ in range(WINDOW):  # until the window is full
-                timing()
-        seconds = interleaved(timings, rounds, warmup=2, description="timing actions")
-    rows = []
-    for batch in BATCHES:
-        names = [name for name in timings if name.endswith(f"act-{batch}")]
-        rows += compare({name: 1e6 * seconds[name] / batch for name in names}, names[-1], "µs")
-    return rows
+def _starts(policy: Path, checkpoint: Path) -> list[Row]:
+    def start(code: str, path: Path) -> float:
+        command = [sys.executable, "-c", code, str(path)]
+        return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+    timings = {
+        "deploy/start-up/runtime": partial(start, WITHOUT_TORCH, policy),
+        "deploy/start-up/eager": partial(start, WITH_TORCH, checkpoint),
+    }
+    return compare(interleaved(timings, STARTS, "timing the start"), "deploy/start-up/eager", "s", 1)
 
 
-def _inputs(policy: "Policy", batch: int) -> tuple[np.ndarray, np.ndarray]:
-    generator = np.random.default_rng(0)
-    return generator.normal(0, 1, (batch, policy.observation_dim)).astype(np.float32), np.ones(batch, np.float32)
+def acting_policy(path: Path, features: int, batch: int) -> Callable[[], None]:
+    """Consecutive actions of an exported policy, with the same noise as every observation."""
+    from decision_rnn.deploy.runtime import Policy  # imported here because other benchmarks do not need onnxruntime
 
-
-def _acting_policy(policy: "Policy", batch: int) -> Callable[[], None]:
-    """Consecutive actions of the runtime on noise, with its own copy of the policy."""
-    observations, rewards = _inputs(policy, batch)
-    policy, step = copy.deepcopy(policy), 0
+    policy, step = Policy.load(path), 0
+    observations = np.random.default_rng(0).normal(0, 1, (batch, features)).astype(np.float32)
+    rewards = np.ones(batch, np.float32)
 
     def work() -> None:
         nonlocal step
@@ -141,33 +122,3 @@ def _acting_policy(policy: "Policy", batch: int) -> Callable[[], None]:
         step += 1
 
     return work
-
-
-def _acting(actor: Actor, policy: "Policy", batch: int) -> Callable[[], None]:
-    """Consecutive actions of a torch actor on the same noise."""
-    observations, rewards = map(torch.from_numpy, _inputs(policy, batch))
-    state, step = actor.initial_state(torch.full((batch,), 3600.0)), 0
-
-    def work() -> None:
-        nonlocal state, step
-        if step % EPISODE == 0:
-            state = actor.initial_state(torch.full((batch,), 3600.0))
-        _, state = actor.act(observations, rewards, None, state)
-        step += 1
-
-    return work
-
-
-def _starts(policy: Path, checkpoint: Path) -> list[Row]:
-    candidates = {
-        "deploy/start-up/runtime": (WITHOUT_TORCH, policy),
-        "deploy/start-up/eager": (WITH_TORCH, checkpoint),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in tqdm(range(STARTS), desc="timing the start", unit="round", disable=None):
-        for name, (code, path) in candidates.items():
-            command = [sys.executable, "-c", code, str(path)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            seconds[name].append(float(done.stdout))
-    medians = {name: statistics.median(taken) for name, taken in seconds.items()}
-    return compare(medians, "deploy/start-up/eager", "s")

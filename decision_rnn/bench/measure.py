@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
-from decision_rnn.errors import InputError
 from decision_rnn.files import write_atomically
+from decision_rnn.messages import bar
 
-Timing = Callable[[], float]
-"""Does the work and returns the time it took, in seconds."""
+TIMING_SECONDS = 0.05
+"""Work that takes less than this is repeated for about this long in one timing."""
 
 
 @dataclass(frozen=True)
@@ -57,55 +56,48 @@ def clock(device: torch.device | str = "cpu") -> float:
     return time.process_time()
 
 
-def timed(work: Callable[[], object], calls: int = 1, device: torch.device | str = "cpu") -> Timing:
-    """A timing of `work`: the mean of `calls` consecutive calls, for work that is short for the clock's resolution."""
-
-    def timing() -> float:
-        begun = clock(device)
-        for _ in range(calls):
-            work()
-        return (clock(device) - begun) / calls
-
-    return timing
+def seconds_of(work: Callable[[], object], device: torch.device | str = "cpu", calls: int = 1) -> float:
+    """The mean time of consecutive calls."""
+    begun = clock(device)
+    for _ in range(calls):
+        work()
+    return (clock(device) - begun) / calls
 
 
-def check_rounds(rounds: int) -> None:
-    """Raise InputError if there are no rounds."""
-    if rounds < 1:
-        raise InputError(f"rounds is {rounds}: it must be at least 1")
+def measure(
+    works: Mapping[str, Callable[[], object]], rounds: int, description: str, device: torch.device | str = "cpu"
+) -> dict[str, float]:
+    """The median time of one call of every work, in seconds, by name. Two calls of each precede the first round."""
+    calls = {}
+    for name, work in works.items():
+        work()
+        calls[name] = max(1, round(TIMING_SECONDS / max(seconds_of(work, device), 1e-6)))
+    timings = {name: lambda name=name: seconds_of(works[name], device, calls[name]) for name in works}
+    return interleaved(timings, rounds, description)
 
 
-def interleaved(timings: Mapping[str, Timing], rounds: int, warmup: int, description: str) -> dict[str, float]:
-    """Run every candidate once per round, in the given order, and return the medians.
-
-    Args:
-        timings: The candidates by name.
-        rounds: Number of measured rounds.
-        warmup: Number of rounds before them that are not measured.
-        description: Description of the progress bar.
-
-    Returns:
-        Median seconds by name.
-
-    Raises:
-        InputError: If there are no rounds.
-    """
-    check_rounds(rounds)
+def interleaved(timings: Mapping[str, Callable[[], float]], rounds: int, description: str) -> dict[str, float]:
+    """Call every timing, which returns a time in seconds, once per round, in the given order; returns the medians."""
     seconds: dict[str, list[float]] = {name: [] for name in timings}
-    with tqdm(total=(warmup + rounds) * len(timings), desc=description, unit="run", disable=None) as bar:
-        for turn in range(warmup + rounds):
+    with bar(total=rounds * len(timings), desc=description, unit="run") as shown:
+        for _ in range(rounds):
             for name, timing in timings.items():
-                taken = timing()
-                if turn >= warmup:
-                    seconds[name].append(taken)
-                bar.update()
+                seconds[name].append(timing())
+                shown.update()
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
-def compare(values: Mapping[str, float], baseline: str, unit: str) -> list[Row]:
-    """Rows for values where less is better, each compared with the one named `baseline`."""
-    against = Baseline(baseline, values[baseline])
-    return [Row(name, value, unit, against, against.value / value) for name, value in values.items()]
+def compare(seconds: Mapping[str, float], baseline: str, unit: str, per_second: float) -> list[Row]:
+    """Rows for values where less is better, each compared with the one named `baseline`.
+
+    Args:
+        seconds: Values by name.
+        baseline: Name of the baseline.
+        unit: Unit of the rows.
+        per_second: Factor from the values to the rows' unit.
+    """
+    against = Baseline(baseline, per_second * seconds[baseline])
+    return [Row(name, per_second * value, unit, against, seconds[baseline] / value) for name, value in seconds.items()]
 
 
 def format_rows(rows: Sequence[Row]) -> str:
@@ -113,25 +105,12 @@ def format_rows(rows: Sequence[Row]) -> str:
     width = max((len(row.name) for row in rows), default=0)
     lines = [f"{'':<{width}}  {'median':>12}  {'ratio':>6}  baseline"]
     for row in rows:
-        against = f"{row.baseline.name} ({_number(row.baseline.value)} {row.unit})"
-        lines.append(
-            f"{row.name:<{width}}  {_number(row.value):>9} {row.unit:<2}  {row.ratio:>6.2f}  "
-            + (against if row.baseline.name != row.name else "itself")
-        )
+        value, of_baseline = (f"{x:.{1 if x >= 10 else 2}f}" for x in (row.value, row.baseline.value))
+        against = "itself" if row.baseline.name == row.name else f"{row.baseline.name} ({of_baseline} {row.unit})"
+        lines.append(f"{row.name:<{width}}  {value:>9} {row.unit:<2}  {row.ratio:>6.2f}  {against}")
     return "\n".join(lines)
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write the rows as a JSON list of objects with the keys name, value, unit, baseline, ratio.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    try:
-        write_atomically(path, (json.dumps([asdict(row) for row in rows], indent=2) + "\n").encode())
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _number(value: float) -> str:
-    return f"{value:.{1 if value >= 10 else 2}f}"
+    """Write the rows as a JSON list of objects with the keys name, value, unit, baseline, ratio."""
+    write_atomically(path, (json.dumps([asdict(row) for row in rows], indent=2) + "\n").encode())

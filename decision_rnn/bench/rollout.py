@@ -1,18 +1,17 @@
 """The cost of an evaluation compared with the environments alone, and the cost of one action."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from gymnasium import Env
-from tqdm import tqdm
+from torch import Tensor
 
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import registered
-from decision_rnn.bench.measure import Baseline, Row, Timing, check_rounds, compare, interleaved, timed
+from decision_rnn.bench.measure import Baseline, Row, compare, interleaved, measure
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
 from decision_rnn.data.catalog import open_dataset
@@ -21,7 +20,8 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
-from decision_rnn.evaluation.rollout import RolloutResult, Task, one_thread, rollout
+from decision_rnn.evaluation.rollout import Task, one_thread, rollout
+from decision_rnn.messages import bar
 from decision_rnn.training.loop import prepare
 from decision_rnn.workers import default_processes
 
@@ -31,126 +31,8 @@ SEED = 1_000_000
 BATCHES = (1, 64)
 WINDOW = 20
 TRAINING_STEPS = 500
-ACTING_ROUNDS = 10  # per round of the evaluation, which takes seconds
-ACTING_CALLS = 200  # of one timing with carried state
-
-Clock = Callable[[], float]
-
-
-class _Recorder:
-    """An actor that keeps its actions: for every group of episodes, those of each step."""
-
-    def __init__(self, actor: Actor) -> None:
-        self.actor = actor
-        self.groups: list[list[np.ndarray]] = []
-
-    def initial_state(self, target_return: torch.Tensor) -> ActingState:
-        self.groups.append([])
-        return self.actor.initial_state(target_return)
-
-    def act(
-        self, observation: torch.Tensor, reward: torch.Tensor, reset: torch.Tensor | None, state: ActingState
-    ) -> tuple[torch.Tensor, ActingState]:
-        action, state = self.actor.act(observation, reward, reset, state)
-        self.groups[-1].append(action.numpy().copy())
-        return action, state
-
-
-class Recording:
-    """The episodes of a rollout and their actions.
-
-    Args:
-        actor: In evaluation mode, on the CPU.
-        environment_id: A Gymnasium id.
-        target_returns: Target returns.
-        episodes: Episodes per target return.
-        seed: Seed of the first episode.
-    """
-
-    def __init__(
-        self, actor: Actor, environment_id: str, target_returns: Sequence[float], episodes: int, seed: int
-    ) -> None:
-        self.task = Task(actor, environment_id, tuple(target_returns), episodes, seed, None)
-        self.recorder = _Recorder(actor)
-        results = self._rollout(self.recorder)
-        self.returns = np.concatenate([result.returns for result in results])
-        self.lengths = np.concatenate([result.lengths for result in results])
-
-    def time_rollout(self, clock: Clock, processes: int) -> float:
-        """Seconds to repeat the whole rollout, including starting processes and creating environments."""
-        begun = clock()
-        results = self._rollout(self.task.actor, processes)
-        taken = clock() - begun
-        self._check(np.concatenate([result.returns for result in results]))
-        return taken
-
-    def time_environments(self, clock: Clock) -> float:
-        """Seconds for the same environments to take the same actions in the same order, without agent, on one core."""
-        begun = clock()
-        returns = np.zeros(len(self.returns))
-        for group, steps in zip(self.task.groups(), self.recorder.groups, strict=True):
-            environments = {i: self._begin(i) for i in group}
-            for step, actions in enumerate(steps):
-                running = [i for i in group if self.lengths[i] > step]
-                for i, action in zip(running, actions, strict=True):
-                    returns[i] += environments[i].step(action)[1]
-        taken = clock() - begun
-        self._check(returns)
-        return taken
-
-    def _begin(self, number: int) -> Env:
-        environment = make_environment(self.task.environment_id)
-        environment.reset(seed=self.task.seed + number % self.task.episodes)
-        return environment
-
-    def _rollout(self, actor: Actor, processes: int = 1) -> list[RolloutResult]:
-        task = self.task
-        return rollout(actor, task.environment_id, task.target_returns, task.episodes, task.seed, processes)
-
-    def _check(self, returns: np.ndarray) -> None:
-        if not np.array_equal(returns, self.returns):
-            raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
-
-
-def time_episodes(recording: Recording, rounds: int) -> list[Row]:
-    """Rows `rollout/episodes-N` and `rollout/episodes-N/all-cores`, in seconds; ratio: over the environments alone.
-
-    Compares CPU time on one core with CPU time on one core, and wall time with one process per core with the wall time
-    of the environments on one core.
-    """
-    name, cpu, wall = f"rollout/episodes-{len(recording.returns)}", time.process_time, time.perf_counter
-    alone = "rollout/environments-alone"
-    timings: dict[str, Timing] = {
-        name: partial(recording.time_rollout, cpu, 1),
-        alone: partial(recording.time_environments, cpu),
-        f"{name}/all-cores": partial(recording.time_rollout, wall, default_processes()),
-        f"{alone}/wall": partial(recording.time_environments, wall),
-    }
-    seconds = interleaved(timings, rounds, warmup=0, description="timing episodes")
-    return [
-        Row(played, seconds[played], "s", Baseline(against, seconds[against]), seconds[played] / seconds[against])
-        for played, against in ((name, alone), (f"{name}/all-cores", f"{alone}/wall"))
-    ]
-
-
-def time_acting(agent: DecisionAgent, rounds: int) -> list[Row]:
-    """Rows `rollout/act-B` and `rollout/window-20/act-B`, in µs per environment step, for batch sizes of 1 and 64.
-
-    Compares carried state with the same agent re-run on its last 20 steps for every action, the Decision Transformer's
-    protocol.
-    """
-    timings = {}
-    for batch in BATCHES:
-        timings[f"rollout/act-{batch}"] = timed(_acting(agent, agent, batch), calls=ACTING_CALLS)
-        window = WindowActor(agent, WINDOW)
-        timings[f"rollout/window-{WINDOW}/act-{batch}"] = timed(_acting(window, agent, batch), calls=WINDOW)
-    with torch.inference_mode():
-        seconds = interleaved(timings, rounds, warmup=2, description="timing actions")
-    rows = []
-    for batch in BATCHES:
-        names = (f"rollout/act-{batch}", f"rollout/window-{WINDOW}/act-{batch}")
-        rows += compare({name: 1e6 * seconds[name] / batch for name in names}, names[1], "µs")
-    return rows
+EPISODE = 1000
+"""Number of steps after which all environments begin a new episode, where actions are timed."""
 
 
 def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
@@ -171,15 +53,129 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
         `rollout/act-64` in µs per environment step, ratio: the time of re-running a window of 20 steps over the row's.
 
     Raises:
-        InputError: If `run` has no usable checkpoint, or there are no rounds.
+        InputError: If `run` has no usable checkpoint.
     """
-    check_rounds(rounds)  # before the training
     with one_thread():
-        agent, spec = _briefly_trained() if run is None else _of_run(run)
+        agent, data = _briefly_trained() if run is None else _of_run(run)
         agent = prepare_to_act(agent)
-        targets = spec.target_returns
-        recording = Recording(agent, spec.environment_id, targets, EPISODES // len(targets), SEED)
-        return [*time_episodes(recording, rounds), *time_acting(agent, ACTING_ROUNDS * rounds)]
+        episodes = time_episodes(agent, data.environment_id, data.target_returns, EPISODES, rounds)
+        actors = {
+            "rollout/act": partial(acting, agent, agent),
+            f"rollout/window-{WINDOW}/act": partial(acting, WindowActor(agent, WINDOW), agent),
+        }
+        return [*episodes, *time_actions(actors, BATCHES, 10 * rounds)]
+
+
+class Recorder:
+    """An actor that keeps its actions: for every group of episodes, those of each step."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.groups: list[list[np.ndarray]] = []
+
+    def initial_state(self, target_return: Tensor) -> ActingState:
+        self.groups.append([])
+        return self.actor.initial_state(target_return)
+
+    def act(
+        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
+    ) -> tuple[Tensor, ActingState]:
+        action, state = self.actor.act(observation, reward, reset, state)
+        self.groups[-1].append(action.numpy().copy())
+        return action, state
+
+
+def time_episodes(
+    actor: Actor, environment_id: str, target_returns: Sequence[float], episodes: int, rounds: int
+) -> list[Row]:
+    """Rows `rollout/episodes-N` and `rollout/episodes-N/all-cores`, in seconds; ratio: over the environments alone.
+
+    Compares CPU time on one core with CPU time on one core, and wall time with one process per core with the wall time
+    of the environments on one core.
+    """
+    task = Task(actor, environment_id, tuple(target_returns), episodes // len(target_returns), SEED, None)
+    play = partial(
+        rollout, environment_id=environment_id, target_returns=target_returns, episodes=task.episodes, seed=SEED
+    )
+    recorder = Recorder(actor)
+    recorded = play(recorder)
+    right, lengths = (np.concatenate([getattr(of, name) for of in recorded]) for name in ("returns", "lengths"))
+
+    def seconds_of(clock: Callable[[], float], processes: int) -> float:
+        """The time of a rollout or, with no process, of the environments alone."""
+        begun = clock()
+        if processes:
+            returns = np.concatenate([result.returns for result in play(actor, processes=processes)])
+        else:
+            returns = replay(task, recorder.groups, lengths)
+        taken = clock() - begun
+        if not np.array_equal(returns, right):
+            raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
+        return taken
+
+    name, alone = f"rollout/episodes-{episodes}", "rollout/environments-alone"
+    timings = {
+        name: partial(seconds_of, time.process_time, 1),
+        alone: partial(seconds_of, time.process_time, 0),
+        f"{name}/all-cores": partial(seconds_of, time.perf_counter, default_processes()),
+        f"{alone}/wall": partial(seconds_of, time.perf_counter, 0),
+    }
+    seconds = interleaved(timings, rounds, "timing episodes")
+    return [
+        Row(played, seconds[played], "s", Baseline(against, seconds[against]), seconds[played] / seconds[against])
+        for played, against in ((name, alone), (f"{name}/all-cores", f"{alone}/wall"))
+    ]
+
+
+def replay(task: Task, recorded: list[list[np.ndarray]], lengths: np.ndarray) -> np.ndarray:
+    """The returns when the environments take recorded actions in the same order, without an agent."""
+    returns = np.zeros(len(lengths))
+    for group, steps in zip(task.groups(), recorded, strict=True):
+        environments = {number: make_environment(task.environment_id) for number in group}
+        for number, environment in environments.items():
+            environment.reset(seed=task.seed + number % task.episodes)
+        for step, actions in enumerate(steps):
+            running = [number for number in group if lengths[number] > step]
+            for number, action in zip(running, actions, strict=True):
+                returns[number] += environments[number].step(action)[1]
+    return returns
+
+
+def time_actions(
+    actors: Mapping[str, Callable[[int], Callable[[], object]]], batches: Sequence[int], rounds: int
+) -> list[Row]:
+    """Rows `<name>-<batch>`, in µs per environment step; ratio: the time of the last name over the row's.
+
+    Args:
+        actors: For each name, a function that prepares one action, given the batch size.
+        batches: Batch sizes.
+        rounds: Number of timings of each.
+    """
+    rows = []
+    for batch in batches:
+        with torch.inference_mode():
+            works = {f"{name}-{batch}": prepared(batch) for name, prepared in actors.items()}
+            seconds = measure(works, rounds, "timing actions")
+        rows += compare(seconds, list(works)[-1], "µs", 1e6 / batch)
+    return rows
+
+
+def acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
+    """Consecutive actions in a batch of environments, with the same noise as every observation."""
+    noise = torch.randn(batch, agent.encoder.features, generator=torch.Generator().manual_seed(0))
+    observation, reward = agent.encoder.mean + agent.encoder.std * noise, torch.ones(batch)
+    state, step = actor.initial_state(torch.full((batch,), 3600.0)), 0
+
+    def work() -> None:
+        nonlocal state, step
+        if step % EPISODE == 0:
+            state = actor.initial_state(torch.full((batch,), 3600.0))
+        _, state = actor.act(observation, reward, None, state)
+        step += 1
+
+    for _ in range(WINDOW):  # until a window is full
+        work()
+    return work
 
 
 def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
@@ -192,27 +188,10 @@ def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
 def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
     """A briefly trained agent, whose episodes are about as long as those of a trained one."""
     dataset = open_dataset(DATASET)
-    spec = dataset.spec
     training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
     backbone = registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE)
     config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
-    agent, trainer, stream = prepare(config, dataset.open(), spec.return_scale)
-    for _ in tqdm(range(TRAINING_STEPS), desc="training an agent to time", unit="step", disable=None):
+    agent, trainer, stream = prepare(config, dataset.open(), dataset.spec.return_scale)
+    for _ in bar(range(TRAINING_STEPS), desc="training an agent to time", unit="step"):
         trainer.step(stream.sample())
-    return agent, spec
-
-
-def _acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
-    """Consecutive actions in a batch of environments, with the same noise as every observation."""
-    generator = torch.Generator().manual_seed(0)
-    observation = agent.encoder.mean + agent.encoder.std * torch.randn(
-        batch, agent.encoder.features, generator=generator
-    )
-    reward = torch.ones(batch)
-    state = actor.initial_state(torch.full((batch,), 3600.0))
-
-    def work() -> None:
-        nonlocal state
-        _, state = actor.act(observation, reward, None, state)
-
-    return work
+    return agent, dataset.spec

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.bench.measure import Row, compare, interleaved, timed
+from decision_rnn.bench.measure import Row, compare, measure
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.training.trainer import pick_device
 
@@ -35,34 +35,28 @@ def bench_scan(rounds: int = 20, device: Literal["cpu", "cuda"] = "cpu") -> list
     Raises:
         InputError: If the device is not available.
     """
-    place = pick_device(device)
-    works: dict[str, Callable[[], object]] = {}
+    place, rows = pick_device(device), []
     for size in SIZES:
         for numbers, passes in PASSES.items():
-            name = f"scan/{numbers}-{'x'.join(map(str, size))}"
             dtype = torch.complex64 if numbers == "complex" else torch.float32
-            works[name] = _scan(size, dtype, place)
-            works[f"{name}-copy"] = _copy(passes * math.prod(size) // 2, dtype, place)
-    with one_thread():
-        timings = {name: timed(work, calls=5, device=place) for name, work in works.items()}
-        seconds = interleaved(timings, rounds, warmup=2, description="timing scans")
-    rows = []
-    for name in works:
-        if not name.endswith("-copy"):
-            pair = {key: 1e6 * seconds[key] for key in (name, f"{name}-copy")}
-            rows += compare(pair, f"{name}-copy", "µs")
+            name = f"scan/{numbers}-{'x'.join(map(str, size))}"
+            works = {
+                name: _scan(size, dtype, place),
+                f"{name}-copy": _copy(passes * math.prod(size) // 2, dtype, place),
+            }
+            with one_thread():
+                rows += compare(measure(works, rounds, "timing scans", place), f"{name}-copy", "µs", 1e6)
     return rows
 
 
 def _scan(size: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
     """Forward and backward pass, with the gradients of all arguments."""
     batch, _, width = size
-    shape = (width,) if dtype.is_complex else size
-    a = torch.full(shape, 0.9, dtype=dtype, device=device, requires_grad=True)
+    a = torch.full((width,) if dtype.is_complex else size, 0.9, dtype=dtype, device=device, requires_grad=True)
     b = torch.ones(size, dtype=dtype, device=device, requires_grad=True)
     initial = torch.zeros(batch, width, dtype=dtype, device=device, requires_grad=True)
-    pull = torch.ones(size, dtype=dtype, device=device)
-    return lambda: torch.autograd.grad(linear_recurrence(a, b, initial), (a, b, initial), pull)
+    gradient = torch.ones(size, dtype=dtype, device=device)
+    return lambda: torch.autograd.grad(linear_recurrence(a, b, initial), (a, b, initial), gradient)
 
 
 def _copy(count: int, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:

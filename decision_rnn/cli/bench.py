@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from decision_rnn.bench import BENCHES, format_rows, write_rows
+from decision_rnn.bench import BENCHES
+from decision_rnn.bench.measure import format_rows, write_rows
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import check_destination
@@ -21,6 +22,8 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{named}: {hint}known are {', '.join(BENCHES)}")
     name, *rest = arguments
     command = _parser(name).read(rest)
+    if command.rounds < 1:
+        raise InputError(f"command line: rounds is {command.rounds}: it must be at least 1")
     if command.json:
         check_destination(command.json)
     rows = BENCHES[name](**{key: getattr(command, key) for key in options_of(BENCHES[name])})

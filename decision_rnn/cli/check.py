@@ -1,4 +1,4 @@
-"""`decision-rnn check`: check a layer against the law of sequence mixers."""
+"""`decision-rnn check`: check a layer against the contract of sequence mixers."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from decision_rnn.plugins import import_plugins
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the report; returns 0 if the layer obeys the law, 1 if it breaks a clause."""
+    """Print the report; returns 0 if the layer keeps the contract, 1 if a property fails."""
     command = parser().read(arguments)
     if command.width is not None and command.width < 1:
         raise InputError(f"command line: width is {command.width}: it must be at least 1")
@@ -18,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
 
     report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
     print(report)
-    return 0 if report.obeys else 1
+    return 1 if report.failed else 0
 
 
 def parser() -> CommandParser:

@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> None:
         check_folder(path.parent)  # before the seconds that an export takes
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-    difference = export_onnx(trained, path, command.target_return, results_of(run_folder or folder, trained))
+    difference = export_onnx(trained, path, command.target_returns, results_of(run_folder or folder, trained))
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")
 

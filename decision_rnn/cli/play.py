@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
     trained = load_agent(folder)
     spec, settings = trained.provenance, trained.config.evaluation
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    asked = command.target_return
+    asked = command.target_returns
     if asked is None:
         asked = default_return(trained.config, trained.provenance)
     else:
@@ -95,6 +95,9 @@ def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed
 
 
 def _tell(trained: "TrainedAgent", asked: float | None, seed: int, end: "Moment") -> None:
+    from decision_rnn.evaluation.report import format_return
+
     what = "" if asked is None else f"target {asked:g}, "
     score = float(trained.provenance.normalised(end.earned))
-    print(f"seed {seed}: {what}return {end.earned:.1f}, normalised score {score:.1f}, {end.steps} steps", flush=True)
+    earned = format_return(end.earned, trained.provenance, least=1)
+    print(f"seed {seed}: {what}return {earned}, normalised score {score:.1f}, {end.steps} steps", flush=True)

@@ -35,16 +35,15 @@ class Batch(NamedTuple):
 class MappedTable:
     """A table that is memory-mapped or on a GPU."""
 
-    def __init__(self, table: np.memmap, context: int, consecutive: bool, device: torch.device) -> None:
+    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
         self.rows = torch.from_numpy(table).to(device)
         width = table.shape[1]
-        windows = self.rows.as_strided((len(table) - context + 1, context, width), (width, width, 1))
-        self.windows = windows if consecutive else None  # all overlapping slices: copying whole ones is faster
+        self.windows = self.rows.as_strided((len(table) - context + 1, context, width), (width, width, 1))
 
-    def gather(self, rows: np.ndarray) -> Tensor:
-        """The rows with the given numbers (B, K), as (B, K, columns)."""
-        if self.windows is not None:
-            return self.windows.index_select(0, _send(torch.from_numpy(rows[:, 0].copy()), self.rows.device))
+    def gather(self, starts: Tensor, rows: np.ndarray | None) -> Tensor:
+        """The rows with the given numbers (B, K), as (B, K, columns); None for those that follow each start (B,)."""
+        if rows is None:  # copying whole windows is faster
+            return self.windows.index_select(0, _send(starts, self.rows.device))
         index = _send(torch.from_numpy(rows).flatten(), self.rows.device)
         return self.rows.index_select(0, index).view(*rows.shape, -1)
 
@@ -55,13 +54,15 @@ class TableFile:
     A memory map would become fully resident, because the system also loads the pages around each slice.
     """
 
-    def __init__(self, table: np.memmap, context: int, consecutive: bool, device: torch.device) -> None:
+    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
         self.file = open(str(table.filename), "rb", buffering=0)  # noqa: SIM115 - open as long as the stream
         self.first_byte, self.row_bytes, self.columns = table.offset, table.strides[0], table.shape[1]
-        self.device = device
+        self.context, self.device = context, device
 
-    def gather(self, rows: np.ndarray) -> Tensor:
-        """The rows with the given numbers (B, K), as (B, K, columns)."""
+    def gather(self, starts: Tensor, rows: np.ndarray | None) -> Tensor:
+        """As `MappedTable.gather`."""
+        if rows is None:
+            rows = starts.numpy()[:, None] + np.arange(self.context)
         block = np.empty((*rows.shape, self.columns), np.float32)
         for window, numbers, jumps in zip(block, rows, np.diff(rows) != 1, strict=True):
             for begin, end in pairwise([0, *(np.flatnonzero(jumps) + 1), len(window)]):
@@ -130,7 +131,7 @@ class StepStream:
         # What to add to a step's number in the store to get its row in the file; None where they are the same.
         apart = store.first_rows - store.offsets[:-1]
         self.apart = apart if apart.any() else None
-        self.table: MappedTable | TableFile = reader(store.file, context, self.apart is None, self.device)
+        self.table: MappedTable | TableFile = reader(store.file, context, self.device)
         self.starts = store.steps - context + 1  # a slice starts at one of the first so many steps
         self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
         self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
@@ -146,16 +147,16 @@ class StepStream:
             elsewhere |= self.following >= self.starts
             starts = torch.where(elsewhere, starts, self.following)
             self.following = starts + self.context
-        flags = self._flags(starts.numpy())
-        block = self.table.gather(self._rows(starts.numpy(), flags[0]))
+        flags, rows, steps = self._flags(starts.numpy())
+        block = self.table.gather(starts, self._rows(starts.numpy(), flags[0]))
         if self.tbptt_slices > 1:
             flags[0, :, 0] |= elsewhere.numpy()
+            rows, steps = np.nonzero(flags[0])
         parts = dict(zip(self.store.columns, block.split_with_sizes(self.widths, -1), strict=True))
         if self.clip_actions:
             for name in ("previous_action", "action"):
                 parts[name].clamp_(-1, 1)
         begins, terminated, truncated = _send(torch.from_numpy(flags), self.device).unbind()
-        rows, steps = (torch.from_numpy(positions) for positions in np.nonzero(flags[0]))
         return Batch(
             observation=parts["observation"],
             action=parts["action"],
@@ -165,11 +166,12 @@ class StepStream:
             timestep=parts["timestep"][..., 0].long(),
             terminated=terminated,
             truncated=truncated,
-            reset=Resets(begins, rows, steps),
+            reset=Resets(begins, torch.from_numpy(rows), torch.from_numpy(steps)),
         )
 
-    def _flags(self, starts: np.ndarray) -> np.ndarray:
+    def _flags(self, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The flags (3, B, K) bool of the slices that start at (B,): an episode begins; it ends terminated, truncated.
+        And the rows and steps where episodes begin.
 
         A boundary between two episodes is the first's end, unless the slice starts there, and the other's beginning,
         unless the slice ends there.
@@ -182,20 +184,20 @@ class StepStream:
         step = offsets[episode] - starts[row]
         flags = np.zeros((3, len(starts), self.context), bool)
         begins, ends = step < self.context, step > 0
-        flags[0, row[begins], step[begins]] = True
-        row, step, episode = row[ends], step[ends] - 1, episode[ends] - 1
-        flags[1, row, step] = self.store.terminated[episode]
-        flags[2, row, step] = self.store.truncated[episode]
-        return flags
+        first = row[begins], step[begins]
+        flags[0][first] = True
+        last, episode = (row[ends], step[ends] - 1), episode[ends] - 1
+        flags[1][last] = self.store.terminated[episode]
+        flags[2][last] = self.store.truncated[episode]
+        return flags, *first
 
-    def _rows(self, starts: np.ndarray, begins: np.ndarray) -> np.ndarray:
-        """The rows of the store's file (B, K) of the slices that start at (B,), with the first steps of episodes."""
-        rows = starts[:, None] + np.arange(self.context)
-        if self.apart is not None:
-            first = np.searchsorted(self.store.offsets, starts, side="right") - 1
-            episodes = first[:, None] + np.cumsum(begins, 1) - begins[:, :1]
-            rows += self.apart[episodes]
-        return rows
+    def _rows(self, starts: np.ndarray, begins: np.ndarray) -> np.ndarray | None:
+        """The rows of a selection's file (B, K) of the slices that start at (B,), given where episodes begin."""
+        if self.apart is None:
+            return None
+        first = np.searchsorted(self.store.offsets, starts, side="right") - 1
+        episodes = first[:, None] + np.cumsum(begins, 1) - begins[:, :1]
+        return starts[:, None] + np.arange(self.context) + self.apart[episodes]
 
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""

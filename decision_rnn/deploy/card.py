@@ -46,39 +46,29 @@ def write_card(
         name=name,
         on_hub=on_hub,
         onnx=onnx,
-        window=window_of(config.evaluation),
         clip=clip,
         half=half,
+        trained=trained,
+        config=config,
+        provenance=provenance,
+        result=result,
+        window=window_of(config.evaluation),
         target=default_return(config, provenance),
         cloning=not config.takes_target,
         reads=_reads(config),
-        backbone=config.backbone.name,
-        layers=config.backbone.layers,
-        width=config.backbone.width,
         parameters=count_parameters(trained.agent),
-        plugins=config.plugins,
-        training=config.training,
-        seed=config.seed,
-        step=trained.step,
-        seconds=trained.seconds,
-        provenance=provenance,
-        result=result,
-        asked=lambda target: _asked(target, provenance.return_max),
+        describe_target=lambda target: _describe_target(target, provenance.return_max),
         versions=describe_versions(result.versions) if result else "",
     )
 
 
 def _reads(config: RunConfig) -> str:
     """What the agent's history contains, such as "returns-to-go and observations"."""
-    read = {
-        "returns-to-go": config.takes_target,
-        "observations": True,
-        "actions": config.agent.previous_action,
-    }
-    return " and ".join(", ".join(name for name, seen in read.items() if seen).rsplit(", ", 1))
+    seen = {"returns-to-go": config.takes_target, "observations": True, "actions": config.agent.previous_action}
+    return " and ".join(", ".join(name for name, included in seen.items() if included).rsplit(", ", 1))
 
 
-def _asked(target: TargetResult, return_max: float | None) -> str:
+def _describe_target(target: TargetResult, return_max: float | None) -> str:
     if target.target_return is None:
         return "cloning"
     where = describe_range(target.in_range, is_best(target.target_return, return_max))
@@ -94,21 +84,22 @@ def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> d
         "tags": [spec.environment_id, "reinforcement-learning", "offline-reinforcement-learning", backbone],
     }
     if result is not None:
-        matter["model-index"] = [
-            {"name": title, "results": [_index_entry(spec.environment_id, spec.name, t) for t in result.targets]}
-        ]
+        entries = [_index_entry(spec.environment_id, spec.name, target) for target in result.targets]
+        matter["model-index"] = [{"name": title, "results": entries}]
     return matter
 
 
 def _index_entry(environment_id: str, dataset: str, target: TargetResult) -> dict[str, Any]:
     """The scores for one target return, written `mean +/- sd` over episodes, as is usual for agents on the hub."""
-    asked = {} if target.target_return is None else {"target_return": target.target_return}
+    arguments: dict[str, Any] = {"trained_on": dataset}
+    if target.target_return is not None:
+        arguments["target_return"] = target.target_return
     values = {
         "mean_reward": f"{target.return_mean:.2f} +/- {target.return_sd:.2f}",
         "normalized_score": f"{target.score_mean:.2f} +/- {target.score_sd:.2f}",
     }
     return {
         "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
-        "dataset": {"type": environment_id, "name": environment_id, "args": {"trained_on": dataset, **asked}},
+        "dataset": {"type": environment_id, "name": environment_id, "args": arguments},
         "metrics": [{"type": kind, "name": kind, "value": value, "verified": False} for kind, value in values.items()],
     }

@@ -1,24 +1,29 @@
-"""The description of an exported policy that its file holds, except for its inputs and outputs."""
+"""What the file of an exported policy says of it, besides its inputs and outputs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import gymnasium
+import numpy as np
+
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import to_dict
+from decision_rnn.data.environments import MissingEnvironmentError, make_environment
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.machine import versions
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
+WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
+"""Sizes of a MuJoCo joint's position and velocity, by joint type: free, ball, slide, hinge."""
+ON_JOINT = 0
+"""MuJoCo's number for actuators of joints (mjTRN_JOINT); those of tendons, sites and bodies number other things."""
 
 
 def describe(
-    trained: TrainedAgent,
-    spaces: dict[str, Any],
-    target_return: float | None,
-    results: Sequence[Result],
+    trained: TrainedAgent, spaces: dict[str, Any], target_return: float | None, results: Sequence[Result]
 ) -> dict[str, Any]:
     """Describe environment, target return, training, scores and versions as JSON values.
 
@@ -28,22 +33,19 @@ def describe(
         target_return: The policy's default target return; if None, the first of its evaluation.
         results: Its evaluations.
     """
-    spec, config = trained.provenance, trained.config
-    asked = config.takes_target
-    default = default_return(config, trained.provenance) if target_return is None else target_return
-    index = trained.agent.encoder.index
+    config, conditioned, index = trained.config, trained.config.takes_target, trained.agent.encoder.index
+    if target_return is None:
+        target_return = default_return(config, trained.provenance)
+    meaning = "in the environment's units, the same at every step of an episode; the graph takes the rewards from it"
     return {
-        "environment_id": spec.environment_id,
+        "environment_id": trained.provenance.environment_id,
         **spaces,
         "observation_index": None if index is None else index.tolist(),
         "target_return": {
             "input": "target_return",
-            "conditioned": asked,
-            "default": float(default) if asked and default is not None else 0.0,
-            "meaning": "the target return, in the environment's units, the same at every step of an episode; the "
-            "graph takes the rewards from it"
-            if asked
-            else "of no effect: a behaviour-cloning policy takes no target",
+            "conditioned": conditioned,
+            "default": float(target_return or 0.0),
+            "meaning": meaning if conditioned else "of no effect: a behaviour-cloning policy takes no target",
         },
         "training": {
             "config": to_dict(config),
@@ -66,3 +68,60 @@ def _score(result: Result) -> dict[str, Any]:
         "targets": [{key: getattr(target, key) for key in keys} for target in result.targets],
         "comparable": result.dataset.comparable,
     }
+
+
+def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) -> dict[str, dict[str, Any]]:
+    """Sizes, ranges and names of observations and actions.
+
+    Args:
+        environment_id: The Gymnasium id.
+        observation_dim: Entries of an observation, used if the environment cannot be created here.
+        action_dim: Components of an action, used if the environment cannot be created here.
+
+    Returns:
+        `observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
+        The lists are None if they are not known.
+    """
+    unknown = {"low": None, "high": None, "names": None}
+    try:
+        environment = make_environment(environment_id)
+    except MissingEnvironmentError:
+        return {"observation": {"size": observation_dim, **unknown}, "action": {"size": action_dim, **unknown}}
+    spaces = {}
+    kinds = {"observation": environment.observation_space, "action": environment.action_space}
+    for (kind, space), names in zip(kinds.items(), _joint_names(environment.unwrapped), strict=True):
+        assert isinstance(space, gymnasium.spaces.Box)  # training requires it
+        low, high = ([float(x) if np.isfinite(x) else None for x in bound] for bound in (space.low, space.high))
+        known = names if len(names) == len(low) else None
+        spaces[kind] = {"size": len(low), "low": low, "high": high, "names": known}
+    environment.close()
+    return spaces
+
+
+def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
+    """The names of the entries of MuJoCo observations and actions, by joint; empty for other environments, and for
+    actions unless every actuator drives a joint.
+
+    Observations in Gymnasium's environments are the positions, without the first few, then the velocities, and in some
+    environments further parts such as contact forces, whose entries are numbered.
+    """
+    model: Any = getattr(environment, "model", None)
+    if not all(hasattr(model, name) for name in ("njnt", "joint", "actuator_trnid", "actuator_trntype")):
+        return [], []
+    joints = [model.joint(i) for i in range(model.njnt)]
+    parts: list[list[str]] = [[], []]
+    for joint in joints:
+        for part, kind, width in zip(parts, ("position", "velocity"), WIDTHS[int(joint.type[0])], strict=True):
+            part += _numbered(f"{kind} of {joint.name}", width) if width > 1 else [f"{kind} of {joint.name}"]
+    positions, velocities = parts
+    structure = dict(getattr(environment, "observation_structure", None) or {})
+    moving = len(positions) + len(velocities) - environment.observation_space.shape[0]
+    skipped = max(structure.get("skipped_qpos", moving), 0)
+    others = {name: size for name, size in structure.items() if name not in ("skipped_qpos", "qpos", "qvel")}
+    further = [entry for name, size in others.items() for entry in _numbered(name, size)]
+    driven = model.actuator_trnid[:, 0] if (model.actuator_trntype == ON_JOINT).all() else ()
+    return [*positions[skipped:], *velocities, *further], [f"torque of {joints[int(i)].name}" for i in driven]
+
+
+def _numbered(name: str, size: int) -> list[str]:
+    return [f"{name}, {i}" for i in range(size)]

@@ -7,10 +7,10 @@ are ignored there. Every output `h_out_...` is the input `h_in_...` of the same 
 """
 
 import contextlib
+import hashlib
 import json
 import logging
 import math
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,9 +24,7 @@ from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.agent.conditions import ReturnToGo
 from decision_rnn.backbones import State
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.deploy.description import describe
-from decision_rnn.deploy.policy_file import DIGEST_KEY, FORMAT, FORMAT_KEY, POLICY_KEY, digest, read_policy
-from decision_rnn.deploy.spaces import describe_spaces
+from decision_rnn.deploy.description import describe, describe_spaces
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state, prepare_to_act, window_of
 from decision_rnn.evaluation.results import Result
@@ -35,10 +33,9 @@ from decision_rnn.evaluation.targets import check_conditioned
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
 
-INSTALL = "pip install 'decision-rnn[onnx]'"
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
-LARGEST_DIFFERENCE = 1e-4
+TOLERANCE = 1e-4
 """The largest difference from the agent's actions with which a file is written. Most exports stay below 1e-6;
 normalising values close to zero magnifies rounding."""
 TRACED = 3
@@ -66,21 +63,24 @@ def export_onnx(
             by cloning, the agent contains something that ONNX cannot express or acts differently in ONNX, or the file
             cannot be written.
     """
-    _check_packages()
-    if target_return is not None and not math.isfinite(target_return):
-        raise InputError(f"the target return is {target_return}: it must be finite")
+    try:
+        import onnxscript  # noqa: F401
+
+        from decision_rnn.deploy.runtime import Policy
+    except ModuleNotFoundError as error:
+        raise InputError(f"an export needs the package {error.name}: pip install 'decision-rnn[onnx]'") from None
     if target_return is not None:
         check_conditioned(trained.config)
-    from decision_rnn.deploy.runtime import Policy  # imported here because onnxruntime may be missing
-
+        if not math.isfinite(target_return):
+            raise InputError(f"the target return is {target_return}: it must be finite")
     agent = prepare_to_act(trained.agent)
     environment = trained.provenance.environment_id
     spaces = describe_spaces(environment, agent.observation_dim, agent.action_dim)
     graph, signature = _model(agent, spaces["observation"]["size"])
     description = {**signature, **describe(trained, spaces, target_return, results)}
     data = _signed(graph, json.dumps(description))
-    difference = largest_difference(agent, Policy(read_policy(data, str(path))))
-    if not difference <= LARGEST_DIFFERENCE:  # also rejects NaN
+    difference = largest_difference(agent, Policy(data, str(path)))
+    if not difference <= TOLERANCE:  # also rejects NaN
         raise InputError(
             f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; its backbone "
             f"{trained.config.backbone.name} or objective {trained.config.objective.name} may use random "
@@ -139,23 +139,17 @@ class _Step(nn.Module):
         before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
         condition = self.agent.condition.restart(before.condition)
         action, after = self.agent.act(obs, reward, None, before.replaced(initial._replace(condition=condition), reset))
-        return action, *carried(self.agent, after)
+        return action, *_carried(self.agent, after)
 
 
 def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, Any]]:
     """The step as an ONNX model, and the description of its inputs, actions and state for the metadata."""
-    import onnx
-
     begin = agent.initial_state(torch.zeros(1))
-    initial = carried(agent, begin)
-    named = ["return_to_go"] if isinstance(agent.condition, ReturnToGo) else []
+    initial = _carried(agent, begin)
     conditions = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
-    labels = [
-        *(named or conditions),
-        "previous_action",
-        "timestep",
-        *(f"memory_{i}" for i in range(len(begin.memory))),
-    ]
+    if isinstance(agent.condition, ReturnToGo):
+        conditions = ["return_to_go"]
+    labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     batch = torch.export.Dim("batch", min=1)
     vector = torch.zeros(TRACED)
     first = (torch.zeros(TRACED, observation_dim), vector, torch.tensor([True, False, True]), vector.clone())
@@ -177,14 +171,13 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
                 verbose=False,
             )
             assert exported is not None
-            model = _folded(_named(exported.model_proto, inputs, outputs))
-    except Exception as error:  # torch.export, onnxscript and onnxruntime have no common base class
+            model = _named(exported.model, outputs)
+    except Exception as error:  # torch.export and onnxscript have no common base class
         reason = " ".join(str(error).split())[:300]
         raise InputError(
             f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
             "step must be torch operations that ONNX has, without Python that depends on values"
         ) from error
-    onnx.checker.check_model(model)
 
     def tensor(part: Tensor) -> dict[str, Any]:
         return {"dtype": str(part.dtype).removeprefix("torch."), "shape": list(part.shape[1:])}
@@ -199,18 +192,39 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
     }
 
 
-def carried(agent: DecisionAgent, state: ActingState) -> State:
+def _named(model: Any, outputs: Sequence[str]) -> Any:
+    """The model with these names of its outputs and a batch dimension "batch", and nothing about the machine that
+    exported it."""
+    import onnx
+    import onnx_ir
+    from onnx_ir.passes import common
+
+    common.OutputFixPass()(model)  # otherwise two outputs may be one value, which has one name
+    common.ClearMetadataAndDocStringPass()(model)
+    common.RemoveUnusedOpsetsPass()(model)
+    model.metadata_props.clear()
+    model.producer_name, model.producer_version = "decision-rnn", None
+    for value, name in zip(model.graph.outputs, outputs, strict=True):
+        value.name = name
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        value.shape = onnx_ir.Shape(["batch", *value.shape[1:]])
+    proto = onnx_ir.to_proto(model)
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def _carried(agent: DecisionAgent, state: ActingState) -> State:
     """The tensors of a state without the target, which is an input of its own."""
     return state.flatten()[int(agent.condition.takes_target) :]
 
 
 def _initial(value: Tensor) -> Any:
     """A state's initial value for JSON: a single number if all entries are equal, as text if it is not finite."""
-    flat = value.double().flatten()
-    if len(flat) and bool((flat == flat[0]).all() or flat.isnan().all()):
-        number = float(flat[0])
-        return number if math.isfinite(number) else str(number)
-    return value.tolist()
+    values = set(map(str, value.double().flatten().tolist()))
+    if len(values) != 1:
+        return value.tolist()
+    number = float(values.pop())
+    return number if math.isfinite(number) else str(number)
 
 
 def _lerp() -> Any:
@@ -223,60 +237,15 @@ def _lerp() -> Any:
     return lerp
 
 
-def _named(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """The model with all outputs renamed: if two outputs are the same value, the exporter names only one of them."""
-    from onnx import helper
-
-    found = [value.name for value in model.graph.input]
-    if found != list(inputs):
-        raise ValueError(f"the graph's inputs are {found}")
-    kept = {value.name for value in model.graph.output}
-    for value, name in zip(model.graph.output, outputs, strict=True):
-        if value.name != name:
-            if name in kept:
-                raise ValueError(f"two values are called {name}")
-            model.graph.node.append(helper.make_node("Identity", [value.name], [name]))
-            value.name = name
-    for value in (*model.graph.input, *model.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_param = "batch"
-    return model
-
-
-def _folded(model: Any) -> Any:
-    """The model with constants folded and without metadata about the machine that exported it."""
-    import onnx
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "folded.onnx"
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC  # ONNX operators only
-        options.optimized_model_filepath = str(path)
-        options.intra_op_num_threads, options.log_severity_level = 1, 4
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        folded = onnx.load(path)
-    used = {node.domain for node in folded.graph.node}
-    opsets = [opset for opset in folded.opset_import if opset.domain in used | {""}]
-    del folded.opset_import[:], folded.metadata_props[:], folded.graph.metadata_props[:], folded.graph.value_info[:]
-    folded.opset_import.extend(opsets)
-    for node in folded.graph.node:
-        node.doc_string = ""
-        del node.metadata_props[:]
-    for value in (*folded.graph.input, *folded.graph.output, *folded.graph.initializer):
-        value.doc_string = ""
-        del value.metadata_props[:]
-    return folded
-
-
 def _signed(model: Any, description: str) -> bytes:
-    """The bytes of the file: the model with its metadata, including the checksum."""
-    import onnx
+    """The bytes of the file: the model with its metadata, which end with the checksum of what is before it."""
+    from onnx.helper import set_model_props
 
-    model.producer_name = "decision-rnn"
-    graph = model.graph.SerializeToString(deterministic=True)
-    entries = {FORMAT_KEY: str(FORMAT), POLICY_KEY: description, DIGEST_KEY: digest(graph, description)}
-    onnx.helper.set_model_props(model, entries)
-    return model.SerializeToString(deterministic=True)
+    from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
+
+    set_model_props(model, {FORMAT_KEY: FORMAT, POLICY_KEY: description, DIGEST_KEY: "0" * DIGEST_SIZE})
+    data = model.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
+    return data + hashlib.sha256(data).hexdigest().encode()
 
 
 @contextlib.contextmanager
@@ -291,12 +260,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(before)
-
-
-def _check_packages() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"an export needs the package {error.name}: {INSTALL}") from None

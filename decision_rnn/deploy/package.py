@@ -8,7 +8,7 @@
 The folder contains no training state and no paths of the machine that trained the agent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,35 +84,22 @@ def write_package(
     for result in results:
         write_result(folder, replace(result, config=replace(result.config, path=None)))
     left_out = [] if results else ["there are no scores in it: `decision-rnn evaluate` the run and package it again"]
-    parts = {"onnx": None if shipped else ONNX, "clip": CLIP}
-    if not shipped and (reason := _export(trained, folder / ONNX, results)) is not None:
-        parts["onnx"] = None
-        left_out.append(f"{ONNX} is left out: {reason}")
-    if (reason := _film(trained, folder)) is not None:
-        parts["clip"] = None
-        left_out.append(f"{CLIP} is left out: {reason}")
+    target, seed = default_return(config, trained.provenance), config.evaluation.seed
+    parts: dict[str, tuple[str, Callable[[Path], object]]] = {
+        "onnx": (ONNX, lambda path: export_onnx(trained, path, results=results)),
+        "clip": (CLIP, lambda path: film(folder, path, target, 1, seed, SECONDS, config.plugins)),
+    }
+    if shipped:
+        del parts["onnx"]
+    written = {}
+    for part, (file, write) in parts.items():
+        try:
+            write(folder / file)
+            written[part] = file
+        except InputError as error:
+            left_out.append(f"{file} is left out: {error}")
     best = max(
         results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"), default=None
     )
-    (folder / CARD).write_text(write_card(trained, best, name, on_hub, half=shipped, **parts))
+    (folder / CARD).write_text(write_card(trained, best, name, on_hub, half=shipped, **written))
     return left_out
-
-
-def _export(trained: TrainedAgent, path: Path, results: Sequence[Result]) -> str | None:
-    """Export the agent to ONNX; returns the reason if that fails."""
-    try:
-        export_onnx(trained, path, results=results)
-    except InputError as error:
-        return str(error)
-    return None
-
-
-def _film(trained: TrainedAgent, folder: Path) -> str | None:
-    """Record a video of the first episode of the evaluation; returns the reason if that fails."""
-    config = trained.config
-    asked = default_return(config, trained.provenance)
-    try:
-        film(folder, folder / CLIP, asked, 1, config.evaluation.seed, SECONDS, config.plugins)
-    except InputError as error:
-        return str(error)
-    return None

@@ -59,8 +59,8 @@ def describe_state(window: int | None) -> str:
 class WindowActor:
     """Acts by re-running the last `window` steps from the initial state: the Decision Transformer's protocol.
 
-    The memory of its state is the window: the condition's values, observations, previous actions and timesteps of up to
-    `window` steps, each (batch, steps, ...); empty before the first step.
+    The memory of its state is what the agent was shown in these steps, (batch, window, ...): the condition's values,
+    observations and previous actions.
     """
 
     def __init__(self, agent: DecisionAgent, window: int) -> None:
@@ -68,26 +68,26 @@ class WindowActor:
         self.window = window
 
     def initial_state(self, target_return: Tensor) -> ActingState:
-        return self.agent.initial_state(target_return)._replace(memory=())
+        state = self.agent.initial_state(target_return)
+        sizes = (self.agent.condition.size, self.agent.observation_dim, self.agent.action_dim)
+        memory = (state.previous_action.new_zeros(len(target_return), self.window, size) for size in sizes)
+        return state._replace(memory=tuple(memory))
 
     def act(
         self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
     ) -> tuple[Tensor, ActingState]:
         condition = self.agent.condition
         if reset is not None:
-            initial = state._replace(
-                condition=condition.restart(state.condition),
-                previous_action=torch.zeros_like(state.previous_action),
-                timestep=torch.zeros_like(state.timestep),
-            )
-            state = state.replaced(initial, reset)
+            initial = self.initial_state(torch.zeros_like(reward))
+            state = state.replaced(initial._replace(condition=condition.restart(state.condition)), reset)
         asked, after = condition.advance(state.condition, reward, state.timestep == 0)
-        newest = (asked, observation, state.previous_action, state.timestep)
-        window = [part.unsqueeze(1) for part in newest]
-        if state.memory:
-            window = [torch.cat(parts, dim=1)[:, -self.window :] for parts in zip(state.memory, window, strict=True)]
-        values, observations, previous_actions, timesteps = window
-        # Rows whose episodes began at different steps share a window: a reset cuts off what came before.
+        newest = asked, observation[:, : self.agent.observation_dim], state.previous_action
+        window = [torch.cat([old[:, 1:], new[:, None]], 1) for old, new in zip(state.memory, newest, strict=True)]
+        steps = min(int(state.timestep.max()) + 1, self.window)
+        # A row's steps before its episode have timestep 0, which is a reset: what is before it is not seen.
+        ago = torch.arange(steps - 1, -1, -1, device=state.timestep.device)
+        timesteps = (state.timestep[:, None] - ago).clamp_min(0)
+        values, observations, previous_actions = (part[:, -steps:] for part in window)
         begins = Resets.from_mask(timesteps == 0)
         actions, _ = self.agent.predict(values, observations, previous_actions, timesteps, begins)
         action = actions[:, -1]

@@ -13,7 +13,7 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
-from decision_rnn.evaluation.remarks import remark_on_cuts, remarks
+from decision_rnn.evaluation.report import remark_on_cuts, remarks
 from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.evaluation.targets import asked_returns

@@ -1,16 +1,20 @@
-"""Records videos and clips of an agent in its environment, in a process of its own.
+"""Records videos and clips of an agent in its environment, without a display, in a process of its own: MuJoCo chooses
+its driver on import, by MUJOCO_GL, and a driver that does not work can end the process.
 
     python -m decision_rnn.evaluation.video < asked.json
 
-`asked.json` holds `{"agent", "video", "report", "target_return", "episodes", "seed", "seconds", "plugins"}`: the
-agent's folder, where to write the video and a report on the episodes, and the most seconds of an episode, null for all.
+`asked.json` holds the arguments of `film` and "report", where to write the last moments of the episodes or an error.
 """
 
 import io
 import itertools
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from fractions import Fraction
@@ -25,7 +29,6 @@ from decision_rnn.checkpoint import TrainedAgent, load_agent
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
 from decision_rnn.evaluation.play import Moment, draw, play, watched_environment
-from decision_rnn.evaluation.rendering import render, run_program
 from decision_rnn.files import new_file
 from decision_rnn.plugins import import_plugins
 
@@ -34,6 +37,8 @@ FORMATS = {".mp4": (400, 30), ".webp": (240, 15)}
 own speed."""
 CLIP_BYTES = 300_000
 """Largest size of a clip; exceeded only if the lowest quality does not fit."""
+DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
+"""MuJoCo's drivers without a display, in the order in which they are tried."""
 TIMEOUT = 600.0
 """Timeout in seconds per episode, including loading."""
 
@@ -79,10 +84,8 @@ def film(
             "seconds": seconds,
             "plugins": list(plugins),
         }
-        fault = render("decision_rnn.evaluation.video", asked, [report], TIMEOUT * episodes)
-        if fault is not None:
-            raise InputError(fault)
-        played = json.loads(report.read_text())
+        fault = _run_with_drivers(json.dumps(asked), report, TIMEOUT * episodes)
+        played: dict[str, Any] = {"error": fault} if fault is not None else json.loads(report.read_text())
         if "error" in played:
             raise InputError(played["error"])
         with new_file(video) as new:
@@ -90,8 +93,28 @@ def film(
         return [Moment(**moment) for moment in played["episodes"]]
 
 
-def main(asked: dict[str, Any]) -> None:
-    report = Path(asked["report"])
+def _run_with_drivers(asked: str, report: Path, timeout: float) -> str | None:
+    """Run this file's program with the first driver that works; returns the error of the last driver if none does."""
+    fault = None
+    for driver in (os.environ["MUJOCO_GL"],) if os.environ.get("MUJOCO_GL") else DRIVERS:
+        environment = os.environ | ({"MUJOCO_GL": driver} if driver else {})
+        command = [sys.executable, "-m", "decision_rnn.evaluation.video"]
+        try:
+            done = subprocess.run(
+                command, input=asked, env=environment, capture_output=True, text=True, timeout=timeout
+            )
+            reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        except subprocess.TimeoutExpired:
+            reason = f"it took longer than {timeout:.0f} seconds"
+        if report.is_file():
+            return None
+        fault = f"nothing renders here ({reason[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"
+    return fault
+
+
+def main() -> None:
+    """Film what stdin asks for, and end the process: a driver's exit handlers may abort or print errors."""
+    asked, status = json.load(sys.stdin), 0
     try:
         import_plugins(asked["plugins"])
         torch.set_num_threads(1)
@@ -99,10 +122,14 @@ def main(asked: dict[str, Any]) -> None:
         first = trained.config.evaluation.seed if asked["seed"] is None else asked["seed"]
         seeds = range(first, first + asked["episodes"])
         ends = _film(trained, Path(asked["video"]), asked["target_return"], seeds, asked["seconds"])
-        said: dict[str, Any] = {"episodes": [asdict(moment) for moment in ends]}
+        Path(asked["report"]).write_text(json.dumps({"episodes": [asdict(moment) for moment in ends]}))
     except InputError as error:
-        said = {"error": str(error)}
-    report.write_text(json.dumps(said))
+        Path(asked["report"]).write_text(json.dumps({"error": str(error)}))
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _film(
@@ -170,4 +197,4 @@ def write_clip(frames: Sequence[Image.Image], milliseconds: float, path: Path) -
 
 
 if __name__ == "__main__":
-    run_program(main)
+    main()

@@ -1,6 +1,5 @@
-"""The law of a sequence mixer as a tool: `check_mixer` tests any layer against it."""
+"""The contract of sequence mixers as a tool: `check_mixer` checks any layer against it."""
 
-from decision_rnn.testing.check import check_mixer
-from decision_rnn.testing.report import Finding, LawBrokenError, Report
+from decision_rnn.testing.check import Report, check_mixer
 
-__all__ = ["Finding", "LawBrokenError", "Report", "check_mixer"]
+__all__ = ["Report", "check_mixer"]

@@ -119,11 +119,14 @@ def test_vector_actor_acts_as_single_actors_in_every_autoreset_mode(
         np.testing.assert_allclose(np.stack(together[row]), np.stack(alone[row][:count]), rtol=0, atol=2e-6)
 
 
-def test_actor_reset_of_some_environments_with_their_own_target_returns(run: Run) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol["state"])
+def test_actor_resets_and_steps_some_environments_with_their_own_target_returns(
+    run: Run, protocol: dict[str, Any]
+) -> None:
     generator = np.random.default_rng(0)
     observations, rewards = generator.normal(size=(12, 3, 2)), generator.normal(size=(12, 3))
-    together = run.actor([90.0, 10.0, -50.0], num_envs=3)
-    rows = [run.actor(target) for target in (90.0, 10.0, -50.0)]
+    together = run.actor([90.0, 10.0, -50.0], num_envs=3, **protocol)
+    rows = [run.actor(target, **protocol) for target in (90.0, 10.0, -50.0)]
     for t in range(12):
         if t == 4:
             together.reset(index=[1])
@@ -136,8 +139,13 @@ def test_actor_reset_of_some_environments_with_their_own_target_returns(run: Run
             together.reset([70.0, -70.0], index=[2, 0])
             rows[2].reset(70.0)
             rows[0].reset(-70.0)
-        actions = together(observations[t], rewards[t])
-        alone = np.stack([row(observations[t, i], rewards[t, i]) for i, row in enumerate(rows)])
+        if t % 5 == 3:
+            some = generator.permutation(3)[:2]
+            actions = together.act(observations[t, some], rewards[t, some], index=some)
+        else:
+            some = np.arange(3)
+            actions = together(observations[t], rewards[t])
+        alone = np.stack([rows[i](observations[t, i], rewards[t, i]) for i in some])
         assert actions.dtype == np.float32
         np.testing.assert_allclose(actions, alone, rtol=0, atol=2e-6)
 
@@ -160,10 +168,11 @@ def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> No
         (lambda run: run.actor()(np.zeros(3)), "(3,) where the agent needs (2,)"),
         (lambda run: run.actor(num_envs=2)(np.zeros(2)), "(2,) where the agent needs (2, 2)"),
         (lambda run: run.actor(num_envs=2)(np.zeros((2, 2)), np.zeros(3)), "reward has shape (3,)"),
-        (lambda run: run.actor(num_envs=2).reset(index=[5]), "2 environments"),
-        (lambda run: run.actor(num_envs=2).reset(index=[-1]), "2 environments"),
-        (lambda run: run.actor(num_envs=2).reset(index=[[0], [0, 1]]), "2 environments"),
-        (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "names an environment twice"),
+        (lambda run: run.actor(num_envs=2).reset(index=[5]), "from 0 to 1"),
+        (lambda run: run.actor(num_envs=2).reset(index=[-1]), "from 0 to 1"),
+        (lambda run: run.actor(num_envs=2).reset(index=[[0], [0, 1]]), "from 0 to 1"),
+        (lambda run: run.actor(num_envs=2).reset([1.0, 2.0], index=[1, 1]), "different environments"),
+        (lambda run: run.actor().act(np.zeros((2, 2)), index=[0, 1, 2]), "2 observations for 3"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
         (lambda run: run.actor(state="windows"), "state is 'windows': it must be recurrent or window"),
         (lambda run: run.actor(state="window", window=0), "evaluation.window is 0: it must be at least 1"),

@@ -1,21 +1,18 @@
-"""What the law is tested on: every mixer in small configurations, alone and stacked, against the papers' loops.
+"""What the contract is tested on: every mixer in small configurations, alone and stacked, against the papers' loops.
 
-test_law.py tests every registered mixer, alone and in a stack; a mixer needs a naive loop (references.py) and, if
+test_contract.py tests every registered mixer, alone and in a stack; a mixer needs a naive loop (references.py) and, if
 its defaults are large, a small configuration (`SMALL`).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import references
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from decision_rnn.backbones import Backbone, SequenceMixer, State, registered
-from decision_rnn.testing import subject as testing
-from decision_rnn.testing.subject import TIGHT
+from decision_rnn.backbones import Backbone, Resets, SequenceMixer, State, registered
+from decision_rnn.testing.harness import TOLERANCES, MixerCase, add_noise
 
 WIDTH = 8
 
@@ -46,16 +43,25 @@ rounding error is magnified up to 1 / sqrt(1e-5) times. The float64 bound is the
 times wider."""
 
 
-@dataclass(frozen=True)
-class Subject(testing.Subject):
+class Subject(MixerCase):
     """A mixer, or a stack of `layers` blocks of it: how to build it and what it should compute."""
 
-    name: str
-    options: dict[str, Any] = field(default_factory=dict)
-    layers: int | None = None
-    reference: Callable[..., tuple[Tensor, State]] | None = None
-
-    width = WIDTH
+    def __init__(self, name: str, options: dict[str, Any] | None = None, layers: int | None = None, reference=None):
+        self.name, self.options, self.layers = name, options or {}, layers
+        loop = reference or references.REFERENCES[name]
+        self.loop = partial(references.stack, loop) if layers else loop
+        amplifies = layers is not None and name in AMPLIFIES
+        without_memory = name == "mlp" or self.options.get("window") == 1
+        super().__init__(
+            make=self.create,
+            width=WIDTH,
+            tolerances=TOLERANCES | {torch.float32: 1e-5 * (AMPLIFIES[name] if amplifies else 1)},
+            naive=self.paper,
+            remembers=not without_memory or "convolution" in self.options,
+            # Wider where sums of logarithms over all steps lose digits.
+            long_tolerance=1e-4 if self.options.get("scan") == "log" else 1e-5,
+            bfloat16_tolerance=0.09 if amplifies else 0.03,
+        )
 
     def __str__(self) -> str:
         options = "".join(f"-{key}{value}" for key, value in self.options.items())
@@ -65,56 +71,22 @@ class Subject(testing.Subject):
     def config(self) -> Any:
         return registered(self.name).config(width=WIDTH, layers=self.layers or 1, **self.options)
 
-    @property
-    def tolerances(self) -> dict[torch.dtype, float]:
-        """TIGHT, except for the float32 bound of stacks of mixers in AMPLIFIES."""
-        wider = AMPLIFIES[self.name] if self.amplifies else 1
-        return TIGHT | {torch.float32: wider * TIGHT[torch.float32]}
-
-    @property
-    def amplifies(self) -> bool:
-        return self.layers is not None and self.name in AMPLIFIES
-
-    @property
-    def half_tolerance(self) -> float:
-        return 0.09 if self.amplifies else 0.03
-
-    @property
-    def late_tolerance(self) -> float:
-        """Wider where sums of logarithms over all steps lose digits."""
-        return 1e-4 if self.options.get("scan") == "log" else 1e-5
-
-    @property
-    def remembers(self) -> bool:
-        """False for attention with a window of one step and for the MLP, unless their block has a convolution."""
-        alone = self.name == "mlp" or self.options.get("window") == 1
-        return not alone or "convolution" in self.options
-
-    @property
-    def rectified(self) -> bool:
-        """True for the mixer whose output is a ReLU."""
-        return self.options.get("activation") == "relu"
-
-    @property
-    def every_channel_answers(self) -> bool:
-        """False for a ReLU, whose channels below zero show no change."""
-        return not self.rectified
-
-    def fresh(self) -> SequenceMixer:
-        return Backbone(self.config) if self.layers else registered(self.name).cls(self.config)
-
-    def shake(self, module: SequenceMixer) -> None:
-        super().shake(module)
-        if self.rectified:  # only a recurrent matrix of norm below 1 bounds its state
+    def create(self) -> SequenceMixer:
+        module = add_noise(Backbone(self.config) if self.layers else registered(self.name).cls(self.config))
+        module.register_forward_pre_hook(with_resets)
+        if self.options.get("activation") == "relu":  # only a recurrent matrix of norm below 1 bounds its state
             for name, parameter in module.named_parameters():
                 if name.endswith("cell.weight_hh_l0"):
-                    parameter *= 0.95 / torch.linalg.matrix_norm(parameter, ord=2)
+                    parameter.data *= 0.95 / torch.linalg.matrix_norm(parameter.data, ord=2)
+        return module
 
-    def naive(self, parameters: dict[str, Tensor], x: Tensor, state: State, reset: Tensor | None):
-        loop = self.reference or references.REFERENCES[self.name]
-        run = partial(references.stack, loop) if self.layers else loop
-        reset = torch.zeros(x.shape[:2], dtype=torch.bool) if reset is None else reset
-        return run(self.config, parameters, x, state, reset)
+    def paper(self, parameters: dict[str, Tensor], x: Tensor, state: State, reset: Tensor) -> tuple[Tensor, State]:
+        return self.loop(self.config, parameters, x, state, reset)
+
+
+def with_resets(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A mask, (batch, time) bool, as the `Resets` that mixers take."""
+    return (*args[:2], Resets.from_mask(args[2])) if len(args) > 2 and isinstance(args[2], Tensor) else args
 
 
 OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}

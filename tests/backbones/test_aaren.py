@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from decision_rnn.backbones import Resets, registered
-from decision_rnn.testing.cases import gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.harness import assert_near, gradients, noise, steps
 
 WIDTH, TIME = 8, 30
 

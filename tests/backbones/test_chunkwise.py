@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from subjects import SMALL, Subject
+from subjects import Subject
 
 from decision_rnn.backbones import registered
 from decision_rnn.backbones.retention import CHUNK
-from decision_rnn.testing.agreement import absent_means_initial, gradients_agree
-from decision_rnn.testing.cases import Cases, chunks, gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
+from decision_rnn.testing.harness import assert_near, assert_same, forward, gradients, noise, steps
 
 SUBJECTS = [Subject("mlstm", {"heads": 2}), Subject("retention", {"heads": 2}), Subject("s4d", {"state_size": 6})]
 
@@ -32,7 +30,7 @@ def test_chunk_boundaries_do_not_change_outputs_or_gradients(subject, time):
     for run in (
         lambda x, state: module(x, state, reset),
         lambda x, state: steps(module, x, state, reset),
-        lambda x, state: chunks(module, x, state, reset, [CHUNK // 2 + 1, time - CHUNK // 2 - 1]),
+        lambda x, state: forward(module, x, state, reset, [CHUNK // 2 + 1, time - CHUNK // 2 - 1]),
     ):
         assert_same(run(x, state), right, 1e-12, "values")
         for key, grad in gradients(run, named, x, tuple(part.detach() for part in state)).items():
@@ -63,11 +61,3 @@ def test_retention_first_steps_are_accurate_in_float32():
 def test_retention_heads_not_dividing_the_widths_raise(options):
     with pytest.raises(ValueError, match=r"backbone\.width 8 .*backbone\.heads"):
         registered("retention").config(width=8, **options)
-
-
-@pytest.mark.parametrize("name", ["retention", "mlstm"])
-def test_retention_and_mlstm_obey_the_law_with_unneeded_masks(name, monkeypatch):
-    """As on CUDA, where masks are applied without checking whether anything needs masking."""
-    monkeypatch.setattr(f"decision_rnn.backbones.{name}.may_hold", lambda flags: True)
-    for law in (gradients_agree, absent_means_initial):
-        law(Subject(name, SMALL[name][0]), Cases.full())

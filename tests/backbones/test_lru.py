@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
-from decision_rnn.testing.comparing import assert_same
+from decision_rnn.testing.harness import assert_same, forward, noise
 
 
 def make(**options):
@@ -118,7 +117,7 @@ def test_lru_equals_its_equation_in_python_complex_numbers():
         torch.tensor([y], dtype=torch.float64),
         tuple(torch.tensor(plane, dtype=torch.float64) for plane in planes),
     )
-    assert_same(lru(x, state, torch.tensor([reset])), right, 1e-13, "LRU")
+    assert_same(forward(lru, x, state, torch.tensor([reset])), right, 1e-13, "LRU")
 
 
 def test_lru_recurrent_parameters():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from subjects import WIDTH
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
+from decision_rnn.testing.harness import noise
 
 
 def make(**options):

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from decision_rnn.backbones import Resets, registered
-from decision_rnn.testing.cases import noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
+from decision_rnn.testing.harness import assert_near, assert_same, noise, steps
 
 WIDTH, TIME = 8, 12
 

@@ -1,4 +1,4 @@
-"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_law.py tests their equations."""
+"""GRU, LSTM and RNN against torch's modules, and their initialisation. test_contract.py tests their equations."""
 
 import pytest
 import torch
@@ -6,11 +6,9 @@ from subjects import subjects
 from torch import nn
 
 from decision_rnn.backbones import Resets, registered
-from decision_rnn.backbones.ops import segments
-from decision_rnn.testing.agreement import all_modes_agree, gradients_agree
-from decision_rnn.testing.cases import Cases, gradients, noise, steps
-from decision_rnn.testing.comparing import assert_near, assert_same
-from decision_rnn.testing.isolation import infinities_stay_in_their_episode, nothing_crosses_a_reset
+from decision_rnn.backbones.ops.gated import GatedMixer
+from decision_rnn.testing.harness import assert_near, assert_same, gradients, noise, steps
+from decision_rnn.testing.properties import gradients_agree, modes_agree, resets_isolate
 
 WIDTH, BATCH, TIME = 6, 4, 9
 MIXERS = [
@@ -68,29 +66,18 @@ def test_gru_lstm_and_rnn_equal_torch_modules_with_copied_weights(name, options,
     assert_same((y[1:2, 4:], tuple(part[1:2] for part in after)), (late, late_after), 1e-13, "an episode alone")
 
 
-@pytest.mark.parametrize("name", ["gru", "lstm", "rnn"])
-def test_resets_split_slices_into_kernel_calls_unless_pieces_are_short(name, monkeypatch):
-    mixer, calls, slice_of = make(name), [], type(make(name))._slice
-    monkeypatch.setattr(type(mixer), "_slice", lambda *a: calls.append(a[1].shape[1]) or slice_of(*a))
-    time = 2 * segments.CUT_STEPS
-    reset, x = torch.zeros(BATCH, time, dtype=torch.bool), noise(BATCH, time, WIDTH)
-    mixer(x)
-    mixer(x, None, Resets.from_mask(reset))
-    reset[0, 3] = reset[2, 3] = reset[1, 7] = True
-    mixer(x, None, Resets.from_mask(reset))
-    assert calls == [time, time, 3, 4, time - 7]
-    reset[3, 9] = True
-    mixer(x, None, Resets.from_mask(reset))
-    assert calls == [time, time, 3, 4, time - 7], "the kernel is called for many short pieces"
-
-
-@pytest.mark.parametrize("cut_steps", [0, 10**6], ids=["pieces", "equations"])
+@pytest.mark.parametrize("check", [modes_agree, gradients_agree, resets_isolate])
 @pytest.mark.parametrize("subject", [s for name in ("gru", "lstm", "rnn") for s in subjects(name)], ids=str)
-def test_kernel_pieces_and_stepwise_equations_both_obey_the_law(subject, cut_steps, monkeypatch):
-    """Each path is forced, because otherwise the density of the law's resets would choose it."""
-    monkeypatch.setattr(segments, "CUT_STEPS", cut_steps)
-    for law in (all_modes_agree, gradients_agree, nothing_crosses_a_reset, infinities_stay_in_their_episode):
-        law(subject, Cases.full())
+def test_packed_episodes_as_on_cuda_keep_the_contract(subject, check, monkeypatch):
+    loop = GatedMixer.forward
+
+    def packed(mixer, x, state=None, reset=None):
+        if not mixer.has_kernel:
+            return loop(mixer, x, state, reset)
+        return mixer.run_packed(x, mixer.initial_state(len(x)) if state is None else state, reset)
+
+    monkeypatch.setattr(GatedMixer, "forward", packed)
+    check(subject)
 
 
 def test_lstm_forget_gate_is_initialised_open_and_forget_bias_sets_it():

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from decision_rnn.backbones import registered
-from decision_rnn.testing.cases import noise
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.harness import assert_near, noise
 
 WIDTH = 4
 

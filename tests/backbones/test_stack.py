@@ -1,4 +1,4 @@
-"""What the stack adds to the mixer. test_law.py tests its values and gradients."""
+"""What the stack adds to the mixer. test_contract.py tests its values and gradients."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from subjects import OTHER_STACK, SMALL, WIDTH, Subject
 from torch import nn
 
 from decision_rnn.backbones import Backbone, Resets, registered, registered_names
-from decision_rnn.testing.cases import BATCH, TIME, noise
+from decision_rnn.testing.harness import BATCH, TIME, noise
 
 
 @pytest.mark.parametrize("name", registered_names())

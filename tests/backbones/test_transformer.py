@@ -5,8 +5,7 @@ import torch
 from subjects import WIDTH, Subject
 
 from decision_rnn.backbones import Backbone, Resets, registered, reset_rows
-from decision_rnn.testing.cases import noise, steps
-from decision_rnn.testing.comparing import assert_near
+from decision_rnn.testing.harness import assert_near, noise, steps
 
 WINDOW, TIME = 4, 11
 

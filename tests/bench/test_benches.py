@@ -1,53 +1,57 @@
 """Every benchmark runs and has the documented row names; no test asserts a time."""
 
 import math
-import time
 import venv
 from pathlib import Path
 from types import SimpleNamespace
 
+import bench_d3rlpy
 import numpy as np
 import pytest
 import torch
+from matplotlib import image
+from peer_layers import PEERS, installed_peers, mingru_core, peer_mingru_core
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import registered, registered_names
-from decision_rnn.bench import BENCHES, bench_data, bench_rollout, bench_scan, bench_train, format_rows
+from decision_rnn.bench import BENCHES, measure
+from decision_rnn.bench import backbones as backbones_bench
 from decision_rnn.bench import deploy as deploy_bench
 from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench import train as train_bench
+from decision_rnn.bench.backbones import BASELINE, BYTES, SECONDS, TORCH, WIDTH, make_layer, measure_resets, too_much
 from decision_rnn.bench.data import PaddedSampler
-from decision_rnn.bench.rollout import Recording, time_acting, time_episodes
 from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.rollout import rollout
 
 
-def check(rows):
+@pytest.fixture(autouse=True)
+def short_timings(monkeypatch):
+    monkeypatch.setattr(measure, "TIMING_SECONDS", 0.0)
+    threads = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == threads
+
+
+def run(name, **options):
+    """The rows of a benchmark, by name."""
+    return checked(BENCHES[name](rounds=1, **options))
+
+
+def checked(rows):
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
         assert row.value > 0
         assert row.baseline.value > 0
         assert math.isfinite(row.ratio)
-    assert len(format_rows(rows).splitlines()) == len(rows) + 1
-
-
-def untrained(name="mingru"):
-    torch.manual_seed(0)
-    mean, std = torch.zeros(11), torch.ones(11)
-    config = registered(name).config(name=name, width=16, layers=1)
-    return DecisionAgent(AgentConfig(), config, box_spec(mean, std, 3, return_scale=1000.0)).eval()
-
-
-def test_benches_registry_names():
-    assert list(BENCHES) == ["train", "rollout", "data", "scan", "backbones", "deploy"]
+    return {row.name: row for row in rows}
 
 
 def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(small_store, monkeypatch):
-    threads, optimizers = torch.get_num_threads(), []
+    optimizers = []
 
     class Recorder(torch.optim.AdamW):
         def __init__(self, groups, **options):
@@ -57,28 +61,208 @@ def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(sm
     monkeypatch.setattr(torch.optim, "AdamW", Recorder)
     for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
         monkeypatch.setattr(train_bench, name, small)
-    rows = bench_train(rounds=1)
-    assert len(optimizers) == len(rows)
-    assert all(options == {"fused": True} for options in optimizers)  # for the baseline and for ours
-    check(rows)
+    rows = run("train")
+    assert optimizers == [{"fused": True}] * len(rows)  # for the baseline and for ours
     baseline = "train/decision-transformer/fp32"
     expected = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")}
-    expected |= {baseline, "train/decision-transformer/bf16", "train/decision-transformer-no-dropout/fp32"}
-    assert {row.name for row in rows} == expected
-    assert {(row.unit, row.baseline.name) for row in rows} == {("ms", baseline)}
-    assert [row.ratio for row in rows if row.name == baseline] == [1.0]
-    assert torch.get_num_threads() == threads
+    assert rows.keys() == expected | {
+        baseline,
+        "train/decision-transformer/bf16",
+        "train/decision-transformer-no-dropout/fp32",
+    }
+    assert {(row.unit, row.baseline.name) for row in rows.values()} == {("ms", baseline)}
+
+
+SIZES = ((64, 20), (8, 100))
 
 
 def test_bench_data_rows_compare_with_padded_batches(small_store, monkeypatch):
-    monkeypatch.setattr("decision_rnn.bench.data.SIZES", ((64, 20), (8, 100)))
-    rows = bench_data(rounds=1)
-    check(rows)
-    names = ["data/batch-64x20", "data/padded-64x20", "data/batch-8x100", "data/padded-8x100"]
-    assert [row.name for row in rows] == names
-    assert [row.baseline.name for row in rows] == [names[1], names[1], names[3], names[3]]
-    assert {row.unit for row in rows} == {"µs"}
+    monkeypatch.setattr("decision_rnn.bench.data.SIZES", SIZES)
+    rows = run("data")
+    assert list(rows) == ["data/batch-64x20", "data/padded-64x20", "data/batch-8x100", "data/padded-8x100"]
+    assert all(row.baseline.name == name.replace("batch", "padded") for name, row in rows.items())
+    assert {row.unit for row in rows.values()} == {"µs"}
 
+
+def test_padded_sampler_batches_hold_the_episodes_of_the_store(store):
+    sampler = PaddedSampler(store, context=20, batch_size=16)
+    observation, action, reward, return_to_go, timestep, mask = sampler.sample()
+    assert (observation.shape, action.shape) == ((16, 20, 11), (16, 20, 3))
+    table = {tuple(np.round(row, 4)): i for i, row in enumerate(store.actions)}
+    for b in range(16):
+        length = int(mask[b].sum())
+        assert mask[b, -length:].all()
+        assert (action[b, :-length] == -10).all()
+        at = [table[tuple(np.round(row, 4))] for row in action[b, -length:].numpy()]
+        assert at == list(range(at[0], at[0] + length))
+        expected = torch.from_numpy(store.table[at][:, store.columns["return_to_go"]])
+        torch.testing.assert_close(return_to_go[b, -length:] * 1000, expected, rtol=1e-4, atol=1e-3)
+        assert timestep[b, -length:].tolist() == store.table[at, store.columns["timestep"].start].tolist()
+        torch.testing.assert_close(reward[b, -length:, 0], torch.from_numpy(store.rewards[at]))
+
+
+def test_bench_scan_rows_for_real_and_complex_numbers(monkeypatch):
+    monkeypatch.setattr("decision_rnn.bench.scan.SIZES", ((2, 5, 3),))
+    rows = run("scan")
+    assert list(rows) == [f"scan/{numbers}-2x5x3{copy}" for numbers in ("real", "complex") for copy in ("", "-copy")]
+    assert {row.unit for row in rows.values()} == {"µs"}
+
+
+# Rollouts and exported policies
+
+
+def untrained(name="mingru"):
+    torch.manual_seed(0)
+    config = registered(name).config(name=name, width=16, layers=1)
+    spec = box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
+    return DecisionAgent(AgentConfig(), config, spec).eval()
+
+
+def test_time_episodes_replays_the_episodes_of_a_rollout_and_raises_if_they_differ(monkeypatch):
+    monkeypatch.setattr("decision_rnn.evaluation.rollout.GROUP", 4)
+    arguments = (untrained(), "Hopper-v5", (3600.0, 1800.0), 6, 1)
+    rows = checked(rollout_bench.time_episodes(*arguments))  # raises unless every return is the same
+    assert list(rows) == ["rollout/episodes-6", "rollout/episodes-6/all-cores"]
+    assert all(row.ratio == row.value / row.baseline.value for row in rows.values())
+    monkeypatch.setattr(rollout_bench, "replay", lambda *_: np.zeros(6))
+    with pytest.raises(RuntimeError, match="not comparable"):
+        rollout_bench.time_episodes(*arguments)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_bench_rollout_of_a_run_folder_or_a_briefly_trained_agent(tmp_path, small_store, monkeypatch, given):
+    monkeypatch.setattr(rollout_bench, "EPISODES", 4)
+    monkeypatch.setattr(rollout_bench, "TRAINING_STEPS", 2)
+    if given:
+        config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru", width=16, layers=1))
+        returns = {"return_mean": 1400.0, "return_sd": 380.0, "return_min": 300.0, "return_max": 3200.0}
+        spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "")
+        data = DataSummary.from_spec(spec, fingerprint="0" * 64, **returns)
+        (tmp_path / "config.yaml").touch()
+        save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, data, 1, 0.0), {})
+    rows = run("rollout", run=tmp_path if given else None)
+    episodes = ["rollout/episodes-4", "rollout/episodes-4/all-cores"]
+    assert list(rows) == [*episodes, *(f"rollout/{kind}-{n}" for n in (1, 64) for kind in ("act", "window-20/act"))]
+    assert {row.unit for row in rows.values()} == {"s", "µs"}
+
+
+def test_bench_rollout_of_a_folder_without_a_run_raises(tmp_path):
+    with pytest.raises(InputError, match="is not a run folder"):
+        run("rollout", run=tmp_path)
+
+
+def test_bench_deploy_rows_for_runtime_eager_and_window(monkeypatch):
+    monkeypatch.setattr(deploy_bench, "BATCHES", (1, 4))
+    monkeypatch.setattr(deploy_bench, "STARTS", 1)
+    small = registered("mingru").config(width=8, layers=1)
+    monkeypatch.setattr(deploy_bench, "registered", lambda name: SimpleNamespace(config=lambda **_: small))
+    rows = run("deploy")
+    assert list(rows) == [
+        *(f"deploy/{actor}/act-{batch}" for batch in (1, 4) for actor in ("runtime", "eager", "window-20")),
+        "deploy/start-up/runtime",
+        "deploy/start-up/eager",
+    ]
+    assert {row.unit for row in rows.values()} == {"µs", "s"}
+
+
+# Layers
+
+
+@pytest.mark.parametrize("name", [*registered_names(), *TORCH, *PEERS])
+@torch.no_grad()
+def test_bench_layer_step_equals_its_parallel_forward(name):
+    if name in PEERS and name not in installed_peers():
+        pytest.skip("not installed")
+    torch.manual_seed(0)
+    layer, x = PEERS[name].make() if name in PEERS else make_layer(name), torch.randn(1, 7, WIDTH)
+    state, stepped = layer.initial_state(1), []
+    for t in range(7):
+        y, state = layer.step(x[:, t], state)
+        stepped.append(y)
+    torch.testing.assert_close(torch.stack(stepped, dim=1), layer(x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_peer_mingru_core_equals_mingru_core():
+    pytest.importorskip("minGRU_pytorch")
+    gate, candidate = torch.randn(2, 2, 7, WIDTH)
+    ours, theirs = (
+        mingru_core()(torch.cat([gate, candidate], -1))[0],
+        peer_mingru_core()(torch.cat([candidate, gate], -1))[0],
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_bench_backbones_rows_have_names_units_baselines_and_a_plot(tmp_path):
+    rows = run("backbones", backbones="mingru, lru", lengths="9,5", steps=12, plot=tmp_path / "picture.png")
+    names = ["mingru", "lru", BASELINE]
+    expected = [f"backbones/{name}/{kind}" for kind in ("time-5", "time-9", "memory-5", "memory-9") for name in names]
+    expected += [f"backbones/{name}/step-{elapsed}" for name in names for elapsed in (1, 10, 12)]
+    expected += [f"backbones/{name}/episodes-{kind}" for name in ("mingru", "lru") for kind in ("endless", 470, 22)]
+    assert list(rows) == expected
+    for name, row in rows.items():
+        _, layer, point = name.split("/")
+        kind, at = point.split("-")
+        assert row.unit == {"time": "ms", "memory": "MB", "step": "µs", "episodes": "ms"}[kind]
+        own = {"step": f"{layer}/step-1", "episodes": f"{layer}/episodes-endless"}
+        assert row.baseline.name == f"backbones/{own.get(kind, f'{BASELINE}/{kind}-{at}')}"
+    # At least the input's gradient is in memory: (8, length, 128) numbers of four bytes.
+    assert all(row.value >= 8 * 9 * 128 * 4 / 1e6 for name, row in rows.items() if name.endswith("memory-9"))
+    assert image.imread(tmp_path / "picture.png").shape[2] == 4
+
+
+def test_measure_resets_compares_episodes_of_470_and_22_steps_with_no_resets():
+    """One reset per 470 or 22 steps, the latter at all positions of 64 rows of 20; only mixers take resets."""
+    seen, layer = {}, make_layer("mingru")
+    forward = layer.forward
+    layer.forward = lambda x, state, reset: seen.update({len(reset): reset.mask}) or forward(x, state, reset)
+    checked(measure_resets({"mingru": layer, BASELINE: make_layer(BASELINE)}, 1, "cpu"))
+    assert list(seen) == [0, 3, pytest.approx(64 * 20 / 22, rel=0.05)]
+    assert all(mask.shape == (64, 20) for mask in seen.values())
+    assert list(seen.values())[-1].any(0).all()
+
+
+def test_bench_backbones_leaves_out_lengths_that_would_take_too_much_memory(monkeypatch, capsys):
+    monkeypatch.setattr(backbones_bench, "BYTES", 1.0)
+    rows = run("backbones", backbones="mingru", lengths="3,5,9", steps=1)
+    assert {name for name in rows if "time" in name} == {
+        "backbones/mingru/time-3",  # the shortest cannot be extrapolated
+        *(f"backbones/{BASELINE}/time-{length}" for length in (3, 5, 9)),  # the baseline is never left out
+    }
+    error = capsys.readouterr().err
+    assert "mingru is left out from length 5 on: it would take about" in error
+    assert error.count("left out") == 1
+
+
+def test_too_much_extrapolates_seconds_and_bytes_to_longer_lengths():
+    assert too_much([], 4096) is None
+    assert too_much([(100, SECONDS / 10, 0.0)], 999) is None
+    quadratic = [(50, SECONDS / 40, 0.0), (100, SECONDS / 10, 0.0)]
+    assert too_much(quadratic, 300) is None
+    assert "seconds" in too_much(quadratic, 330)
+    flat = [(50, 1e-3, BYTES / 10), (100, 1e-3, BYTES / 10)]  # growth is taken to be at least linear
+    assert too_much(flat, 999) is None
+    assert "GiB" in too_much(flat, 1001)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"backbones": "mingru,mingur"}, ["mingur", "did you mean"]),
+        ({"lengths": "20,many"}, ["lengths", "20,many"]),
+        ({"lengths": "1"}, ["lengths", "above 1"]),
+        ({"steps": 0}, ["steps", "0"]),
+        ({"plot": Path("absent/picture.png")}, ["cannot write absent/picture.png"]),
+    ],
+)
+def test_bench_backbones_invalid_options_raise_before_any_measurement(monkeypatch, options, words):
+    monkeypatch.setattr(backbones_bench, "measure_layers", lambda *_: pytest.fail("measured"))
+    with pytest.raises(InputError) as error:
+        run("backbones", **{"backbones": "mingru", **options})
+    for word in words:
+        assert word in str(error.value)
+
+
+# d3rlpy, in another environment
 
 STUB = """
 class Buffer:
@@ -95,138 +279,23 @@ class ActionSpace:
 """
 
 
-@pytest.fixture
-def other_python(tmp_path):
-    """The interpreter of a virtual environment with only NumPy and a stub of d3rlpy."""
+def test_bench_d3rlpy_compares_with_its_sampler_and_names_what_is_missing(small_store, tmp_path, monkeypatch):
+    """In a virtual environment with only NumPy and a stub of d3rlpy."""
     venv.create(tmp_path / "venv", symlinks=True)
     packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
     (packages / "numpy.pth").write_text(str(Path(np.__file__).parents[1]))
     (packages / "d3rlpy.py").write_text(STUB)
-    return tmp_path / "venv" / "bin" / "python"
-
-
-def test_bench_data_with_d3rlpy_uses_it_as_the_baseline(small_store, other_python, monkeypatch):
-    monkeypatch.setattr("decision_rnn.bench.data.SIZES", ((64, 20), (8, 100)))
-    rows = bench_data(rounds=1, d3rlpy=other_python)
-    check(rows)
-    names = [f"data/{kind}-{size}" for size in ("64x20", "8x100") for kind in ("batch", "padded", "d3rlpy")]
-    assert [row.name for row in rows] == names
-    assert [row.baseline.name for row in rows] == [names[2]] * 3 + [names[5]] * 3
-
-
-def test_bench_data_with_a_python_without_d3rlpy_raises(small_store, other_python, tmp_path):
-    next(tmp_path.glob("venv/lib/python*/site-packages/d3rlpy.py")).unlink()
+    python = tmp_path / "venv" / "bin" / "python"
+    monkeypatch.setattr(bench_d3rlpy, "SIZES", SIZES)
+    rows = checked(bench_d3rlpy.bench(python, rounds=1))
+    assert list(rows) == [
+        f"data/{kind}-{size}" for size in ("64x20", "8x100") for kind in ("batch", "padded", "d3rlpy")
+    ]
+    assert all(row.baseline.name == f"data/d3rlpy-{name.rpartition('-')[2]}" for name, row in rows.items())
+    (packages / "d3rlpy.py").unlink()
     with pytest.raises(InputError, match=r"cannot run d3rlpy \(No module named 'd3rlpy'\).*pip install d3rlpy"):
-        bench_data(rounds=1, d3rlpy=other_python)
+        bench_d3rlpy.bench(python)
     with pytest.raises(InputError, match=r"cannot run d3rlpy \(it gave no answer\)"):
-        bench_data(rounds=1, d3rlpy=Path("/bin/true"))
+        bench_d3rlpy.bench(Path("/bin/true"))
     with pytest.raises(InputError, match=r"cannot run /nowhere/python \(No such file"):
-        bench_data(rounds=1, d3rlpy=Path("/nowhere/python"))
-
-
-def test_bench_scan_rows_for_real_and_complex_numbers(monkeypatch):
-    monkeypatch.setattr("decision_rnn.bench.scan.SIZES", ((2, 5, 3),))
-    rows = bench_scan(rounds=1)
-    check(rows)
-    assert [row.name for row in rows] == [
-        f"scan/{numbers}-2x5x3{copy}" for numbers in ("real", "complex") for copy in ("", "-copy")
-    ]
-    assert {row.unit for row in rows} == {"µs"}
-
-
-def test_padded_sampler_batches_hold_the_episodes_of_the_store(store):
-    sampler = PaddedSampler(store, context=20, batch_size=16)
-    observation, action, reward, return_to_go, timestep, mask = sampler.sample()
-    assert observation.shape == (16, 20, 11)
-    assert action.shape == (16, 20, 3)
-    assert (action[mask == 0] == -10).all()
-    table = {tuple(np.round(row, 4)): i for i, row in enumerate(store.actions)}
-    for b in range(16):
-        length = int(mask[b].sum())
-        assert mask[b, -length:].all()
-        at = [table[tuple(np.round(row, 4))] for row in action[b, -length:].numpy()]
-        assert at == list(range(at[0], at[0] + length))
-        column = store.columns["return_to_go"]
-        expected = torch.from_numpy(store.table[at][:, column])
-        torch.testing.assert_close(return_to_go[b, -length:] * 1000, expected, rtol=1e-4, atol=1e-3)
-        assert timestep[b, -length:].tolist() == store.table[at, store.columns["timestep"].start].tolist()
-        torch.testing.assert_close(reward[b, -length:, 0], torch.from_numpy(store.rewards[at]))
-
-
-def test_recording_replay_gives_the_same_episodes_as_rollout(monkeypatch):
-    monkeypatch.setattr("decision_rnn.evaluation.rollout.GROUP", 4)
-    agent = untrained()
-    recording = Recording(agent, "Hopper-v5", (3600.0, 1800.0), episodes=3, seed=7)
-    results = rollout(agent, "Hopper-v5", (3600.0, 1800.0), 3, 7)
-    assert recording.returns.tolist() == [value for result in results for value in result.returns]
-    assert sum(len(actions) for steps in recording.recorder.groups for actions in steps) == recording.lengths.sum()
-    assert recording.time_environments(time.process_time) > 0  # raises unless every return is the same
-    assert recording.time_rollout(time.process_time, processes=1) > 0
-    rows = time_episodes(recording, rounds=1)
-    assert [row.name for row in rows] == ["rollout/episodes-6", "rollout/episodes-6/all-cores"]
-    assert [row.ratio for row in rows] == [row.value / row.baseline.value for row in rows]
-
-
-def test_recording_replay_with_other_returns_raises():
-    recording = Recording(untrained(), "Hopper-v5", (3600.0,), episodes=2, seed=7)
-    recording.recorder.groups[0][0][:] = 1.0
-    with pytest.raises(RuntimeError, match="not comparable"):
-        recording.time_environments(time.process_time)
-
-
-@pytest.fixture
-def few_calls(monkeypatch):
-    monkeypatch.setattr(rollout_bench, "ACTING_CALLS", 5)
-
-
-@pytest.mark.parametrize("name", registered_names())
-def test_time_acting_rows_for_one_and_64_environments(name, few_calls):
-    rows = time_acting(untrained(name), rounds=1)
-    check(rows)
-    names = ["rollout/act-1", "rollout/window-20/act-1", "rollout/act-64", "rollout/window-20/act-64"]
-    assert [row.name for row in rows] == names
-    assert {row.unit for row in rows} == {"µs"}
-
-
-@pytest.fixture
-def few_episodes(monkeypatch, few_calls):
-    monkeypatch.setattr(rollout_bench, "EPISODES", 4)
-    monkeypatch.setattr(rollout_bench, "ACTING_ROUNDS", 1)
-
-
-def test_bench_rollout_of_a_run_folder(tmp_path, few_episodes):
-    config = RunConfig(dataset="hopper-medium", backbone=registered("lru").config(name="lru", width=16, layers=1))
-    returns = {"return_mean": 1400.0, "return_sd": 380.0, "return_min": 300.0, "return_max": 3200.0}
-    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "")
-    provenance = DataSummary.from_spec(spec, fingerprint="0" * 64, **returns)
-    (tmp_path / "config.yaml").touch()
-    save_checkpoint(tmp_path, TrainedAgent(untrained("lru"), config, provenance, 1, 0.0), {})
-    rows = bench_rollout(rounds=1, run=tmp_path)
-    check(rows)
-    assert [row.name for row in rows][:2] == ["rollout/episodes-4", "rollout/episodes-4/all-cores"]
-
-
-def test_bench_rollout_without_a_run_trains_one(small_store, few_episodes, monkeypatch):
-    monkeypatch.setattr(rollout_bench, "TRAINING_STEPS", 2)
-    check(bench_rollout(rounds=1))
-
-
-def test_bench_rollout_of_a_folder_without_a_run_raises(tmp_path):
-    with pytest.raises(InputError, match="is not a run folder"):
-        bench_rollout(run=tmp_path)
-
-
-def test_bench_deploy_rows_for_runtime_eager_and_window(monkeypatch):
-    monkeypatch.setattr(deploy_bench, "BATCHES", (1, 4))
-    monkeypatch.setattr(deploy_bench, "CALLS", {1: 2, 4: 1})
-    monkeypatch.setattr(deploy_bench, "STARTS", 1)
-    small = registered("mingru").config(width=8, layers=1)
-    monkeypatch.setattr(deploy_bench, "registered", lambda name: SimpleNamespace(config=lambda **_: small))
-    rows = BENCHES["deploy"](rounds=1)
-    check(rows)
-    assert [row.name for row in rows] == [
-        *(f"deploy/{actor}/act-{batch}" for batch in (1, 4) for actor in ("runtime", "eager", "window-20")),
-        "deploy/start-up/runtime",
-        "deploy/start-up/eager",
-    ]
-    assert {row.unit for row in rows} == {"µs", "s"}
+        bench_d3rlpy.bench(Path("/nowhere/python"))

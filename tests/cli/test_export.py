@@ -55,7 +55,7 @@ def test_exported_policy_has_the_same_scores_as_its_run(inline_cli: Cli, run_fol
     for option, told in (
         (("--state", "window"), "carried state"),
         (("--window", "60"), "window is 60 but the state is carried"),
-        (("--rtg_cap", "0.5"), "return limit"),
+        (("--rtg_cap", "0.5"), "keeps its rtg_cap"),
     ):
         refused = inline_cli("evaluate", str(policy), "--episodes", "2", *option)
         assert refused.returncode == 2
@@ -71,7 +71,7 @@ def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime_
     before = contents(tmp_path)
     in_new_folder = ["--output", "new/policy.onnx"]
     for arguments, word in [
-        (["export", "nowhere"], "not a run folder"),
+        (["export", "nowhere"], "there is no run nowhere"),
         (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
         (["export", str(run_folder), "--output", str(run_folder / "config.yaml" / "policy.onnx")], "name a file"),
         (["export", str(run_folder), *in_new_folder, "--target_returns", "nan"], "target_returns"),

@@ -106,7 +106,7 @@ compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | backbo
 evaluate
 evaluate a b
 evaluate . | is not a run folder
-evaluate nowhere | nowhere | is not a run folder
+evaluate nowhere | nowhere | there is no run nowhere
 evaluate . --target_returns 3600 | a list of numbers
 evaluate . --targets [3600] | --targets
 evaluate . --return_limit 0.5 | has been renamed: use --rtg_cap

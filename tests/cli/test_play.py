@@ -15,7 +15,7 @@ from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint
 from decision_rnn.cli import play as command
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.data.environments import make_environment
-from decision_rnn.evaluation import rendering, video
+from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.play import Moment
 
@@ -47,7 +47,7 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
             ["cloning", "--video", "v.mp4", "--target_returns", "5"],
             "cloning clones its data and takes no target return",
         ),
-        (["nowhere", "--video", "v.mp4"], "nowhere is not a run folder"),
+        (["nowhere", "--video", "v.mp4"], "there is no run nowhere"),
         (["run", "--video", "v.mp4"], "nothing renders here (no EGL); on Linux, libegl1"),
     ],
 )
@@ -59,7 +59,7 @@ def test_play_invalid_arguments_or_no_renderer_print_one_line(
         return type("Done", (), {"stderr": "Traceback\nno EGL\n", "returncode": -6})
 
     monkeypatch.setattr(command, "has_screen", lambda: False)
-    monkeypatch.setattr(rendering.subprocess, "run", crashes)
+    monkeypatch.setattr(video.subprocess, "run", crashes)
     done = inline_cli("play", *arguments)
     assert done.returncode == 2
     assert words in done.stderr

@@ -179,21 +179,14 @@ def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -
     )
 
 
-ROUND = replace(
-    _dataset("own/round", 0),
-    data=replace(
-        _dataset("own/round", 0).data, return_min=0.0, return_max=3000.0, reference_min=0.0, reference_max=3000.0
-    ),
+_DATA = replace(
+    _dataset("own/round", 0).data, return_min=0.0, return_max=3000.0, reference_min=0.0, reference_max=3000.0
 )
-ROUND = replace(
-    ROUND,
-    targets=tuple(
-        Target(target_return=of, roles=(role,), in_range=of <= 3000.0)
-        for of, role in (
-            (3600.0, "paper"), (1800.0, "paper"), (3000.0, "best"), (1000.0, "spread"), (2000.0, "spread")
-        )
-    ),
-)  # fmt: skip
+_TARGETS = {3600.0: "paper", 1800.0: "paper", 3000.0: "best", 1000.0: "spread", 2000.0: "spread"}
+ROUND = ComparedDataset(
+    data=_DATA,
+    targets=tuple(Target(target_return=of, roles=(role,), in_range=of <= 3000) for of, role in _TARGETS.items()),
+)
 """A dataset on which a score is a return divided by 30."""
 
 

@@ -1,80 +1,41 @@
-"""An HTML parser for tests of comparison pages."""
+"""A parser for tests of comparison pages."""
 
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
 
-VOID = {"meta", "img", "source", "br"}
+VOID = re.compile(r"<((?:meta|img|source|br)\b[^>]*)>")
 
 
 @dataclass
 class Row:
     """A row of a table: the text of each cell, and the <small> text in each."""
 
-    cells: list[str] = field(default_factory=list)
-    details: list[str] = field(default_factory=list)
+    cells: list[str]
+    details: list[str]
 
 
-class Page(HTMLParser):
-    """A parsed page; raises AssertionError if its tags do not close in order.
+class Page:
+    """A parsed page; raises ParseError if its tags do not close in order.
 
     Attributes:
         attributes: (tag, name, value) of every attribute.
-        tables: Rows by caption.
+        tables: Rows by caption; those of tables with the same caption follow each other.
         headings: Texts of h1 to h3.
         text: All text of the page, with single spaces.
     """
 
     def __init__(self, html: str) -> None:
-        super().__init__()
-        self.attributes: list[tuple[str, str, str]] = []
+        tree = ET.fromstring(VOID.sub(r"<\1/>", html.partition("<!DOCTYPE html>")[2]))
+        self.attributes = [(of.tag, name, value) for of in tree.iter() for name, value in of.items()]
+        self.headings = [text_of(of) for of in tree.iter() if of.tag in ("h1", "h2", "h3")]
         self.tables: dict[str, list[Row]] = {}
-        self.headings: list[str] = []
-        self._open: list[str] = []
-        self._texts: list[str] = []
-        self._row = Row()
-        self._caption = ""
-        self.feed(html)
-        self.close()
-        assert not self._open, f"never closed: {self._open}"
-        self.text = " ".join(" ".join(self._texts).split())
+        for table in tree.iter("table"):
+            for row in table.iter("tr"):
+                cells = [(cell.text or "").strip() for cell in row], [text_of(cell.find("small")) for cell in row]
+                self.tables.setdefault(text_of(table.find("caption")), []).append(Row(*cells))
+        self.text = text_of(tree.find("body"))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag in VOID:
-            return
-        self._open.append(tag)
-        if tag == "caption":
-            self._caption = ""
-        elif tag == "tr":
-            self._row = Row()
-        elif tag in ("td", "th"):
-            self._row.cells.append("")
-            self._row.details.append("")
-        elif tag in ("h1", "h2", "h3"):
-            self.headings.append("")
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> closes nothing"
-        assert self._open[-1] == tag, f"</{tag}> closes <{self._open[-1]}>"
-        self._open.pop()
-        if tag == "caption":
-            assert self._caption not in self.tables or self._caption
-            self.tables.setdefault(self._caption, [])
-        elif tag == "tr":
-            self.tables[self._caption].append(self._row)
-
-    def handle_data(self, data: str) -> None:
-        if not self._open or self._open[-1] == "style":
-            return
-        self._texts.append(data)
-        if self._open[-1] == "caption":
-            self._caption += data
-        elif "small" in self._open:
-            self._row.details[-1] += data
-        elif self._open[-1] in ("td", "th"):
-            self._row.cells[-1] += data.strip()
-        elif self._open[-1] in ("h1", "h2", "h3"):
-            self.headings[-1] += data
+def text_of(element: ET.Element | None) -> str:
+    return "" if element is None else " ".join(" ".join(element.itertext()).split())

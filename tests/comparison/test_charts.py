@@ -14,7 +14,7 @@ TEMPLATES = Path(__file__).parents[2] / "decision_rnn" / "comparison" / "report"
 
 def test_plot_draws_points_where_the_axes_say() -> None:
     plot = Plot("title", "a < b", Axis("x", 0, 10), Axis("y", 100, 200, log=True))
-    plot.line([(0, 100), (10, 200), (5, np.sqrt(2) * 100)], "v0")
+    plot.line([0, 10, 5], [100, 200, np.sqrt(2) * 100], "v0")
     picture = str(plot.svg())
     (path,) = re.findall(r'class="line v0" d="M([^"]+)"', picture)
     (left, bottom), (right, top), middle = (map(float, point.split()) for point in path.split("L"))

@@ -445,4 +445,3 @@ def test_cell_json_without_jobs_is_reused_and_table_and_page_omit_jobs(
     assert "median wall time of a run; one action" in str(found)
     page = build_page(found)
     assert "median wall time of a run; one action" in page
-    assert "Runs at the same time" not in page

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_comparison import ROUND, achieved, made_comparison, of_scores, of_trials, trials_of_scores
+from made_comparison import ROUND, achieved, of_scores, of_trials, trials_of_scores
 
 from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.comparison.record import CheckpointScores, Failure, Target
 from decision_rnn.comparison.report.markdown import format_comparison
+from decision_rnn.comparison.report.page import build_page
 from decision_rnn.comparison.report.words import listed
 from decision_rnn.comparison.summary import summarise
+from decision_rnn.evaluation.report import format_return
 from decision_rnn.evaluation.statistics import summarise_seeds
 from decision_rnn.evaluation.target_error import spread_targets, target_error
 
@@ -219,13 +221,15 @@ def test_table_names_command_commits_hardware_and_versions() -> None:
 
 
 def test_returns_have_decimals_for_the_range_of_the_data() -> None:
-    """Between 0 and 1, 0.42 and 0.44 are not both 0 or 0.4."""
-    from decision_rnn.evaluation.report import format_return
-
+    """Between 0 and 1, 0.42 and 0.44 are not both 0 or 0.4, in reports and in the terminal."""
     small = replace(ROUND.data, return_min=0.0, return_max=1.0)
     assert (format_return(0.42, small), format_return(1234.4, ROUND.data)) == ("0.42", "1234")
     assert format_return(1234.44, ROUND.data, least=1) == "1234.4"
     assert format_return(0.5, replace(small, return_max=0.0)) == "0"
+    dataset = replace(ROUND, data=small, targets=ROUND.targets[2:3])
+    trial = replace(trials_of_scores([1.0])[0], targets=(achieved(small, 3000.0, [0.42, 0.44]),))
+    page = build_page(of_trials([trial], datasets=(dataset,)))
+    assert "<td>0.43 ± 0.01</td>" in page
 
 
 def test_listed_names_count_the_last_ones_if_there_are_many() -> None:
@@ -239,4 +243,3 @@ def test_roles_of_one_target_return_are_one_column() -> None:
     dataset = replace(ROUND, targets=(both, *ROUND.targets[3:]))
     text = format_comparison(of_trials(trials_of_scores(FIVE, dataset=dataset), datasets=(dataset,)))
     assert head(text, "score of the last")[0] == "target 3000, the data's best"
-    assert made_comparison(("a",), 1).trials  # the plausible comparison has every role apart

@@ -16,17 +16,19 @@ from subjects import OTHER_STACK, SMALL
 
 from decision_rnn.agent import (
     AgentConfig,
+    AgentSpec,
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
     objectives,
     register_objective,
 )
+from decision_rnn.agent.spaces import head_of
 from decision_rnn.backbones import contract, registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
+from decision_rnn.deploy.description import describe_spaces
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.deploy.spaces import describe_spaces
 from decision_rnn.errors import InputError
 
 BATCH, STEPS = 4, 1000
@@ -173,20 +175,20 @@ def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_br
 
     @register_objective(config)
     class Faulty(Objective):
-        def __init__(self, config: ObjectiveConfig, width: int, action_dim: int) -> None:
+        def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
             super().__init__()
-            self.head = torch.nn.Linear(width, action_dim)
+            self.head = head_of(spec)
 
-        def loss(self, hidden: torch.Tensor, columns: object) -> torch.Tensor:
-            return self.action(hidden).sum()
+        def loss(self, hidden: torch.Tensor, batch: object) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            return self.action(hidden).sum(), {}
 
         def action(self, hidden: torch.Tensor) -> torch.Tensor:
-            action = torch.tanh(self.head(hidden))
+            action = self.head(hidden[..., -1, :])
             if fault == "draws":
                 return (action + 0.1 * torch.randn_like(action)).clamp(-1, 1)
             return action if float(action.sum()) > 0 else -action
 
-    with pytest.raises(InputError, match=r"acts otherwise|cannot be exported|holds what no exported"):
+    with pytest.raises(InputError, match=r"differ by up to|cannot be exported"):
         export_onnx(made_agent(registered("mlp").config(width=8, layers=1), objective=config()), tmp_path / "p.onnx")
     assert not list(tmp_path.iterdir())
 

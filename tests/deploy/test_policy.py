@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
+from decision_rnn import EnvironmentActor
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.deploy import Policy
@@ -18,6 +21,14 @@ from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.rollout import rollout
 
 ENVIRONMENTS = 1000
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+ACTIONS_OF_0_2 = [
+    [[0.5364009, -0.5194014, -0.3624119], [0.6622357, -0.1882469, -0.5135482]],
+    [[0.5435479, -0.5972739, -0.1751323], [0.4981407, -0.6507171, 0.1422785]],
+    [[0.3580427, -0.7416078, 0.1157388], [0.6068854, -0.7005427, -0.1935529]],
+    [[0.5379493, -0.3113309, -0.4841128], [0.5847878, -0.2650907, -0.3114493]],
+    [[0.6166824, -0.4290158, -0.3528587], [0.5771316, -0.0888011, -0.3728484]],
+]
 
 
 def test_policy_act_with_index_of_random_subsets_equals_each_environment_alone(policy_path: Path) -> None:
@@ -53,21 +64,6 @@ def test_policy_act_with_index_of_random_subsets_equals_each_environment_alone(p
         taken[some] += 1
 
 
-def test_policy_act_on_all_environments_equals_act_with_index(policy_path: Path) -> None:
-    whole, parts = Policy.load(policy_path), Policy.load(policy_path)
-    generator = np.random.default_rng(1)
-    for t in range(20):
-        observations, rewards = generator.normal(0, 1, (7, 11)), generator.normal(0, 1, 7)
-        if t == 11:
-            whole.reset(index=[2, 5])
-            parts.reset(index=[5, 2])
-        expected = whole.act(observations, rewards)
-        for some in ([6, 0], [3, 1, 2], [5, 4]):
-            actions = parts.act(observations[some], rewards[some], index=some)
-            np.testing.assert_allclose(actions, expected[some], rtol=0, atol=1e-6)
-    np.testing.assert_allclose(whole.act(observations, 1.5), parts.act(observations, np.full(7, 1.5)), atol=1e-6)
-
-
 def test_policy_reset_restores_the_default_target_and_with_index_keeps_the_target(policy_path: Path) -> None:
     policy, observation = Policy.load(policy_path), np.ones(11)
     asked_default = policy.act(observation)
@@ -91,20 +87,58 @@ def test_copied_or_pickled_policy_starts_without_state(policy_path: Path) -> Non
         np.testing.assert_array_equal(other.act(np.ones(11)), first)
 
 
+def test_policy_exported_by_version_0_2_acts_as_it_did() -> None:
+    """The expected actions are those of the runtime of version 0.2."""
+    policy = Policy.load(FIXTURES / "policy-0.2.onnx")
+    generator = np.random.default_rng(0)
+    policy.reset([3600.0, 500.0])
+    for t, expected in enumerate(ACTIONS_OF_0_2):
+        if t == 3:
+            policy.reset(index=[1])
+        actions = policy.act(generator.normal(size=(2, 11)), generator.normal(size=2))
+        np.testing.assert_allclose(actions, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_policy_with_done_acts_as_the_actor_of_its_agent(
+    trained: TrainedAgent, policy_path: Path, mode: AutoresetMode
+) -> None:
+    """In a vector environment of each mode, with episodes that end at different steps, and steps of some rows."""
+    envs = gymnasium.make_vec("Hopper-v5", num_envs=3, vector_kwargs={"autoreset_mode": mode})
+    policy, actor = Policy.load(policy_path, env=envs), EnvironmentActor(trained, policy_target := 1500.0, env=envs)
+    policy.reset(policy_target)
+    generator = np.random.default_rng(1)
+    for t in range(60):
+        observations, rewards = generator.normal(0, 1, (3, 11)), generator.normal(2, 1, 3)
+        done = generator.random(3) < 0.1
+        if t == 30:
+            for each in (policy, actor):
+                each.reset([100.0, 200.0], index=[2, 0])
+        if t % 3:
+            actions = [each(observations, rewards, done) for each in (policy, actor)]
+        else:
+            some = generator.permutation(3)[:2]
+            arguments = {"index": some, "done": done[some]}
+            actions = [each.act(observations[some], rewards[some], **arguments) for each in (policy, actor)]
+        np.testing.assert_allclose(*actions, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "word"),
     [
         (lambda policy: policy.act(np.ones(10)), "shape"),
         (lambda policy: policy.act(np.ones((2, 3, 11))), "shape"),
         (lambda policy: policy.act(np.ones((3, 11)), np.ones(2)), "reward"),
-        (lambda policy: policy.act(np.ones((3, 11)), index=[0, 1]), "index"),
-        (lambda policy: policy.act(np.ones((2, 11)), index=[1, 1]), "twice"),
-        (lambda policy: policy.act(np.ones((2, 11)), index=[0, -1]), "numbered from 0"),
-        (lambda policy: policy.act(np.ones((2, 11)), index=[0, 1 << 40]), "numbered from 0"),
+        (lambda policy: policy.act(np.ones((3, 11)), done=np.ones(2, bool)), "done"),
+        (lambda policy: policy.act(np.ones((3, 11)), index=[0, 1]), "3 observations for 2"),
+        (lambda policy: policy.act(np.ones((2, 11)), index=[1, 1]), "different environments"),
+        (lambda policy: policy.act(np.ones((2, 11)), index=[0, -1]), "from 0 to"),
+        (lambda policy: policy.act(np.ones((2, 11)), index=[0, 1 << 40]), "from 0 to"),
         (lambda policy: policy.act(np.ones((2, 11)), index=[0.5, 1.0]), "index"),
         (lambda policy: policy.reset(np.nan), "finite"),
         (lambda policy: policy.reset([1.0, 2.0], index=[0]), "environments"),
         (lambda policy: [policy.act(np.ones((4, 11))), policy.act(np.ones((5, 11)))], "5 observations for 4"),
+        (lambda policy: [policy.reset([1.0, 2.0]), policy.act(np.ones(11))], "1 observations for 2"),
     ],
 )
 def test_policy_act_and_reset_refuse_invalid_arguments(policy_path: Path, call: object, word: str) -> None:

@@ -33,12 +33,6 @@ def test_interquartile_mean_drops_the_lowest_and_highest_quarters() -> None:
     assert interquartile_mean(scores) == pytest.approx(sum(ordered[11:34]) / 23)  # 45 // 4 at either end
 
 
-def test_aggregate_scores_is_rliables_interquartile_mean() -> None:
-    scores = suite(9, 5)
-    matrix = np.stack(list(scores.values()), axis=1)  # rliable's: runs by tasks
-    assert aggregate_scores(scores).score == pytest.approx(stats.trim_mean(matrix, 0.25, axis=None))
-
-
 def test_bootstrap_means_resamples_runs_within_their_dataset() -> None:
     """Two datasets of different level: resampling across them would give other means than 50."""
     assert set(bootstrap_means([np.full(8, 0.0), np.full(8, 100.0)], 100, seed=0)) == {50.0}
@@ -54,15 +48,6 @@ def test_bootstrap_means_agrees_with_a_loop() -> None:
     ours = bootstrap_means(scores, 4000, seed=0)
     assert ours.mean() == pytest.approx(np.mean(looped), abs=4 * np.std(looped) / math.sqrt(2000))
     assert ours.std() == pytest.approx(np.std(looped), rel=0.07)
-
-
-def test_bootstrap_means_of_one_dataset_agrees_with_scipy() -> None:
-    scores = np.random.default_rng(0).normal(50, 10, 20)
-    ours = np.quantile(bootstrap_means([scores], 10_000, seed=0), [0.025, 0.975])
-    theirs = stats.bootstrap(
-        (scores,), lambda x, axis: stats.trim_mean(x, 0.25, axis=axis), method="percentile", n_resamples=10_000
-    )
-    assert ours == pytest.approx(list(theirs.confidence_interval), abs=0.5)
 
 
 def test_aggregate_scores_interval_is_a_t_quantile_times_the_bootstrap_standard_error() -> None:

@@ -220,3 +220,18 @@ def test_remark_on_episodes_cut_before_the_environment_ended_them(pendulum: Make
     assert (cut.targets[0].length_mean, whole.targets[0].length_mean) == (30, 200)
     assert [remark for remark in cut.remarks if "2 of 2 episodes were cut after 30 steps" in remark]
     assert whole.key != evaluate(pendulum(), asked).key != cut.key
+
+
+def test_format_result_says_what_scores_of_0_and_100_are(pendulum: Make, played: list[list[float]]) -> None:
+    trained, settings = pendulum(), EvaluationConfig(episodes=1)
+    assert "score 0 is a random policy, 100 an expert" in format_result(evaluate(trained, settings))
+    own = replace(trained.provenance, reference_min=-1500.0, reference_max=-100.0)
+    text = format_result(evaluate(replace(trained, provenance=own), settings))
+    assert "score 0 is the data's lowest return, 100 its highest" in text
+    assert "random policy" not in text
+
+
+def test_format_result_shows_small_returns_with_more_decimals(pendulum: Make, played: list[list[float]]) -> None:
+    trained = pendulum(return_min=0.0, return_max=1.0)
+    text = format_result(evaluate(trained, EvaluationConfig(episodes=2, target_returns=(0.5,))))
+    assert "0.38 ±   0.12" in rows(text)["0.5"]  # of 0.5 and 0.25

@@ -11,6 +11,7 @@ from hub_server import HubServer
 from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.deploy import package as packaging
+from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import write_result
 
@@ -34,8 +35,12 @@ def run(tmp_path: Path, pendulum: Pendulum) -> Path:
 @pytest.fixture
 def without_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages without ONNX policy and video, which take long and are not under test."""
-    monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
-    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise InputError("it is not tested here")
+
+    monkeypatch.setattr(packaging, "export_onnx", refuse)
+    monkeypatch.setattr(packaging, "film", refuse)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ COMMIT = "c0ffee" + "0" * 34
 
 
 class HubServer(ThreadingHTTPServer):
-    """Serves `repositories`, {"org/name": folder}, at revisions main and v1; `fetched` lists downloads in order.
+    """Serves `repositories`, {"org/name": folder}, at revisions main and v1; `fetched` lists downloads in order, and
+    `created` whether each repository that was created is private.
 
     Commits are written into these folders.
     """
@@ -23,6 +24,7 @@ class HubServer(ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_port}"
         self.repositories: dict[str, Path] = {}
         self.fetched: list[str] = []
+        self.created: list[bool] = []
 
     def __enter__(self) -> "HubServer":
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -76,6 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         answer: dict[str, object]
         if self.path == "/api/repos/create":  # as of one that exists: whether it does shows in the next request
             asked = json.loads(body)
+            self.server.created.append(asked.get("private", asked.get("visibility") == "private"))
             answer = {"url": f"{self.server.address}/{asked['organization']}/{asked['name']}"}
         elif self.path == "/api/validate-yaml":
             answer = {"errors": [], "warnings": []}

@@ -14,7 +14,7 @@ import yaml
 from gymnasium.wrappers import RecordEpisodeStatistics
 from safetensors.torch import load_file
 
-from decision_rnn.agent import AgentConfig
+from decision_rnn.agent import AgentConfig, NoConditionConfig
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
 from decision_rnn.config import EvaluationConfig
@@ -37,37 +37,28 @@ def front_matter(card: str) -> dict:
 
 
 @pytest.mark.usefixtures("without_extras")
-def test_package_holds_agent_results_and_card_and_no_training_state(run: Path, tmp_path: Path) -> None:
+def test_package_holds_agent_results_and_card_and_neither_training_state_nor_local_paths(
+    run: Path, tmp_path: Path
+) -> None:
+    """For a run on a data file whose path is in its configuration and results."""
+    before = last_checkpoint(run)
+    (result,) = (run / "results").iterdir()
+    for file in (before / "config.json", result):
+        contents = json.loads(file.read_text())
+        contents["config"]["path"] = str(tmp_path / "data" / "hopper.hdf5")
+        file.write_text(json.dumps(contents))
     folder, left_out = package(run, tmp_path / "packaged")
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    (result,) = (run / "results").iterdir()
-    assert files == ["README.md", "config.json", f"results/{result.name}", "weights.safetensors"]
+    (packaged,) = (folder / "results").iterdir()
+    assert files == ["README.md", "config.json", f"results/{packaged.name}", "weights.safetensors"]
     assert left_out == [f"{file} is left out: it is not tested here" for file in ("policy.onnx", "replay.mp4")]
-    before = last_checkpoint(run)
     assert (folder / "weights.safetensors").read_bytes() == (before / "weights.safetensors").read_bytes()
     assert load_agent(folder).provenance == load_agent(before).provenance
-    assert read_result(folder / "results" / result.name) == read_result(result)
+    assert read_result(packaged).targets == read_result(result).targets
+    for file in files:
+        assert str(tmp_path).encode() not in (folder / file).read_bytes(), file
     with pytest.raises(InputError, match="packaged is there already"):
         package(run, folder)
-
-
-@pytest.mark.usefixtures("without_extras")
-def test_package_contains_no_local_paths(run: Path, tmp_path: Path) -> None:
-    """For a run on a data file whose path is in its configuration and results."""
-    file = str(tmp_path / "data" / "hopper.hdf5")
-    checkpoint = last_checkpoint(run) / "config.json"
-    description = json.loads(checkpoint.read_text())
-    description["config"]["path"] = file
-    checkpoint.write_text(json.dumps(description))
-    (result,) = (run / "results").iterdir()
-    data = json.loads(result.read_text())
-    data["config"]["path"] = file
-    result.write_text(json.dumps(data))
-    folder, _ = package(run, tmp_path / "packaged")
-    assert len(list((folder / "results").iterdir())) == 1
-    for path in folder.rglob("*"):
-        assert not path.is_file() or str(tmp_path).encode() not in path.read_bytes(), path
-    assert load_agent(folder).config.path is None
 
 
 @pytest.mark.usefixtures("without_extras")
@@ -124,37 +115,24 @@ def test_card_of_a_cloning_agent_has_no_target_return(pendulum: Callable[..., Tr
     assert "hub" not in card
 
 
-@pytest.mark.parametrize(
-    ("seen", "words"),
-    [
-        (AgentConfig(), "a history of\nreturns-to-go and observations with"),
-        (AgentConfig(previous_action=True), "a history of\nreturns-to-go, observations and actions with"),
-        (None, "a history of\nobservations with"),
-    ],
-)
-def test_card_names_the_inputs_of_the_agent(
-    pendulum: Callable[..., TrainedAgent], seen: AgentConfig | None, words: str
-) -> None:
-    trained = pendulum(cloning=seen is None)
-    trained = replace(trained, config=replace(trained.config, agent=seen or AgentConfig()))
-    assert words in write_card(trained, None, "agent", on_hub=False)
-
-
-def test_card_says_that_the_policy_of_a_windowed_run_carries_its_state(pendulum: Callable[..., TrainedAgent]) -> None:
+def test_card_describes_inputs_window_and_scored_checkpoint(pendulum: Callable[..., TrainedAgent]) -> None:
     trained = pendulum()
-    settings = replace(trained.config.evaluation, state="window", window=7)
-    windowed = replace(trained, config=replace(trained.config, evaluation=settings))
-    cards = [write_card(agent, None, "agent", on_hub=False, onnx="policy.onnx") for agent in (trained, windowed)]
-    assert ["re-run a window of\n7 steps" in card for card in cards] == [False, True]
-
-
-def test_card_names_the_checkpoint_that_was_scored(pendulum: Callable[..., TrainedAgent]) -> None:
-    trained = pendulum()
-    trained = replace(trained, config=replace(trained.config, training=replace(trained.config.training, steps=2_000)))
+    config = replace(trained.config, training=replace(trained.config.training, steps=2_000))
+    trained = replace(trained, config=config)
     result = evaluate(trained, EvaluationConfig(episodes=1), processes=1)
-    cards = [write_card(replace(trained, step=step), result, "agent", on_hub=False) for step in (1_000, 2_000)]
-    ends = [card.partition("of this one agent, ")[2].partition(", in\n")[0] for card in cards]
-    assert ends == ["the checkpoint of step 1,000 of its run", "the last checkpoint of its run"]
+
+    def card(step: int = 2_000, **changes: object) -> str:
+        changed = replace(trained, step=step, config=replace(config, **changes))
+        return write_card(changed, result, "agent", on_hub=False, onnx="policy.onnx")
+
+    assert "a history of\nreturns-to-go and observations with" in card()
+    assert "a history of\nreturns-to-go, observations and actions with" in card(agent=AgentConfig(previous_action=True))
+    assert "a history of\nobservations with" in card(condition=NoConditionConfig())
+    windowed = replace(config.evaluation, state="window", window=7)
+    assert "re-run a window of\n7 steps" in card(evaluation=windowed)
+    assert "re-run a window" not in card()
+    assert "of this one agent, the last checkpoint of its run" in card()
+    assert "of this one agent, the checkpoint of step 1,000 of its run" in card(step=1_000)
 
 
 def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_and_onnx(
@@ -173,7 +151,8 @@ def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_a
         return []
 
     monkeypatch.setattr(packaging, "film", film)
-    assert packaging._film(trained, tmp_path) is None
+    (tmp_path / "packaged").mkdir()
+    packaging.write_package(tmp_path / "packaged", trained, [], "agent", on_hub=False, shipped=True)
     monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
     assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
     assert filmed == [-350, -350]
@@ -223,6 +202,7 @@ def test_card_python_example_has_the_return_of_evaluate(
     assert names["env"].return_queue[-1] == pytest.approx(result.targets[0].returns[0], abs=2e-3)
 
 
+@pytest.mark.usefixtures("without_extras")
 def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,8 +210,7 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
         assert options["results"]
         path.write_bytes(str(trained.step).encode())
 
-    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
-    monkeypatch.setattr("decision_rnn.deploy.package.export_onnx", export)
+    monkeypatch.setattr(packaging, "export_onnx", export)
     folder, left_out = package(run, tmp_path / "packaged")
     assert (folder / "policy.onnx").read_bytes() == b"10"
     assert "`policy.onnx` is one step" in (folder / "README.md").read_text()
@@ -240,7 +219,7 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     def refuse(trained: TrainedAgent, path: Path, **options: object) -> None:
         raise InputError("an export needs the package onnx")
 
-    monkeypatch.setattr("decision_rnn.deploy.package.export_onnx", refuse)
+    monkeypatch.setattr(packaging, "export_onnx", refuse)
     folder, left_out = package(run, tmp_path / "other")
     assert left_out[0] == "policy.onnx is left out: an export needs the package onnx"
     assert "policy.onnx" not in (folder / "README.md").read_text()
@@ -258,11 +237,10 @@ def test_write_agent_half_rounds_only_parameters_to_float16(run: Path, tmp_path:
         assert torch.equal(loaded[name], tensor.half().float() if name in parameters else tensor)
 
 
+@pytest.mark.usefixtures("without_extras")
 def test_package_and_evaluate_commands_leave_a_package_unchanged(
-    inline_cli: Callable, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inline_cli: Callable, run: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(packaging, "_export", lambda *arguments: "it is not tested here")
-    monkeypatch.setattr(packaging, "_film", lambda *arguments: "it is not tested here")
     done = inline_cli("package", "run")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "packages" / "own-pendulum-mingru-seed0"
@@ -279,8 +257,8 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
     for arguments, words in (
         (["package", str(folder)], "is packaged already: push it with --push"),
         (["package", "run", "--private"], "--private is for a repository"),
-        (["package", "run", "--push", "name"], "'name' is no repository"),
-        (["package", "nowhere"], "nowhere is not a run folder"),
+        (["package", "run", "--push", "name"], "'name' is not a repository"),
+        (["package", "nowhere"], "there is no run nowhere"),
     ):
         done = inline_cli(*arguments)
         assert done.returncode == 2
@@ -290,7 +268,7 @@ def test_package_and_evaluate_commands_leave_a_package_unchanged(
 def test_evaluate_of_a_checkpoint_writes_into_the_results_of_its_run(inline_cli: Callable, run: Path) -> None:
     done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
     assert done.returncode == 0, done.stderr
-    assert len(list((run / "results").glob("step-5-carry-1-episodes-*.json"))) == 1
+    assert len(list((run / "results").glob("step-5-recurrent-1-episodes-*.json"))) == 1
 
 
 def test_play_of_one_episode_equals_a_manual_loop_and_evaluate(run: Path) -> None:

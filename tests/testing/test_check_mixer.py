@@ -1,4 +1,4 @@
-"""`check_mixer` and `decision-rnn check`: layers broken on purpose are caught by the clause that they break."""
+"""`check_mixer` and `decision-rnn check`: layers broken on purpose fail the property that they violate."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from torch import nn
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, contract, register, reset_rows
 from decision_rnn.backbones.mingru import MinGRU
 from decision_rnn.errors import InputError
-from decision_rnn.testing import LawBrokenError, check_mixer
-from decision_rnn.testing.law import LAWS
+from decision_rnn.testing import check_mixer
+from decision_rnn.testing.properties import PROPERTIES
 
 WIDTH = 4
 
@@ -63,12 +63,14 @@ class Average(SequenceMixer):
             self.kept = state[0].detach()
         if self.fault == "sees the future":
             y = y + 1e-9 * y[:, -1:]
-        if self.fault == "norms over rows":
-            y = (y - y.mean(0)) / (y.var(0, correction=0) + 1).sqrt()
+        if self.fault == "mixes rows":
+            y = y + 1e-9 * y.mean(0)
         if self.fault == "norms over the batch in training":
             y = self.norm(y.transpose(1, 2)).transpose(1, 2)
         if self.fault == "the state of the step before":
             state = (outputs[-2] if len(outputs) > 1 else outputs[-1],)
+        if self.fault == "keeps everything":
+            state = (*state, y)
         if self.fault == "writes into x":
             x.data[:, -1] += 1
         if self.fault == "divides by products":
@@ -86,97 +88,83 @@ class Average(SequenceMixer):
         return (2 * h if self.fault == "step doubles" else h), (h,)
 
     def recurrent_parameters(self):
-        return [self.a, self.a] if self.fault == "names a parameter twice" else [self.a]
+        return {"names a parameter twice": [self.a, self.a], "names no parameter": [1]}.get(self.fault, [self.a])
 
 
-def report_of(make, *clauses, **options):
-    """The report on these clauses only; on all clauses if none are given."""
-    skip = {law.__name__: "not asked for" for law in LAWS if clauses and law.__name__ not in clauses}
+def report_of(make, *names, **options):
+    """The report on these properties only; on all if none are given."""
+    skip = {check.__name__: "not asked for" for check in PROPERTIES if names and check.__name__ not in names}
     return check_mixer(make, width=WIDTH, skip=skip, raise_error=False, **options)
 
 
 FAULTS = [
-    ("forgets resets", "nothing_crosses_a_reset", (1, 2)),
-    ("forgets resets", "all_modes_agree", (1, 1)),
-    ("sees the future", "causal", (1, 2)),
-    ("norms over rows", "rows_are_independent", (2, 1)),
-    ("norms over the batch in training", "training_changes_nothing", (2, 1)),
-    ("keeps its state", "nothing_is_kept_between_calls", None),
-    ("the state of the step before", "all_modes_agree", (1, 2)),
-    ("drops the gradient of the state", "gradients_agree", (1, 1)),
-    ("step doubles", "one_step_is_step", (1, 1)),
-    ("step doubles", "all_modes_agree", (1, 1)),
-    ("complex state", "state_keeps_its_form", (1, 1)),
-    ("batch second", "state_keeps_its_form", (1, 1)),
-    ("a list", "state_keeps_its_form", (1, 1)),
-    ("nested", "state_keeps_its_form", (1, 1)),
-    ("complex step", "step_is_real", (1, 1)),
-    ("multiplies by zero", "infinities_stay_in_their_episode", (1, 2)),
-    ("starts anew", "absent_means_initial", (1, 1)),
-    ("divides by products", "ten_thousand_steps", None),
-    ("keeps a half-precision state", "half_precision", (1, 1)),
-    ("writes into x", "arguments_stay", (1, 1)),
-    ("hides a weight", "weights_are_all", (1, 1)),
-    ("names a parameter twice", "weights_are_all", (1, 1)),
+    ("complex state", "state_form", "it must be real"),
+    ("batch second", "state_form", "the batch first"),
+    ("a list", "state_form", "the initial state is a list of ['Tensor']: it must be a flat tuple of tensors"),
+    ("nested", "state_form", "the initial state is a tuple of ['tuple']: it must be a flat tuple of tensors"),
+    ("keeps everything", "state_form", "the initial state [(torch.float64, (3, 4))]"),
+    ("forgets resets", "modes_agree", "resets first and last, no state, output: Mismatched elements"),
+    ("the state of the step before", "modes_agree", "no state, state part 0"),
+    ("starts anew", "modes_agree", "torch.float64, resets left out, no state, output"),
+    ("step doubles", "modes_agree", "Greatest absolute difference: "),
+    ("drops the gradient of the state", "gradients_agree", "forward, torch.float64, resets left out, gradient of a"),
+    ("sees the future", "causal", "gradient of outputs before step 5 in x from it on"),
+    ("forgets resets", "resets_isolate", "gradient of"),
+    ("multiplies by zero", "resets_isolate", "is inf"),
+    ("mixes rows", "rows_are_independent", "row 0 alone"),
+    ("keeps its state", "calls_are_pure", "after other calls"),
+    ("writes into x", "calls_are_pure", "x, after calls"),
+    ("norms over the batch in training", "train_equals_eval", "forward after train()"),
+    ("hides a weight", "state_dict_is_complete", "the state dict in a new module"),
+    ("names a parameter twice", "state_dict_is_complete", "recurrent_parameters yields a parameter twice"),
+    ("names no parameter", "state_dict_is_complete", "something that is not a parameter of the module"),
+    ("complex step", "step_is_real", "first in aten."),
+    ("divides by products", "long_sequences", "is not finite"),
+    ("keeps a half-precision state", "bfloat16", "it must stay torch.float32"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "clause", "smallest"), FAULTS)
-def test_check_mixer_reports_the_broken_clause_and_smallest_case(fault, clause, smallest):
-    report = report_of(lambda: Average(fault), clause)
-    assert not report.obeys
-    failure = report[clause].failure
-    assert failure is not None, str(report)
-    if smallest is not None:
-        assert (failure.batch, failure.time) == smallest, str(report)
+@pytest.mark.parametrize(("fault", "name", "message"), FAULTS)
+def test_check_mixer_reports_the_failed_property_and_what_differs(fault, name, message):
+    failed = report_of(lambda: Average(fault), name).failed
+    assert list(failed) == [name]
+    assert message in failed[name]
+    assert "\n" not in failed[name]
 
 
-@pytest.mark.parametrize("clause", sorted({clause for _, clause, _ in FAULTS}))
-def test_check_mixer_passes_mixer_without_fault(clause):
-    report = report_of(lambda: Average(), clause)
-    assert report[clause].outcome == "passed", str(report)
+def test_check_mixer_passes_mixer_without_fault():
+    report = report_of(lambda: Average())
+    assert (report.failed, report.skipped) == ({}, {})
 
 
-def test_law_broken_error_names_the_clause_smallest_case_and_values():
-    skip = {law.__name__: "not asked for" for law in LAWS if law.__name__ not in ("state_keeps_its_form", "causal")}
-    with pytest.raises(LawBrokenError) as caught:
+def test_check_mixer_raises_an_assertion_error_with_the_report():
+    skip = {check.__name__: "not asked for" for check in PROPERTIES if check.__name__ not in ("state_form", "causal")}
+    with pytest.raises(AssertionError, match="fails 1 of 12 properties: 1 passed, 10 skipped") as caught:
         check_mixer(lambda: Average("sees the future"), width=WIDTH, skip=skip)
     text = str(caught.value)
-    assert isinstance(caught.value, AssertionError)
-    assert "breaks the clause causal: x at t changes the outputs from t on and none before" in text
-    assert "smallest failing case: 1 row, 2 steps, parted at step 1 of 0 to 1\n" in text
-    assert "expected 0, found" in text
-    assert "passed     state_keeps_its_form" in text
-    assert "not tried  half_precision: not asked for" in text
-    assert caught.value.finding.name == "causal"
+    assert "failed   causal: x at step t changes the outputs from t on and none before" in text
+    assert "passed   state_form" in text
+    assert "skipped  bfloat16" in text
+    assert "not asked for" in text
 
 
-def test_check_mixer_failure_holds_expected_and_found_values():
-    failure = report_of(lambda: Average("step doubles"), "one_step_is_step")["one_step_is_step"].failure
-    assert 2 * failure.found == pytest.approx(failure.expected)
-
-
-def test_check_mixer_reports_exception_of_the_layer_as_broken_clause():
+def test_check_mixer_reports_exception_of_the_layer_and_skips_the_rest_if_the_state_form_fails():
     class Raises(Average):
         def step(self, x, state):
             raise RuntimeError("no steps\nhere")
 
-    report = report_of(lambda: Raises(), "state_keeps_its_form")
-    assert report["state_keeps_its_form"].failure.what == "raises RuntimeError: no steps here"
-
-
-def test_check_mixer_skips_other_clauses_if_state_form_is_broken():
-    report = report_of(lambda: Average("a list"))
-    assert [finding.outcome for finding in report.findings] == ["broken"] + ["not tried"] * (len(LAWS) - 1)
-    assert report["causal"].reason == "state_keeps_its_form is broken"
+    report = report_of(lambda: Raises())
+    assert report.failed == {"state_form": "raises RuntimeError: no steps here"}
+    assert set(report.skipped.values()) == {"state_form fails"}
+    assert len(report.skipped) == len(PROPERTIES) - 1
 
 
 def test_check_mixer_accepts_an_instance_and_leaves_it_unchanged():
     module = Average()
     before = {name: part.clone() for name, part in module.state_dict().items()}
-    report = report_of(module, "one_step_is_step", "weights_are_all")
-    assert report.obeys
-    assert report["weights_are_all"].reason == "an instance was given, and no second one can be made"
+    report = report_of(module, "modes_agree", "state_dict_is_complete")
+    assert not report.failed
+    assert "no second one can be made" in report.skipped["state_dict_is_complete"]
     for name, part in module.state_dict().items():
         assert torch.equal(part, before[name])
         assert part.dtype == before[name].dtype
@@ -195,12 +183,10 @@ class Configured(Average):
 
 
 def test_check_mixer_builds_class_from_config_registered_or_not():
-    clause = "one_step_is_step"
-    assert report_of(Configured, clause).obeys
+    assert not report_of(Configured, "modes_agree").failed
     register(ConfiguredConfig)(Configured)
-    assert report_of(Configured, clause).obeys
-    config = ConfiguredConfig(width=WIDTH, fault="step doubles")
-    assert not report_of(Configured, clause, config=config).obeys
+    assert not report_of(Configured, "modes_agree").failed
+    assert report_of(Configured, "modes_agree", config=ConfiguredConfig(width=WIDTH, fault="step doubles")).failed
 
 
 @pytest.mark.parametrize(
@@ -208,11 +194,10 @@ def test_check_mixer_builds_class_from_config_registered_or_not():
     [
         (nn.GRU, {}, "GRU has no initial_state, step, recurrent_parameters: wrap it in a SequenceMixer"),
         (Average(), {}, "width is missing"),
-        (3, {"width": 4}, "3 is no mixer"),
+        (3, {"width": 4}, "int cannot be made"),
         (lambda: nn.Linear(4, 4), {"width": 4}, "has no initial_state, step"),
         (lambda: 1 / 0, {"width": 4}, r"cannot be made \(division by zero\)"),
-        (Configured, {"width": 4, "config": BackboneConfig(name="x", width=5)}, "width is 4 and config.width 5"),
-        (MinGRU, {"skip": {"causl": "?"}}, "unknown clause 'causl'; did you mean causal?"),
+        (MinGRU, {"skip": {"causl": "?"}}, "unknown property 'causl'; did you mean causal?"),
     ],
 )
 def test_check_mixer_with_invalid_arguments_raises_input_error(mixer, options, message):
@@ -226,7 +211,7 @@ def test_check_mixer_with_invalid_arguments_raises_input_error(mixer, options, m
 def test_cli_check_of_registered_name_passes(inline_cli):
     done = inline_cli("check", "mingru", "--width", "4")
     assert done.returncode == 0, done.stderr
-    assert "MinGRU obeys the law: 16 passed" in done.stdout
+    assert "MinGRU keeps the contract: 12 passed" in done.stdout
 
 
 @pytest.mark.slow
@@ -253,8 +238,8 @@ def test_cli_check_exits_1_for_broken_class_and_2_for_bad_input(inline_cli, tmp_
     (tmp_path / "layers_that_break.py").write_text(BROKEN)
     done = inline_cli("check", "layers_that_break.Broken")
     assert done.returncode == 1
-    assert "Broken breaks 1 of 16 clauses" in done.stdout
-    assert "initial_state returns list: it must be a flat tuple" in done.stdout
+    assert "Broken fails 1 of 12 properties" in done.stdout
+    assert "the initial state is a list of ['Tensor']: it must be a flat tuple of tensors" in done.stdout
     for arguments, message in [
         (["layers_that_break.Absent"], "the module layers_that_break has no class 'Absent'"),
         (["layers_that_break.number"], "the module layers_that_break has no class 'number'"),

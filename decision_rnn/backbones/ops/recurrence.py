@@ -7,6 +7,7 @@ implementation by the tensors' device; without Triton, the loop runs on CUDA too
 """
 
 import functools
+import itertools
 from types import ModuleType
 from typing import Any
 
@@ -14,11 +15,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from decision_rnn.backbones.contract import State
-from decision_rnn.backbones.ops.segments import fill_steps, run_segments, starting_rows
+from decision_rnn.backbones.resets import Resets, rows_by_step
 
 
-def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
 
     Computed in float32 (complex64) or wider, even if autocast passes gates in half precision.
@@ -27,21 +27,21 @@ def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | Non
         a: (batch, time, width), or (width,) for a decay that is constant in time; real or complex.
         b: (batch, time, width), of the same dtype.
         initial: h before the first step, (batch, width).
-        reset: (batch, time) bool; where true, h_{t-1} is replaced by zero.
+        reset: Where h_{t-1} is replaced by zero.
 
     Returns:
         h: (batch, time, width).
     """
     kernels = _kernels(b)
     if kernels is not None:
-        return kernels.linear_recurrence(a, b, initial, reset)
+        return kernels.linear_recurrence(a, b, initial, None if reset is None else reset.mask)
     if b.dtype in (torch.bfloat16, torch.float16):
         a, b = a.float(), b.float()
     return _LinearRecurrence.apply(a, b, initial.to(b.dtype), reset)
 
 
 def gated_recurrence(
-    loop: type[torch.autograd.Function], preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool
+    loop: type[torch.autograd.Function], preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool
 ) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * g(c_t), fused with the computation of z from the gates.
 
@@ -50,7 +50,7 @@ def gated_recurrence(
         preactivations: (batch, time, parts * width), of minGRU's z and c (two parts; mingru.py) or minLSTM's f, i and
             c (three; minlstm.py); half precision is widened to that of the state.
         initial: h before the first step, (batch, width).
-        reset: (batch, time) bool, or None for no resets.
+        reset: Where h_{t-1} is replaced by zero.
         signed: Whether g is the identity rather than the paper's positive function.
 
     Returns:
@@ -58,7 +58,7 @@ def gated_recurrence(
     """
     kernels = _kernels(preactivations)
     if kernels is not None:
-        return kernels.gated_recurrence(preactivations, initial, reset, signed)
+        return kernels.gated_recurrence(preactivations, initial, None if reset is None else reset.mask, signed)
     return loop.apply(preactivations.to(initial.dtype), initial, reset, signed)
 
 
@@ -77,19 +77,19 @@ def _triton_kernels() -> ModuleType | None:
     return recurrence_triton
 
 
-def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
     """Slow reference implementation of `linear_recurrence`: the equation step by step, under autograd."""
     a = a.expand_as(b)
     h, states = initial, []
     for t in range(b.shape[1]):
         if reset is not None:
-            h = torch.where(reset[:, t, None], torch.zeros_like(h), h)
+            h = torch.where(reset.mask[:, t, None], torch.zeros_like(h), h)
         h = a[:, t] * h + b[:, t]
         states.append(h)
     return torch.stack(states, dim=1)
 
 
-def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Tensor | None = None) -> Tensor:
+def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
 
     Feng et al., "Were RNNs All We Needed?" (2024), appendix B.1, after Heinsen, "Efficient Parallelization of a
@@ -106,42 +106,47 @@ def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: T
         log_a: (batch, time, width), at most 0 for a decay.
         log_b: (batch, time, width).
         initial: h before the first step, (batch, width).
-        reset: (batch, time) bool; where true, h_{t-1} is replaced by zero.
+        reset: Where h_{t-1} is replaced by zero.
 
     Returns:
         h: (batch, time, width).
     """
 
-    def scan(logs: Tensor, state: State) -> tuple[Tensor, State]:
-        log_a, log_b = logs.chunk(2, dim=-1)
-        total = log_a.cumsum(1)
-        h = torch.exp(total + torch.logcumsumexp(log_b - total, dim=1)) + torch.exp(total) * state[0].unsqueeze(1)
-        return h, (h[:, -1],)
-
-    h, _ = run_segments(scan, torch.cat([log_a, log_b], dim=-1), (initial,), (torch.zeros_like(initial),), reset)
-    return h
+    starts, time = rows_by_step(reset, log_a.shape[1]), log_a.shape[1]
+    cuts = [t for t, rows in enumerate(starts) if t == 0 or rows is not None]
+    h, pieces = initial, []
+    for begin, end in itertools.pairwise([*cuts, time]):
+        rows = starts[begin]
+        if rows is not None:
+            h = h.index_fill(0, rows, 0)
+        total = log_a[:, begin:end].cumsum(1)
+        inputs = torch.logcumsumexp(log_b[:, begin:end] - total, dim=1)
+        pieces.append(torch.exp(total + inputs) + torch.exp(total) * h.unsqueeze(1))
+        h = pieces[-1][:, -1]
+    return torch.cat(pieces, dim=1)
 
 
 class _LinearRecurrence(torch.autograd.Function):
     """The loop and its adjoint: grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), with d as in `run_adjoint`."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
         h = torch.empty_like(b, memory_format=torch.contiguous_format)
         previous = initial
-        starts = starting_rows(reset, b.shape[1])
+        starts = rows_by_step(reset, b.shape[1])
         for a_t, b_t, h_t, rows in zip(_over_time(a, b), b.unbind(1), h.unbind(1), starts, strict=True):
             if rows is not None:
                 previous = previous.index_fill(0, rows, 0)
             torch.addcmul(b_t, a_t, previous, out=h_t)
             previous = h_t
-        ctx.save_for_backward(a, h, initial, reset)
+        ctx.save_for_backward(a, h, initial)
+        ctx.reset = reset
         return h
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
-        a, h, initial, reset = ctx.saved_tensors
+        (a, h, initial), reset = ctx.saved_tensors, ctx.reset
         d, grad_initial = run_adjoint(a.conj().resolve_conj(), grads[0], reset)
         grad_a = None
         if ctx.needs_input_grad[0]:
@@ -151,14 +156,14 @@ class _LinearRecurrence(torch.autograd.Function):
         return grad_a, d, grad_initial, None
 
 
-def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
     """All states of h_t = (1 - z_t) * h_{t-1} + z_t * c_t, for autograd functions that include the gates.
 
     Shapes as for `linear_recurrence`; nothing is recorded for autograd.
     """
     h = torch.empty_like(candidate, memory_format=torch.contiguous_format)
     previous = initial
-    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), starting_rows(reset, h.shape[1]), strict=True)
+    steps = zip(gate.unbind(1), candidate.unbind(1), h.unbind(1), rows_by_step(reset, h.shape[1]), strict=True)
     for gate_t, candidate_t, h_t, rows in steps:
         if rows is not None:
             previous = previous.index_fill(0, rows, 0)
@@ -167,7 +172,7 @@ def run_interpolation(gate: Tensor, candidate: Tensor, initial: Tensor, reset: T
     return h
 
 
-def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, Tensor]:
+def run_adjoint(a: Tensor, grad: Tensor, reset: Resets | None) -> tuple[Tensor, Tensor]:
     """The gradient d_t of every state, from its output and from later steps.
 
     d_t = grad_t + a_{t+1} d_{t+1}. A reset at t cuts the chain between t-1 and t.
@@ -175,15 +180,13 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, 
     Args:
         a: The (conjugate) decay, (batch, time, width) or (width,).
         grad: The gradient of the outputs, (batch, time, width).
-        reset: (batch, time) bool.
+        reset: Where it cuts the chain.
 
     Returns:
         d, (batch, time, width), and the gradient of the initial state, (batch, width).
     """
     d = torch.empty_like(grad, memory_format=torch.contiguous_format)
-    steps = list(
-        zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), starting_rows(reset, grad.shape[1]), strict=True)
-    )
+    steps = list(zip(_over_time(a, grad), grad.unbind(1), d.unbind(1), rows_by_step(reset, grad.shape[1]), strict=True))
     a_next = d_next = torch.zeros_like(grad[:, 0])  # a and d of the next step, zero after the last one
     starting = None
     for a_t, grad_t, d_t, rows in reversed(steps):
@@ -195,10 +198,12 @@ def run_adjoint(a: Tensor, grad: Tensor, reset: Tensor | None) -> tuple[Tensor, 
     return d, grad_initial if starting is None else grad_initial.index_fill_(0, starting, 0)
 
 
-def previous_states(h: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+def previous_states(h: Tensor, initial: Tensor, reset: Resets | None) -> Tensor:
     """h_{t-1} for every t, (batch, time, width): zero where an episode begins."""
     previous = torch.cat([initial.unsqueeze(1), h[:, :-1]], dim=1)
-    return previous if reset is None else fill_steps(previous, reset, 0)
+    if reset is not None and len(reset):
+        previous.flatten(0, 1).index_fill_(0, reset.places, 0)
+    return previous
 
 
 def _over_time(a: Tensor, like: Tensor) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from decision_rnn.comparison.report.parts import Chart
-from decision_rnn.comparison.report.svg import LINE, Axis, Mark, Plot, Point, room_for
+from decision_rnn.comparison.report.svg import DOT, END, LINE, Axis, Mark, Plot, Point, room_for
 from decision_rnn.comparison.report.words import listed
 from decision_rnn.evaluation.report import format_scores
 from decision_rnn.evaluation.statistics import SeedScores
@@ -45,10 +45,13 @@ def dots(
     if aim is not None:
         plot.vertical(*aim, dotted=True)
     for row, (label, (of, seeds)) in enumerate(rows.items()):
-        plot.dots([(seed, row + 0.28) for seed in seeds], marks[label].css)
+        mark = marks[label]
+        plot.marks(seeds, [row + 0.28] * len(seeds), f"{mark.css} seed", DOT)
         if of.low is not None and of.high is not None:
-            plot.interval(of.low, of.high, row, marks[label].css, ends=of.spread == "95% interval")
-        plot.marks([(of.score, row)], marks[label])
+            plot.line([of.low, of.high], [row, row], mark.css)
+            if of.spread == "95% interval":
+                plot.marks([of.low, of.high], [row, row], f"{mark.css} end", END)
+        plot.marks([of.score], [row], mark.css, mark.shape)
     return Chart(title, plot.svg())
 
 
@@ -64,8 +67,10 @@ def overlay(
     axes = (Axis.around(x, every[:, 0], "x" in log), Axis.around(y, every[:, 1], "y" in log and every[:, 1].min() > 0))
     plot = Plot(title, f"{y} over {x}: {described}", *axes, max(170, LINE * len(curves)), room_for(tuple(curves)))
     for label, points in curves.items():
-        plot.line(points, marks[label].css)
-        plot.marks(points if len(points) <= 12 else [], marks[label])
+        x_values, y_values = zip(*points, strict=True)
+        plot.line(x_values, y_values, marks[label].css)
+        if len(points) <= 12:
+            plot.marks(x_values, y_values, marks[label].css, marks[label].shape)
     plot.labels({label: points[-1] for label, points in curves.items()}, marks)
     return [Chart(title, plot.svg())]
 
@@ -82,7 +87,7 @@ def cost_chart(title: str, x: str, costs: Mapping[str, Point], marks: Mapping[st
     height, right = max(170, LINE * len(points)), room_for(tuple(points))
     plot = Plot(f"Score over {title.lower()}", described, *axes, height, right)
     plot.labels(points, marks)
-    for label, point in points.items():
-        plot.marks([point], marks[label])
+    for label, (cost, score) in points.items():
+        plot.marks([cost], [score], marks[label].css, marks[label].shape)
     free = [label for label in costs if label not in points]
     return [Chart(title, plot.svg(), f"Not shown, as its cost is 0: {listed(free)}." if free else "")]

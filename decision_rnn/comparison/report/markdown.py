@@ -26,7 +26,7 @@ def format_comparison(comparison: Comparison) -> str:
         lines = [f"- {line}" for group in groups for line in group.text]
         parts += [f"## {title}", *tables, *["\n".join(lines)] * bool(lines)]
     parts.append(" ".join(chain(describe(comparison), (section.text for section in found if section.text))))
-    return "\n\n".join([*parts, _made(comparison)])
+    return "\n\n".join([*parts, describe_origin(comparison)])
 
 
 def describe(comparison: Comparison) -> list[str]:
@@ -55,7 +55,7 @@ def _acting(window: int | None) -> str:
     return f"a window of the last {window} steps re-run for every action"
 
 
-def _made(comparison: Comparison) -> str:
+def describe_origin(comparison: Comparison) -> str:
     """The command, commits, machines and versions behind the numbers."""
     commits = dict.fromkeys(trial.commit or "unknown, from an installed package" for trial in comparison.trials)
     machines = dict.fromkeys(

@@ -108,7 +108,7 @@ def _profile_chart(findings: Findings, label: str, found: dict[str, PerformanceP
     plot = Plot(f"{label}: fraction of runs above a score", described, *axes, 140)
     for other, behind in found.items():
         if other != label:
-            plot.line(list(zip(behind.thresholds, behind.fractions, strict=True)), "grey")
+            plot.line(behind.thresholds, behind.fractions, "grey")
     plot.band(of.thresholds, of.low.clip(0), of.high.clip(max=1), css)
-    plot.line(list(zip(of.thresholds, of.fractions, strict=True)), css)
+    plot.line(of.thresholds, of.fractions, css)
     return Chart(f"Profile of {label}", plot.svg())

@@ -1,6 +1,6 @@
 """A report as one HTML file that needs no network access and runs no script."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -8,13 +8,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.report.clips import clips_section
 from decision_rnn.comparison.report.conclusions import conclusions
-from decision_rnn.comparison.report.markdown import describe
+from decision_rnn.comparison.report.markdown import describe, describe_origin
 from decision_rnn.comparison.report.parts import Findings, Section
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed, plural
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import check_folder, write_atomically
-from decision_rnn.machine import describe_versions, versions
+from decision_rnn.machine import versions
 
 
 def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
@@ -67,26 +68,10 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
         warning=f"Missing from all numbers: {failed}, listed below." * bool(comparison.failed),
         sections=[section for section in made if section.groups],
         single=comparison.datasets[0].data.name if len(comparison.datasets) == 1 else "",
-        command=comparison.command,
-        made=_made(comparison),
+        made=[describe_origin(comparison), *(_data(dataset.data) for dataset in comparison.datasets)],
     )
     return page.strip() + "\n"
 
 
-def _made(comparison: Comparison) -> list[tuple[str, list[str]]]:
-    """Data, code, packages and machines behind the numbers."""
-    data = [dataset.data for dataset in comparison.datasets]
-    commits = dict.fromkeys(trial.commit or "an installed package" for trial in comparison.trials)
-    made = [
-        ("Data", [f"{of.name}, played in {of.environment_id}, fingerprint {of.fingerprint[:16]}" for of in data]),
-        ("Commit that evaluated", list(commits)),
-        ("Versions", list(dict.fromkeys(describe_versions(trial.versions) for trial in comparison.trials))),
-        ("Machine", list(dict.fromkeys(_pairs(trial.hardware) for trial in comparison.trials))),
-        ("Runs at the same time", [comparison.jobs_at_a_time()]),
-        ("Gathered with", [describe_versions(comparison.versions), _pairs(comparison.hardware)]),
-    ]
-    return [(name, lines) for name, lines in made if any(lines)]
-
-
-def _pairs(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+def _data(data: DataSummary) -> str:
+    return f"{data.name}: played in {data.environment_id}, fingerprint {data.fingerprint[:16]}."

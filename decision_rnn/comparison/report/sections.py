@@ -175,7 +175,6 @@ def _achieved_chart(findings: Findings, dataset: ComparedDataset, asking: Summar
         return np.array(sorted((of.target.target_return or 0.0, *of.return_quantiles) for of in of.targets))
 
     every = np.concatenate([curve(of) for of in asking])
-    medians = [_medians(summary, i) for i in range(len(summary.trials))]
     asked, low, middle, high = curve(summary).T
     described = "; ".join(
         f"target {a:.6g}, median {format_return(m, dataset.data)}, 10% to 90% {format_return(lo, dataset.data)} to "
@@ -189,10 +188,11 @@ def _achieved_chart(findings: Findings, dataset: ComparedDataset, asking: Summar
     if plot.x.low < dataset.data.return_max < plot.x.high:
         plot.vertical(dataset.data.return_max, "best in the data", dotted=True)
     plot.band(asked, low, high, mark.css)
-    for points in medians if len(medians) > 1 else ():
-        plot.line(points, f"{mark.css} thin")
-    plot.line(list(zip(asked, middle, strict=True)), mark.css)
-    plot.marks(list(zip(asked, middle, strict=True)), mark)
+    for i in range(len(summary.trials)) if len(summary.trials) > 1 else ():
+        targets, medians = zip(*_medians(summary, i), strict=True)
+        plot.line(targets, medians, f"{mark.css} thin")
+    plot.line(asked, middle, mark.css)
+    plot.marks(asked, middle, mark.css, mark.shape)
     return Chart(summary.variant, plot.svg())
 
 
@@ -202,17 +202,14 @@ def learning(findings: Findings) -> Section:
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
         losses = {summary.variant: _mean_loss(summary) for summary in found}
         curves = {summary.variant: summary.curves for summary in found if summary.curves}
-        loss_rows = [
-            [label, f"{step:,.0f}", f"{loss:.4g}"]
-            for label, points in losses.items()
-            for step, loss in (points[i] for i in _spaced(len(points), TABLE_POINTS))
-        ]
-        rows = [
-            [label, describe_targets([of.target]), f"{step:,}", f"{column.mean():.1f}", _joined(column)]
-            for label, of_variant in curves.items()
-            for of in of_variant
-            for step, column in zip(of.steps, of.per_seed.T, strict=True)
-        ]
+        loss_rows, rows = [], []
+        for label, points in losses.items():
+            shown = dict.fromkeys(np.linspace(0, len(points) - 1, TABLE_POINTS).round().astype(int)) if points else ()
+            loss_rows += [[label, f"{points[i][0]:,.0f}", f"{points[i][1]:.4g}"] for i in shown]
+        for label, of in ((label, of) for label, of_variant in curves.items() for of in of_variant):
+            for step, column in zip(of.steps, of.per_seed.T, strict=True):
+                seeds = ", ".join(f"{score:.1f}" for score in column)
+                rows.append([label, describe_targets([of.target]), f"{step:,}", f"{column.mean():.1f}", seeds])
         head = ("variant", "target", "step", "mean", "seeds")
         tables = [
             findings.table("score by checkpoint", _last_and_best(curves)),
@@ -263,19 +260,16 @@ def _learning_chart(findings: Findings, curves: dict[str, tuple[LearningCurve, .
     score = Axis.around("normalised score", np.concatenate([of.per_seed.ravel() for of in every]))
     plot, mark = Plot(f"{label}: score over steps", described, steps, score), findings.marks[label]
 
-    def line(of: LearningCurve, values: np.ndarray, css: str) -> None:
-        plot.line(list(zip(of.steps, values, strict=True)), css)
-
     for other, (first, *_) in curves.items():
         if other != label:
-            line(first, first.per_seed.mean(axis=0), "grey")
+            plot.line(first.steps, first.per_seed.mean(axis=0), "grey")
     first, *others = curves[label]
     for seed in first.per_seed:
-        line(first, seed, f"{mark.css} thin")
-    line(first, first.per_seed.mean(axis=0), mark.css)
-    plot.marks(list(zip(first.steps, first.per_seed.mean(axis=0), strict=True)), mark)
+        plot.line(first.steps, seed, f"{mark.css} thin")
+    plot.line(first.steps, first.per_seed.mean(axis=0), mark.css)
+    plot.marks(first.steps, first.per_seed.mean(axis=0), mark.css, mark.shape)
     for of in others:
-        line(of, of.per_seed.mean(axis=0), f"{mark.css} dotted")
+        plot.line(of.steps, of.per_seed.mean(axis=0), f"{mark.css} dotted")
     return Chart(label, plot.svg())
 
 
@@ -287,15 +281,6 @@ def _mean_loss(summary: VariantSummary) -> list[Point]:
     points = np.array([(step, np.mean(losses)) for step, losses in sorted(by_step.items())])
     parts = np.array_split(points, min(len(points), CHART_POINTS)) if len(points) else []
     return [(float(part[-1, 0]), float(part[:, 1].mean())) for part in parts]
-
-
-def _spaced(count: int, most: int) -> list[int]:
-    """At most `most` of `count` indices, including the first and the last."""
-    return sorted({round(float(i)) for i in np.linspace(0, count - 1, min(count, most))})
-
-
-def _joined(values: np.ndarray) -> str:
-    return ", ".join(f"{value:.1f}" for value in values)
 
 
 def cost(findings: Findings) -> Section:
@@ -347,18 +332,8 @@ def tuning(findings: Findings) -> Section:
             for spent in BUDGETS
         }
         points = {label: [(float(spent), of.score) for spent, of in curve.items()] for label, curve in curves.items()}
-        return Group(
-            dataset.data.name,
-            tables=[findings.table("score of a target chosen by", columns)],
-            charts=overlay(
-                "Score of the chosen target",
-                "episodes spent on choosing",
-                "normalised score",
-                points,
-                findings.marks,
-                "x",
-            ),
-        )
+        charts = overlay("Score of the choice", "episodes spent", "normalised score", points, findings.marks, log="x")
+        return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 
     text = (
         "A target chosen by playing: a bandit spends that many episodes per seed on the evaluated targets, and its "
@@ -376,15 +351,10 @@ def remarks(findings: Findings) -> Section:
         for summary in found:
             for remark in dict.fromkeys(chain.from_iterable(trial.remarks for trial in summary.trials)):
                 concerned.setdefault(remark, []).append(summary.variant)
-        data = dataset.data
-        lines = [f"Comparability: {data.comparable}"] * bool(data.comparable) + [
-            capitalised(note) for note in data.notes
-        ]
-        lines += [
-            f"{listed(labels)}: {remark}" if len(labels) < len(found) else capitalised(remark)
-            for remark, labels in concerned.items()
-        ]
-        return Group(data.name, text=[f"{line}." for line in lines])
+        lines = [f"Comparability: {dataset.data.comparable}"] * bool(dataset.data.comparable) + [*dataset.data.notes]
+        for remark, labels in concerned.items():
+            lines.append(f"{listed(labels)}: {remark}" if len(labels) < len(found) else capitalised(remark))
+        return Group(dataset.data.name, text=[f"{line}." for line in lines])
 
     text = "What to know before believing the scores."
     return Section("Remarks", "", findings.groups(group), text, foldable=False)

@@ -18,8 +18,11 @@ LETTER = 6.6
 LONGEST = 18
 """The longest label, in characters, that a chart has room for."""
 SHAPES = ("M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z", "M-3.5-3.5h7v7h-7z", "M0-5L5 0L0 5L-5 0z", "M0-4.5L4.5 3.5H-4.5z")
-"""Paths of the marks: circle, square, diamond and triangle."""
+"""Paths of the variants' marks: circle, square, diamond and triangle."""
+DOT, END = "M-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0z", "M0-4v8"
+"""Paths of a seed's mark and of an interval's end."""
 
+Values = Sequence[float] | np.ndarray
 Point = tuple[float, float]
 
 
@@ -114,32 +117,19 @@ class Plot:
         self._text((self.left + self.right) / 2, self.bottom + 35, x.label, 'text-anchor="middle"')
         self._text(12, middle, y.label, f'text-anchor="middle" transform="rotate(-90 12 {middle:.1f})"')
 
-    def line(self, points: Sequence[Point], css: str) -> None:
-        """A line through points."""
-        places = (f"{self._x(x):.1f} {self._y(y):.1f}" for x, y in points)
-        self._path("M" + "L".join(places), f"line {css}")
+    def line(self, x: Values, y: Values, css: str, end: str = "") -> None:
+        """A line through points; `end="z"` closes it."""
+        places = (f"{self._x(a):.1f} {self._y(b):.1f}" for a, b in zip(x, y, strict=True))
+        self._path("M" + "L".join(places) + end, f"line {css}")
 
     def band(self, x: np.ndarray, low: np.ndarray, high: np.ndarray, css: str) -> None:
         """The area between two curves."""
-        edge = [*zip(x, high, strict=True), *reversed(list(zip(x, low, strict=True)))]
-        self._path("M" + "L".join(f"{self._x(a):.1f} {self._y(b):.1f}" for a, b in edge) + "z", f"band {css}")
+        self.line([*x, *x[::-1]], [*high, *low[::-1]], f"band {css}", end="z")
 
-    def marks(self, points: Sequence[Point], mark: Mark) -> None:
-        """A mark at each point."""
-        for x, y in points:
-            self._path(mark.shape, f"mark {mark.css}", f' transform="translate({self._x(x):.1f} {self._y(y):.1f})"')
-
-    def dots(self, points: Sequence[Point], css: str) -> None:
-        """A small dot at each point."""
-        for x, y in points:
-            self.parts.append(Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="2"/>').format(
-                css, self._x(x), self._y(y)))  # fmt: skip
-
-    def interval(self, low: float, high: float, y: float, css: str, ends: bool) -> None:
-        """A horizontal line from `low` to `high`, with or without marked ends."""
-        self.line([(low, y), (high, y)], css)
-        for x in (low, high) if ends else ():
-            self._path(f"M{self._x(x):.1f} {self._y(y) - 4:.1f}v8", f"line {css}")
+    def marks(self, x: Values, y: Values, css: str, shape: str) -> None:
+        """A mark of a shape, one of `SHAPES` or `DOT` or `END`, at each point."""
+        for a, b in zip(x, y, strict=True):
+            self._path(shape, f"mark {css}", f' transform="translate({self._x(a):.1f} {self._y(b):.1f})"')
 
     def vertical(self, x: float, text: str, dotted: bool = False) -> None:
         """A dashed line at x with a text above it, or a dotted line with a text along it."""
@@ -157,7 +147,7 @@ class Plot:
         """The line on which y equals x, as far as it is inside the axes."""
         low, high = max(self.x.low, self.y.low), min(self.x.high, self.y.high)
         if low < high:
-            self.line([(low, low), (high, high)], "reference")
+            self.line([low, high], [low, high], "reference")
 
     def labels(self, points: Mapping[str, Point], marks: Mapping[str, Mark]) -> None:
         """Write labels to the right without overlap, with thin lines to their points."""

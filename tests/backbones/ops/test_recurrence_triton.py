@@ -16,12 +16,12 @@ interpreted = pytest.mark.skipif(
 )
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
-GROUPS = {"numbers": "not gates and not law", "gates": "gates", "law": "law"}
+GROUPS = {"numbers": "not gates and not contract", "gates": "gates", "contract": "contract"}
 
 
 PLACES = [
     *(pytest.param("interpreter", cases, marks=interpreted) for cases in ("numbers", "gates")),
-    pytest.param("interpreter", "law", marks=[interpreted, pytest.mark.slow]),  # 44 s of one core
+    pytest.param("interpreter", "contract", marks=[interpreted, pytest.mark.slow]),  # 44 s of one core
     *(pytest.param("cuda", cases, marks=on_cuda) for cases in GROUPS),
 ]
 

@@ -1,6 +1,6 @@
 """Tests of the recurrence's Triton kernels, which test_recurrence_triton.py runs in a separate process: in Triton's
 interpreter on the CPU if TRITON_INTERPRET=1 was set before Triton was imported, else on CUDA. It selects them by the
-words `gates` and `law` in their names."""
+words `gates` and `contract` in their names."""
 
 import os
 
@@ -9,13 +9,11 @@ import pytest
 import torch
 from subjects import Subject
 
-from decision_rnn.backbones import mingru, minlstm
+from decision_rnn.backbones import Resets, mingru, minlstm
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
-from decision_rnn.testing import law
-from decision_rnn.testing.cases import Cases, noise
-from decision_rnn.testing.comparing import assert_near
-from decision_rnn.testing.subject import TIGHT
+from decision_rnn.testing import properties
+from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
@@ -77,9 +75,13 @@ def values_and_gradients(run, leaves, seed=5):
     return [h.detach(), *torch.autograd.grad(h, leaves, pull)]
 
 
+def as_resets(mask):
+    return None if mask is None else Resets.from_mask(mask)
+
+
 def check(leaves, reset, tolerance):
     found = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
-    right = values_and_gradients(lambda *parts: linear_recurrence_reference(*parts, reset), leaves)
+    right = values_and_gradients(lambda *parts: linear_recurrence_reference(*parts, as_resets(reset)), leaves)
     for name, part, twin, leaf in zip(("h", "a", "b", "initial"), found, right, [leaves[1], *leaves], strict=True):
         assert part.dtype == leaf.dtype
         part, twin = (torch.view_as_real(x) if x.is_complex() else x for x in (part, twin))
@@ -91,7 +93,7 @@ def check(leaves, reset, tolerance):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.float32, torch.complex64], ids=str)
 def test_kernel_values_and_gradients_equal_the_reference(dtype, constant, shape):
     for reset in resets(*shape[:2]).values():
-        check(problem(dtype, constant, *shape), reset, TIGHT[dtype.to_real()])
+        check(problem(dtype, constant, *shape), reset, TOLERANCES[dtype.to_real()])
 
 
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
@@ -100,7 +102,7 @@ def test_kernel_values_and_gradients_in_parallel_chunks(dtype, constant, chunked
     shape = (2, 53, 3)
     assert recurrence_triton._Plan.of(noise(*shape), recurrence_triton._Form()).chunks == 4
     for key in ("absent", "some"):
-        check(problem(dtype, constant, *shape), resets(*shape[:2])[key], TIGHT[torch.float64])
+        check(problem(dtype, constant, *shape), resets(*shape[:2])[key], TOLERANCES[torch.float64])
 
 
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
@@ -200,7 +202,7 @@ def test_kernel_does_not_modify_its_arguments():
         assert torch.equal(part, right)
 
 
-# The gates' kernels, against the loops of minGRU and minLSTM, which are tested by the law themselves
+# The gates' kernels, against the loops of minGRU and minLSTM, which are tested against their equations themselves
 
 
 LOOPS = {"mingru": mingru._GatedRecurrence, "minlstm": minlstm._GatedRecurrence}
@@ -217,13 +219,13 @@ def gated(name, dtype, batch, time, width, scale):
 def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, scale):
     """With scale 60, gates underflow in float32."""
     signed = candidate == "signed"
-    for dtype, tolerance in TIGHT.items():
+    for dtype, tolerance in TOLERANCES.items():
         leaves = gated(name, dtype, 2, 19, 3, scale)
         for key in ("absent", "some"):
             reset = resets(2, 19)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
-            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, signed), wide)  # noqa: B023
+            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), signed), wide)  # noqa: B023
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
@@ -233,7 +235,7 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
 def test_gates_kernel_in_parallel_chunks(name, chunked):
     leaves, reset = gated(name, torch.float64, 1, 53, 3, 1), resets(1, 53)["some"]
     found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, False), leaves)
-    right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, reset, False), leaves)
+    right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), False), leaves)
     for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
         assert_near(part, twin, 1e-12, what)
 
@@ -253,16 +255,14 @@ def test_gates_kernel_computes_bfloat16_in_float32():
     assert_near(narrow[1], wide[1], 2**-7, "gradient")
 
 
-# The law, with the kernels substituted in the mixers
+# The contract, with the kernels substituted in the mixers
 
 QUICK = [
-    law.gradients_agree,
-    law.nothing_crosses_a_reset,
-    law.infinities_stay_in_their_episode,
-    law.rows_are_independent,
-    law.one_step_is_step,
-    law.half_precision,
-    law.arguments_stay,
+    properties.gradients_agree,
+    properties.resets_isolate,
+    properties.rows_are_independent,
+    properties.bfloat16,
+    properties.calls_are_pure,
 ]
 
 
@@ -272,7 +272,7 @@ QUICK = [
     [Subject("mingru"), Subject("minlstm", {"candidate": "signed"}), Subject("lru", {"state_size": 6})],
     ids=str,
 )
-def test_mixers_with_kernels_obey_the_law(subject, check, monkeypatch):
+def test_mixers_with_kernels_keep_the_contract(subject, check, monkeypatch):
     asked = []
 
     def kernels(x):
@@ -280,5 +280,5 @@ def test_mixers_with_kernels_obey_the_law(subject, check, monkeypatch):
         return recurrence_triton
 
     monkeypatch.setattr(recurrence, "_kernels", kernels)
-    check(subject, Cases.full())
+    check(subject)
     assert asked

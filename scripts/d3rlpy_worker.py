@@ -1,6 +1,6 @@
 """Times d3rlpy's sampling of trajectories in an environment of its own, because its dependencies conflict with ours.
 
-Run by bench/d3rlpy.py as `PYTHON d3rlpy_worker.py ARRAYS.npz`; imports nothing of decision_rnn. Each line of input is a
+Run by bench_d3rlpy.py as `PYTHON d3rlpy_worker.py ARRAYS.npz`; imports nothing of decision_rnn. Each line of input is a
 JSON list [batch size, length, batches]; the answer is the mean CPU time of a batch, in seconds.
 """
 

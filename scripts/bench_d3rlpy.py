@@ -1,19 +1,30 @@
-"""d3rlpy (Seno and Imai 2022) as a baseline: its own sampler on our data, in the environment where it is installed."""
+"""`decision-rnn bench data` with d3rlpy (Seno and Imai 2022) as the baseline: its own sampler on the same episodes.
 
+python scripts/bench_d3rlpy.py PYTHON [--rounds 20] [--json FILE]     # PYTHON: of an environment with d3rlpy
+
+d3rlpy runs in a process of its own, because its dependencies conflict with ours.
+"""
+
+import argparse
 import contextlib
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from decision_rnn.bench.measure import Timing
+from decision_rnn.bench.data import DATASET, SIZES, PaddedSampler
+from decision_rnn.bench.measure import Row, compare, format_rows, interleaved, seconds_of, write_rows
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.rollout import one_thread
 
 WORKER = Path(__file__).with_name("d3rlpy_worker.py")
 
@@ -27,13 +38,13 @@ class D3rlpy:
         if not isinstance(begun, dict) or "episodes" not in begun:
             reason = begun["error"] if isinstance(begun, dict) and "error" in begun else "it gave no answer"
             raise InputError(
-                f"{python} cannot run d3rlpy ({reason}): name, with --d3rlpy, the interpreter of an environment where "
+                f"{python} cannot run d3rlpy ({reason}): name the interpreter of an environment where "
                 "`pip install d3rlpy` was done"
             )
         if begun["episodes"] != store.episodes:
             raise RuntimeError(f"d3rlpy sees {begun['episodes']} episodes, not {store.episodes}: not comparable")
 
-    def timing(self, batch_size: int, length: int, batches: int) -> Timing:
+    def timing(self, batch_size: int, length: int, batches: int) -> Callable[[], float]:
         """A timing of one batch of trajectories: mean CPU time of the d3rlpy process over `batches` batches."""
 
         def timing() -> float:
@@ -85,11 +96,41 @@ def running_d3rlpy(python: Path, store: EpisodeStore) -> Iterator[D3rlpy]:
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
         except OSError as error:
-            raise InputError(
-                f"cannot run {python} ({error.strerror}): --d3rlpy must name a Python interpreter"
-            ) from None
+            raise InputError(f"cannot run {python} ({error.strerror}): name a Python interpreter") from None
         try:
             yield D3rlpy(python, process, store)
         finally:
             process.kill()
             process.communicate()
+
+
+def bench(python: Path, rounds: int = 20) -> list[Row]:
+    """Rows `data/batch-<size>`, `data/padded-<size>` and `data/d3rlpy-<size>`, in µs, compared with d3rlpy's."""
+    store, rows = open_dataset(DATASET).open(), []
+    with one_thread(), running_d3rlpy(python, store) as theirs:
+        for batch_size, context in SIZES:
+            size = f"{batch_size}x{context}"
+            stream, padded = StepStream(store, context, batch_size, seed=0), PaddedSampler(store, context, batch_size)
+            timings = {
+                f"data/batch-{size}": partial(seconds_of, stream.sample, calls=200),
+                f"data/padded-{size}": partial(seconds_of, padded.sample, calls=2),
+                f"data/d3rlpy-{size}": theirs.timing(batch_size, context, batches=10),
+            }
+            rows += compare(interleaved(timings, rounds, "timing batches"), f"data/d3rlpy-{size}", "µs", 1e6)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("python", type=Path, help="the interpreter of an environment with d3rlpy")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    options = parser.parse_args()
+    rows = bench(options.python, options.rounds)
+    print(format_rows(rows))
+    if options.json:
+        write_rows(options.json, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Acting in environments one step at a time, NumPy in and out: what agents and exported policies have in common.
+
+Apart from `errors.py` this imports only numpy, so that exported policies act without torch.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decision_rnn.errors import InputError
+
+State = list[np.ndarray]
+"""The state of environments: arrays with the environments first, in an order of the engine's own."""
+
+MAX_ENVIRONMENTS = 1 << 20
+"""Largest number of environments of an actor that is not made for a number of them: a large index takes memory for all
+indices below it."""
+
+
+class ActingLoop(ABC):
+    """Acts in one environment or many, with indices from 0, and keeps the state of each between calls.
+
+    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_dim`, the entries of an observation,
+    or their smallest number if `max_observation_dim` is larger, and `action_dim`, the components of an action, before
+    they call this class's `__init__`. An environment's actions do not depend on which others act with it, except for
+    their last digits.
+
+    Args:
+        target_return: The target return of every environment until `reset` is given another.
+        env: The environment to act in, for its number of environments and how they are reset.
+        num_envs: The number of environments, if there is no `env`; None if the first call determines it.
+
+    Raises:
+        InputError: If the environment's sizes are not those that were trained on, or a number is invalid.
+    """
+
+    observation_dim: int
+    max_observation_dim: int
+    action_dim: int
+    _state: State
+
+    def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
+        self.num_envs, self._reset_by_next_step = _layout(env, num_envs)
+        if env is not None:
+            self._check_spaces(env)
+        self._default_target = target_return
+        self._forget()
+
+    @abstractmethod
+    def initial_state(self, environments: int) -> State:
+        """The state before an episode's first step, in new arrays."""
+
+    @abstractmethod
+    def step(
+        self, observation: np.ndarray, reward: np.ndarray, reset: np.ndarray, target_return: np.ndarray, state: State
+    ) -> tuple[np.ndarray, State]:
+        """One step of a batch, without the state that is kept between calls.
+
+        Args:
+            observation: (batch, O) float32.
+            reward: (batch,) float32; ignored where an episode begins.
+            reset: (batch,) bool, true where an episode begins: the state there is ignored.
+            target_return: (batch,) float32, the target return of episodes that begin.
+            state: From `initial_state` or the previous call.
+
+        Returns:
+            Actions, (batch, A), and the state to pass to the next call, in new arrays.
+        """
+
+    def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
+        """Begin an episode: the next observation is its first, and the reward passed with it is ignored.
+
+        Args:
+            target_return: The target return from now on, a number or one for each of these environments, in the order
+                of `index`; unchanged if left out.
+            index: The environments: distinct indices from 0, or a mask (num_envs,) bool; all if left out.
+
+        Raises:
+            InputError: If `index` is invalid, or a return is not finite.
+        """
+        targets = None if target_return is None else _targets(target_return)
+        if index is not None:
+            rows = self._rows(index)
+        elif targets is None or targets.ndim == 0:
+            rows = np.arange(len(self._first))
+            self._default_target = self._default_target if targets is None else float(targets)
+        else:
+            rows = np.arange(self._settle(len(targets), "target returns"))
+        if targets is not None:
+            if targets.ndim and len(targets) != len(rows):
+                raise InputError(f"target_return has {len(targets)} numbers for {len(rows)} environments")
+            self._target[rows] = targets
+        self._first[rows] = True
+
+    def act(
+        self, observation: ArrayLike, reward: ArrayLike = 0.0, index: ArrayLike | None = None, done: ArrayLike = False
+    ) -> np.ndarray:
+        """The actions for observations.
+
+        Args:
+            observation: (O,), or (num_envs, O).
+            reward: The reward of the previous action: a number, or (num_envs,).
+            index: The environments to step, in the order of the observations; all if left out.
+            done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,).
+
+        Returns:
+            The actions within [-1, 1], (A,) or (num_envs, A), float32; a new array.
+
+        Raises:
+            InputError: If an argument has a different shape or is invalid.
+        """
+        observations = np.asarray(observation, np.float32)
+        single = observations.ndim == 1 and (self.num_envs is None or index is not None)
+        batch = observations[None] if single else observations
+        if batch.ndim != 2 or not self.observation_dim <= batch.shape[1] <= self.max_observation_dim:
+            needed = f"({'environments' if self.num_envs is None else self.num_envs}, {self.observation_dim})"
+            if self.num_envs is None:
+                needed = f"({self.observation_dim},) or {needed}"
+            raise InputError(f"the observation has shape {observations.shape} where the agent needs {needed}")
+        rows = None if index is None else self._rows(index)
+        count = self._settle(len(batch), "observations") if rows is None else len(rows)
+        if len(batch) != count:
+            raise InputError(f"there are {len(batch)} observations for {count} environments of index")
+        rewards, ended = _per_row(reward, count, "reward", np.float32), _per_row(done, count, "done", np.bool_)
+        where = slice(None) if rows is None else rows
+        next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
+        if not next_step:
+            self._first[where] |= ended
+        if not count:
+            return np.zeros((0, self.action_dim), np.float32)
+        actions = self._act_all(batch, rewards) if rows is None else self._act_some(batch, rewards, rows)
+        self._first[where] = ended if next_step else False
+        return actions[0] if single else actions
+
+    def __call__(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike = False) -> np.ndarray:
+        """`act` in all environments."""
+        return self.act(observation, reward, done=done)
+
+    def _act_all(self, observations: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+        actions, self._state = self.step(observations, rewards, self._first, self._target, self._state)
+        return actions
+
+    def _act_some(self, observations: np.ndarray, rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        state = [part[rows] for part in self._state]
+        actions, state = self.step(observations, rewards, self._first[rows], self._target[rows], state)
+        for part, stepped in zip(self._state, state, strict=True):
+            part[rows] = stepped
+        return actions
+
+    def _forget(self) -> None:
+        """Forget all episodes, and the number of environments unless the actor is made for it."""
+        self._target, self._first, self._state = np.zeros(0, np.float32), np.zeros(0, bool), self.initial_state(0)
+        self._settled = False
+        if self.num_envs is not None:
+            self._settle(self.num_envs, "environments")
+
+    def _settle(self, count: int, what: str) -> int:
+        """Settle the number of environments; InputError if it is settled already and is another."""
+        if not self._settled:
+            self._grow(count)
+        if count != len(self._first):
+            raise InputError(
+                f"there are {count} {what} for {len(self._first)} environments: give one for each, or name the "
+                "environments by index"
+            )
+        return count
+
+    def _rows(self, index: ArrayLike) -> np.ndarray:
+        """The environments selected by `index`, (rows,) int64 in its order; new ones begin their first episode."""
+        try:
+            rows = np.atleast_1d(index)
+        except ValueError:  # rows of different lengths
+            rows = np.full(1, -1)
+        if rows.dtype == np.bool_ and rows.shape == self._first.shape:
+            rows = np.flatnonzero(rows)
+        limit = MAX_ENVIRONMENTS if self.num_envs is None else self.num_envs
+        known = rows.ndim == 1 and (
+            not rows.size or (rows.dtype.kind in "iu" and 0 <= rows.min() <= rows.max() < limit)
+        )
+        if not known or len(np.unique(rows)) < len(rows):
+            raise InputError(
+                f"index is {index!r:.100}: give a mask, or the indices of different environments, from 0 to {limit - 1}"
+            )
+        if rows.size:
+            self._grow(max(int(rows.max()) + 1, len(self._first)))
+        return rows.astype(np.int64)
+
+    def _grow(self, environments: int) -> None:
+        """Make room for that many environments; those that are there already keep their state."""
+        self._settled = True
+        more = environments - len(self._first)
+        if more:
+            self._target = np.append(self._target, np.full(more, self._default_target, np.float32))
+            self._first = np.append(self._first, np.ones(more, bool))
+            pairs = zip(self._state, self.initial_state(more), strict=True)
+            self._state = [np.concatenate(pair) for pair in pairs]
+
+    def _check_spaces(self, env: Any) -> None:
+        from gymnasium.spaces import Box  # here: only who acts in one of its environments needs gymnasium
+
+        sizes = {
+            "observation": (self.observation_dim, self.max_observation_dim),
+            "action": (self.action_dim, self.action_dim),
+        }
+        for kind, (least, most) in sizes.items():
+            space = getattr(env, f"single_{kind}_space", None) or getattr(env, f"{kind}_space")
+            if not isinstance(space, Box) or len(space.shape) != 1 or not least <= space.shape[0] <= most:
+                raise InputError(
+                    f"the agent was trained on {kind}s of {least} numbers, where the environment has {space}"
+                )
+
+
+def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
+    """The number of environments (None for one, or if it is not known yet), and whether each is reset by the step after
+    an episode's last one, if there are many."""
+    if env is None:
+        if num_envs is not None and num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}: it must be at least 1")
+        return num_envs, True
+    found = env.num_envs if hasattr(env, "single_observation_space") else None
+    if num_envs is not None and num_envs != found:
+        raise InputError(f"num_envs is {num_envs} where the environment has {found}: leave it out")
+    mode = env.metadata.get("autoreset_mode", "NextStep")
+    return found, getattr(mode, "value", mode) == "NextStep"
+
+
+def _targets(target_return: ArrayLike) -> np.ndarray:
+    try:
+        targets = np.asarray(target_return, np.float32)
+    except (TypeError, ValueError):
+        targets = np.full(1, np.nan)
+    if targets.ndim > 1 or not np.isfinite(targets).all():
+        raise InputError(
+            f"target_return is {target_return!r:.100}: it must be a finite number, or one for each environment"
+        )
+    return targets
+
+
+def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray:
+    """One number per environment; a single number is broadcast."""
+    array: np.ndarray = np.asarray(value, dtype)
+    if array.size != 1 and array.shape != (count,):
+        raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
+    return np.broadcast_to(array.reshape(-1), (count,)).copy()

@@ -1,0 +1,67 @@
+"""Kernels that know no resets, run on slices with resets; and full precision under autocast."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from decision_rnn.backbones.contract import State, reset_rows
+from decision_rnn.backbones.resets import Resets
+
+Block = Callable[[tuple[Tensor, ...], State | None, Tensor | None], tuple[Tensor, State]]
+"""Maps a block of time without resets; see `run_blocks`."""
+
+
+def run_blocks(
+    block: Block,
+    parts: Sequence[Tensor],
+    state: State | None,
+    initial_state: Callable[[int], State],
+    resets: Resets | None,
+    length: int,
+    fills: Sequence[float] = (0,),
+) -> tuple[Tensor, State]:
+    """Run a mixer's kernel over blocks of time, with every episode in a row of its own.
+
+    The kernel knows no resets. Episodes that begin within a block are run after it, in additional rows, in which void
+    steps come first; no infinity or NaN crosses from one row to another, nor does a gradient.
+
+    Args:
+        block: Maps the parts of a block, the state before it (None for the initial state) and the number of void steps
+            of each row, (rows,) or None, to the output, (rows, time, ...), and the state after it. Void steps must
+            leave the initial state unchanged; their outputs are not used.
+        parts: The kernel's inputs, each (batch, time, ...).
+        state: The state before the first step; the initial state if None.
+        initial_state: The mixer's method.
+        resets: Where episodes begin.
+        length: Steps of a block, at most.
+        fills: The value of each part at void steps.
+    """
+    time = parts[0].shape[1]
+    outputs = []
+    for begin in range(0, time, length):
+        here = [part[:, begin : begin + length] for part in parts] if length < time else parts
+        now = None if resets is None else resets.between(begin, begin + length)
+        if now is not None and state is not None and (now.steps == 0).any():
+            state = reset_rows(state, initial_state(len(now.mask)), now.mask[:, 0])
+        later = None if now is None else now.later
+        if later is None:
+            y, state = block(tuple(here), state, None)
+        else:
+            filled = list(zip(here, fills, strict=True))
+            y, after = block(tuple(later.blank(*part) for part in filled), state, None)
+            y_later, after_later = block(tuple(later.part(*part) for part in filled), None, later.void)
+            y, state = later.join(y, y_later), tuple(map(later.final, after, after_later))
+        outputs.append(y)
+    assert state is not None
+    return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0], state
+
+
+def full_precision(
+    kernel: Callable[[Tensor, State], tuple[Tensor, State]], x: Tensor, state: State
+) -> tuple[Tensor, State]:
+    """Run a kernel in the state's precision also under autocast, which would round the state at every step."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return kernel(x, state)
+    with torch.autocast(x.device.type, enabled=False):
+        return kernel(x.to(state[0].dtype), state)

@@ -1,0 +1,195 @@
+"""Recurrent layers whose gates depend on the state: a loop over time with a hand-written backward pass.
+
+On a CPU core the loop is faster than torch's kernels, which record a graph at every step or cannot reset rows within a
+slice. On CUDA every step of the loop would launch kernels of its own; there, cuDNN runs all episodes as one packed
+batch, except with LSTM's peepholes, which it lacks.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import PackedSequence
+
+from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
+from decision_rnn.backbones.ops.blocks import full_precision
+from decision_rnn.backbones.resets import Resets, rows_by_step, send
+
+sigmoid_backward = torch.ops.aten.sigmoid_backward
+tanh_backward = torch.ops.aten.tanh_backward
+threshold_backward = torch.ops.aten.threshold_backward
+
+
+class GatedMixer(SequenceMixer):
+    """A mixer with the weights of one of torch's recurrent layers. State: `states` parts, (batch, width), h first.
+
+    Under autocast, matrix products are computed in half precision, also the recurrent one; gates and state are not.
+
+    Attributes:
+        cell: Torch's layer.
+        states: Number of parts of the state.
+        saved: Values per channel and step that `adjoint` needs besides the states.
+        gated_product: Whether a gate multiplies the recurrent product, which then has a gradient of its own.
+        has_kernel: Whether torch's layer computes this mixer.
+    """
+
+    states = 1
+    saved = 0
+    gated_product = False
+    has_kernel = True
+
+    def __init__(self, cell: nn.RNNBase) -> None:
+        super().__init__()
+        self.cell = cell
+
+    @property
+    def extra(self) -> Tensor | None:
+        """A parameter of the recurrence besides its weights."""
+        return None
+
+    def initial_state(self, batch_size: int) -> State:
+        zeros = next(self.cell.parameters()).new_zeros(batch_size, self.cell.hidden_size)
+        return tuple(zeros.clone() for _ in range(self.states))
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        state = self.initial_state(len(x)) if state is None else state
+        if x.is_cuda and self.has_kernel:
+            return full_precision(lambda x, state: self.run_packed(x, state, reset), x, state)
+        driven = self.drive(x.transpose(0, 1))
+        recurrent = self.cell.all_weights[0][1].to(driven.dtype)
+        y, *after = _Loop.apply(self, reset, driven.to(state[0].dtype), recurrent, self.extra, *state)
+        return y.transpose(0, 1), tuple(after)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return full_precision(self.step_cell, x, state)
+
+    def drive(self, x: Tensor) -> Tensor:
+        """The contribution of x to the gates, (..., gates * width)."""
+        weight, _, bias, other = self.cell.all_weights[0]
+        return F.linear(x, weight, bias + other)
+
+    @abstractmethod
+    def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """One step by torch's cell: the output and the state after it."""
+
+    @abstractmethod
+    def advance(
+        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
+    ) -> None:
+        """One step of the loop, written into `after` and `saved`.
+
+        Args:
+            driven: (batch, gates * width), the contribution of x.
+            before: The state before the step.
+            recurrent: The recurrent weights, (width, gates * width).
+            extra: The parameter besides.
+            after: The state after the step.
+            saved: (batch, saved * width), for `adjoint`.
+        """
+
+    @abstractmethod
+    def adjoint(
+        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
+    ) -> State:
+        """The gradients of one step, given those of the state after it.
+
+        Writes into grad_gates, (batch, gates * width), the gradient of `driven`, preceded if `gated_product` by that of
+        the last gate's recurrent product; returns new tensors with the gradient of the state before, without the part
+        that flows through the recurrent product.
+        """
+
+    def extra_gradient(self, grad_gates: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
+        """The gradient of `extra`, from what `adjoint` wrote and the states before and after all steps."""
+        raise NotImplementedError
+
+    def run_packed(self, x: Tensor, state: State, resets: Resets | None) -> tuple[Tensor, State]:
+        """Run torch's layer, every episode as a sequence of one packed batch."""
+        (batch, time, _), device = x.shape, x.device
+        begins = torch.zeros(batch, time, dtype=torch.bool)
+        begins[:, 0] = True
+        if resets is not None:
+            state = reset_rows(state, self.initial_state(batch), resets.mask[:, 0])
+            begins[resets.rows, resets.steps] = True
+        starts = begins.flatten().nonzero().flatten()
+        first = (starts % time == 0).nonzero().flatten()  # each row's first episode, and its last one
+        last = torch.cat([first[1:], torch.tensor([len(starts)])]) - 1
+        lengths, order = torch.cat([starts[1:], torch.tensor([batch * time])]).sub(starts).sort(descending=True)
+        places = order.argsort()
+        t = torch.arange(int(lengths[0]))[:, None]
+        sizes = (t < lengths).sum(1)
+        steps = send((starts[order] + t)[t < lengths], device)
+        at_first, at_last = send(places[first], device), send(places[last], device)
+        given = tuple(
+            part.new_zeros(1, len(starts), part.shape[1]).index_copy(1, at_first, part[None]) for part in state
+        )
+        packed = PackedSequence(x.flatten(0, 1).index_select(0, steps), sizes)
+        y, after = self.cell(packed, given if len(given) > 1 else given[0])
+        after = after if len(given) > 1 else (after,)
+        out = y.data.new_empty(batch * time, y.data.shape[1]).index_copy(0, steps, y.data)
+        return out.view(batch, time, -1), tuple(part[0].index_select(0, at_last) for part in after)
+
+
+def add_product(out: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """out += x @ weight, in place, with the product in the precision of the weight."""
+    return out.addmm_(x, weight) if weight.dtype == out.dtype else out.add_(x.to(weight.dtype) @ weight)
+
+
+class _Loop(torch.autograd.Function):
+    """`GatedMixer.advance` over time and its adjoint: all h, (time, batch, width), and the last of every state part.
+
+    Time comes first in memory, so that the numbers of a step are neighbours.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, mixer: GatedMixer, resets: Resets | None, driven: Tensor, recurrent: Tensor, extra: Tensor | None,
+        *initial: Tensor,
+    ) -> State:  # fmt: skip
+        (time, batch, _), width = driven.shape, recurrent.shape[1]
+        states = tuple(driven.new_empty(time + 1, batch, width) for _ in initial)
+        saved = driven.new_empty(time, batch, mixer.saved * width)
+        for part, start in zip(states, initial, strict=True):
+            part[0] = start
+        for t, rows in enumerate(rows_by_step(resets, time)):
+            before = tuple(part[t] if rows is None else part[t].index_fill(0, rows, 0) for part in states)
+            after = tuple(part[t + 1] for part in states)
+            mixer.advance(driven[t], before, recurrent.T, extra, after, saved[t])
+        ctx.save_for_backward(recurrent, extra, saved, *states)
+        ctx.mixer, ctx.resets = mixer, resets
+        return states[0][1:], *(part[-1].clone() for part in states)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *carried: Tensor) -> tuple[Tensor | None, ...]:
+        mixer: GatedMixer = ctx.mixer
+        recurrent, extra, saved, *states = ctx.saved_tensors
+        (time, batch, width), gates = grad.shape, len(recurrent)
+        starts = rows_by_step(ctx.resets, time)
+        after, before = [part[1:] for part in states], [part[:-1] for part in states]
+        if any(rows is not None for rows in starts):
+            before = [part.clone() for part in before]
+            for part in before:
+                for part_t, rows in zip(part, starts, strict=True):
+                    if rows is not None:
+                        part_t.index_fill_(0, rows, 0)
+        # The gradients of the recurrent product, then of `driven`; they share what `rolled` leaves in common.
+        rolled = width if mixer.gated_product else 0
+        recurrent = recurrent.roll(rolled, 0)
+        grads = grad.new_empty(time, batch, gates + rolled)
+        grad_product, grad_driven = grads[..., :gates], grads[..., rolled:]
+        for t in reversed(range(time)):
+            carried = carried[0] + grad[t], *carried[1:]
+            before_t, after_t = tuple(part[t] for part in before), tuple(part[t] for part in after)
+            carried = mixer.adjoint(carried, before_t, after_t, extra, saved[t], grads[t])
+            add_product(carried[0], grad_product[t], recurrent)
+            rows = starts[t]
+            if rows is not None:
+                carried = tuple(part.index_fill_(0, rows, 0) for part in carried)
+        dtype = recurrent.dtype
+        grad_recurrent = grad_product.flatten(0, 1).to(dtype).T @ before[0].flatten(0, 1).to(dtype)
+        grad_extra = None if extra is None else mixer.extra_gradient(grads, before, after)
+        return None, None, grad_driven, grad_recurrent.roll(-rolled, 0), grad_extra, *carried
