@@ -128,13 +128,11 @@ def _train(
     if resume:
         config = check_resumed_run(config, run)
     else:
-        _check_warmup(config.training)
+        check_warmup(config.training)
         check_new_run(run)
     store = dataset.open()
-    check_actions(store, config.actions)
+    seen = select_episodes(config, store)
     spec = dataset.spec  # read again: it may depend on the contents of the opened store
-    seen = top_episodes(store, config.top_fraction)
-    _check_best(config, store, seen)
     provenance = DataSummary.from_store(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
@@ -254,17 +252,23 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     )
 
 
-def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> None:
-    """InputError if the best episodes are too short for one slice; for all episodes, the stream checks this itself."""
-    if seen is not store and seen.steps < config.training.context:
+def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
+    """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
+    check_actions(store, config.actions)
+    observation_index(config.observation.mask, store.environment_id)
+    seen = top_episodes(store, config.top_fraction)
+    if seen.steps < config.training.context:
         raise InputError(
             f"top_fraction {config.top_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
             f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
             "raise top_fraction or lower training.context"
+            if seen is not store
+            else f"{store.path} has {seen.steps} steps, fewer than training.context {config.training.context}: lower it"
         )
+    return seen
 
 
-def _check_warmup(settings: TrainingConfig) -> None:
+def check_warmup(settings: TrainingConfig) -> None:
     """InputError if the learning rate would never reach its peak, which is hardly intended."""
     if settings.warmup_steps is not None and settings.warmup_steps > settings.steps:
         raise InputError(

@@ -180,6 +180,7 @@ def test_full_disk_during_a_checkpoint_keeps_the_previous_checkpoint(
     command = ["train", "hopper-medium", "--training.checkpoint_every", "10", "--output", "run", *SMALL]
     command += ["--training.schedule", "constant"]
     command += ["--evaluation.target_returns", "[0]"]  # reached by every episode: no warning
+    command += ["--training.warmup_steps", "5"]
     assert inline_cli(*command, "--training.steps", "10").returncode == 0
 
     def limit() -> None:

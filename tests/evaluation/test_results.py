@@ -75,7 +75,7 @@ def old_form() -> dict[str, Any]:
 def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: Path) -> None:
     path = write_result(tmp_path, result)
     assert read_result(path) == result
-    assert json.loads(path.read_text())["schema"] == 2
+    assert json.loads(path.read_text())["schema"] == 3
 
 
 def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Executors, which run the cells of a comparison."""
+"""Executors, which start the runs of a comparison."""
