@@ -73,7 +73,7 @@ def main() -> None:
     if not found:
         parser.error(f"{options.first} and {options.second} have no variant on the same dataset: name two that do")
     print(f"first: {machine(first)}\nsecond: {machine(second)}\n")
-    print(Table.of(HEAD[0], HEAD, found).markdown())
+    print(Table(HEAD[0], HEAD, found).markdown())
     print("\nMean ± standard deviation over seeds (their number); difference of the means, second minus first.")
 
 
