@@ -115,6 +115,8 @@ class EvaluationConfig:
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or 10,000 if
             it is registered without one.
+        checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
+            return and at the best in the data; 0 for none.
     """
 
     episodes: int = 100
@@ -123,12 +125,13 @@ class EvaluationConfig:
     window: int = 20
     seed: int = 1_000_000
     max_episode_steps: int | None = None
+    checkpoint_episodes: int = 0
 
     def __post_init__(self) -> None:
         if self.state not in ("recurrent", "window"):
             raise InputError(f"evaluation.state is {self.state!r:.100}: it must be recurrent or window")
         _at_least(self, 1, "window", "max_episode_steps")
-        _at_least(self, 0, "episodes", "seed")
+        _at_least(self, 0, "episodes", "seed", "checkpoint_episodes")
         if self.target_returns is not None and not self.target_returns:
             raise InputError("evaluation.target_returns is empty: name at least one return, or leave it out")
         if not all(math.isfinite(target) for target in self.target_returns or ()):

@@ -27,8 +27,16 @@ a few cores; a forked one starts immediately. Forking is as safe as for a DataLo
 one thread, since OpenMP's pool is not forked, and does not use a GPU. On systems other than Linux, system libraries do
 not survive a fork."""
 
+JOBS = "DECISION_RNN_JOBS"
+"""The environment variable of `jobs_at_a_time`."""
+LIFELINE = "DECISION_RNN_LIFELINE"
+"""The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
 REPORT_SECONDS = 0.1
 """Seconds between looks at the workers' reports of progress."""
+
+
+PROGRAM = (sys.executable, "-m", "decision_rnn")
+"""The words that start the command line in another process."""
 
 
 def available_cores() -> int:
@@ -43,12 +51,23 @@ def default_processes() -> int:
     return 1 if multiprocessing.current_process().daemon else available_cores()
 
 
+def jobs_at_a_time() -> int | None:
+    """The number of runs that `compare` trains at the same time as this one, including it; None for other runs."""
+    jobs = os.environ.get(JOBS, "")
+    return int(jobs) if jobs.isdigit() else None
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """The environment of a process that uses `threads` threads per matrix product, so that several share the cores."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+
+
 @contextlib.contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Processes started inside the block use `threads` threads per matrix product, so that they share the cores."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, str(threads)))
+    """Processes started inside the block have these `thread_limits`."""
+    limits = thread_limits(threads)
+    before = {name: os.environ.get(name) for name in limits}
+    os.environ.update(limits)
     try:
         yield
     finally:
@@ -167,3 +186,14 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def end_with_stdin() -> None:
+    """Exit as soon as stdin is closed, as it is when the process at its other end is killed."""
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1):  # sys.stdin.read() would hold its lock at exit
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

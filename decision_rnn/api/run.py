@@ -21,6 +21,7 @@ from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.rtg_cap import with_rtg_cap
+from decision_rnn.evaluation.stored import checkpoint_settings, evaluate_once
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
@@ -167,19 +168,34 @@ def train(
 
 
 def train_run(
-    config: RunConfig, output: Path | str | None = None, resume: bool = False, callback: Callback | None = None
+    config: RunConfig,
+    output: Path | str | None = None,
+    resume: bool = False,
+    callback: Callback | None = None,
+    processes: int | None = None,
 ) -> Run:
-    """Train the run of a configuration in a folder; arguments and errors as for `train`."""
+    """Train the run of a configuration in a folder; arguments and errors as for `train`. `processes` is the number of
+    processes that evaluate its checkpoints, if `evaluation.checkpoint_episodes` says so."""
     dataset = open_dataset(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
     folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
     if resume:
         config = check_resumed_run(config, folder)
-    if config.evaluation.episodes:
+    if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
         spec = dataset.spec
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+
+    def evaluate_checkpoint(trained: TrainedAgent) -> None:
+        with quiet():
+            evaluate_once(folder, trained, checkpoint_settings(config, trained.provenance), processes)
+
     trained = train_in_folder(
-        config, folder, resume, on_data=lambda *data: _tell_reach(config, *data), callback=callback
+        config,
+        folder,
+        resume,
+        evaluate_checkpoint if config.evaluation.checkpoint_episodes else None,
+        on_data=lambda *data: _tell_reach(config, *data),
+        callback=callback,
     )
     return Run(folder, trained)
 

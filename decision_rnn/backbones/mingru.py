@@ -27,21 +27,14 @@ backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
-from decision_rnn.backbones.ops.recurrence import (
-    gated_recurrence,
-    log_space_recurrence,
-    previous_states,
-    run_adjoint,
-    run_interpolation,
-)
+from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
 from decision_rnn.backbones.resets import Resets
 
 
@@ -94,14 +87,20 @@ class MinGRUConfig(MinimalConfig):
 class MinGRU(SequenceMixer):
     """State: h, (batch, width * expansion)."""
 
-    def __init__(self, config: MinGRUConfig) -> None:
+    parts = 2  # pre-activations of a channel: the gates, then the candidate
+
+    def __init__(self, config: MinimalConfig) -> None:
         super().__init__()
         self.inner = config.inner
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
-        self.gates = nn.Linear(config.width, 2 * self.inner)
-        with torch.no_grad():
-            self.gates.bias[: self.inner] -= config.forget_bias
-        self.output = output_map(config)
+        self.gates = nn.Linear(config.width, self.parts * self.inner)
+        self.keep_more(self.gates.bias.data[: self.inner], config.forget_bias)
+        projected = config.projection or self.inner != config.width
+        self.output = nn.Linear(self.inner, config.width) if projected else nn.Identity()
+
+    def keep_more(self, bias: Tensor, shift: float) -> None:
+        """Shift the first gate's bias towards keeping the state."""
+        bias -= shift
 
     def initial_state(self, batch_size: int) -> State:
         return (self.gates.weight.new_zeros(batch_size, self.inner),)
@@ -109,77 +108,21 @@ class MinGRU(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         (initial,) = self.initial_state(len(x)) if state is None else state
         if self.log_space:
-            gate, candidate = self.gates(x).to(initial.dtype).chunk(2, dim=-1)
-            log_b = F.logsigmoid(gate) + log_positive(candidate)
-            h = log_space_recurrence(F.logsigmoid(-gate), log_b, initial, reset)
+            *gates, candidate = self.gates(x).to(initial.dtype).chunk(self.parts, dim=-1)
+            odds = log_odds(gates)
+            log_b = F.logsigmoid(odds) + log_positive(candidate)
+            h = log_space_recurrence(F.logsigmoid(-odds), log_b, initial, reset)
         else:
-            h = gated_recurrence(_GatedRecurrence, self.gates(x), initial, reset, self.signed)
+            h = gated_recurrence(self.gates(x), initial, reset, self.signed)
         return self.output(h), (h[:, -1].clone(),)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         (h,) = state  # float32, also under autocast
-        gate, candidate = self.gates(x).to(h.dtype).chunk(2, dim=-1)
-        h = torch.lerp(h, candidate if self.signed else positive(candidate), torch.sigmoid(gate))
+        *gates, candidate = self.gates(x).to(h.dtype).chunk(self.parts, dim=-1)
+        h = torch.lerp(h, candidate if self.signed else positive(candidate), torch.sigmoid(log_odds(gates)))
         return self.output(h), (h,)
-
-
-def output_map(config: MinimalConfig) -> nn.Module:
-    """The map from the state, (..., inner), to the output, (..., width)."""
-    if config.projection or config.inner != config.width:
-        return nn.Linear(config.inner, config.width)
-    return nn.Identity()
-
-
-def positive(x: Tensor) -> Tensor:
-    """The paper's g: x + 0.5 for x >= 0, sigmoid(x) otherwise; positive and increasing.
-
-    sigmoid(x) > x + 0.5 exactly where x < 0, so g is their maximum, which is five times faster than a `where`.
-    """
-    return torch.maximum(x + 0.5, torch.sigmoid(x))
 
 
 def log_positive(x: Tensor) -> Tensor:
     """log g(x), finite where g(x) underflows (appendix B.2)."""
     return torch.where(x >= 0, torch.log(F.relu(x) + 0.5), F.logsigmoid(x))
-
-
-def positive_backward(grad: Tensor, y: Tensor, out: Tensor) -> None:
-    """Write into `out` the gradient of x from the gradient of y = g(x): g' is 1 where y > 1/2, else y * (1 - y)."""
-    above = torch.ops.aten.threshold_backward(grad, y, 0.5)  # grad where y > 1/2, else 0
-    torch.addcmul(above, grad - above, torch.addcmul(y, y, y, value=-1), out=out)
-
-
-class _GatedRecurrence(torch.autograd.Function):
-    """The equations from pre-activations (batch, time, 2 * inner) to h, with one hand-written backward pass.
-
-    Fused because the recurrence is cheap: under autograd, gates and candidates would cost more than all the rest.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Resets | None, signed: bool) -> Tensor:
-        gate, candidate = preactivations.chunk(2, dim=-1)
-        if signed:
-            gate = torch.sigmoid(gate)
-        else:
-            gate, activation = torch.sigmoid(preactivations).chunk(2, dim=-1)
-            candidate = torch.maximum(activation, candidate + 0.5, out=activation)
-        h = run_interpolation(gate, candidate, initial, reset)
-        ctx.save_for_backward(gate, candidate, h, initial)
-        ctx.reset, ctx.signed = reset, signed
-        return h
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        gate, candidate, h, initial = ctx.saved_tensors
-        keep = 1 - gate
-        d, grad_initial = run_adjoint(keep, grads[0], ctx.reset)
-        grad = d.new_empty(*d.shape[:2], 2 * d.shape[2])
-        grad_gate, grad_candidate = grad.chunk(2, dim=-1)
-        d.mul_(gate)  # now the gradient of the candidate
-        torch.mul(keep.mul_(d), candidate - previous_states(h, initial, ctx.reset), out=grad_gate)
-        if ctx.signed:
-            grad_candidate.copy_(d)
-        else:
-            positive_backward(d, candidate, out=grad_candidate)
-        return grad, grad_initial, None, None

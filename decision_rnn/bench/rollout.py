@@ -20,7 +20,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
-from decision_rnn.evaluation.rollout import Task, one_thread, rollout
+from decision_rnn.evaluation.rollout import episode_groups, one_thread, rollout
 from decision_rnn.messages import bar
 from decision_rnn.training.loop import prepare
 from decision_rnn.workers import default_processes
@@ -93,10 +93,8 @@ def time_episodes(
     Compares CPU time on one core with CPU time on one core, and wall time with one process per core with the wall time
     of the environments on one core.
     """
-    task = Task(actor, environment_id, tuple(target_returns), episodes // len(target_returns), SEED, None)
-    play = partial(
-        rollout, environment_id=environment_id, target_returns=target_returns, episodes=task.episodes, seed=SEED
-    )
+    each = episodes // len(target_returns)
+    play = partial(rollout, environment_id=environment_id, target_returns=target_returns, episodes=each, seed=SEED)
     recorder = Recorder(actor)
     recorded = play(recorder)
     right, lengths = (np.concatenate([getattr(of, name) for of in recorded]) for name in ("returns", "lengths"))
@@ -107,7 +105,7 @@ def time_episodes(
         if processes:
             returns = np.concatenate([result.returns for result in play(actor, processes=processes)])
         else:
-            returns = replay(task, recorder.groups, lengths)
+            returns = replay(environment_id, each, recorder.groups, lengths)
         taken = clock() - begun
         if not np.array_equal(returns, right):
             raise RuntimeError("the same actions did not give the same episodes: the times are not comparable")
@@ -127,13 +125,14 @@ def time_episodes(
     ]
 
 
-def replay(task: Task, recorded: list[list[np.ndarray]], lengths: np.ndarray) -> np.ndarray:
-    """The returns when the environments take recorded actions in the same order, without an agent."""
+def replay(environment_id: str, episodes: int, recorded: list[list[np.ndarray]], lengths: np.ndarray) -> np.ndarray:
+    """The returns when the environments take recorded actions in the same order, without an agent; `episodes` are those
+    of each target return."""
     returns = np.zeros(len(lengths))
-    for group, steps in zip(task.groups(), recorded, strict=True):
-        environments = {number: make_environment(task.environment_id) for number in group}
+    for group, steps in zip(episode_groups(len(lengths)), recorded, strict=True):
+        environments = {number: make_environment(environment_id) for number in group}
         for number, environment in environments.items():
-            environment.reset(seed=task.seed + number % task.episodes)
+            environment.reset(seed=SEED + number % episodes)
         for step, actions in enumerate(steps):
             running = [number for number in group if lengths[number] > step]
             for number, action in zip(running, actions, strict=True):

@@ -3,55 +3,67 @@
 import argparse
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from decision_rnn.api import comparing
-from decision_rnn.backbones import registered_names
-from decision_rnn.cli.arguments import run_parser
+from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.cli.variants import parse_variants
-from decision_rnn.comparison.compare import compare
-from decision_rnn.comparison.executors.contract import Executor
-from decision_rnn.comparison.plan import CHECKPOINT_EPISODES, Plan
-from decision_rnn.comparison.variants import CONTROLS, DEFAULT_BACKBONES
+from decision_rnn.comparison.compare import compare, list_commands
+from decision_rnn.comparison.plan import Plan
+from decision_rnn.config_parser import flatten, overlay
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import COMMAND_LINE, options_of
 
 PROGRAM = "decision-rnn compare"
 COMMON = ("training.steps",)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run what is missing and print the tables; returns 1 if runs failed. Raises InputError for invalid input."""
+    """Train what is missing and print the tables; returns 1 if runs failed. Raises InputError for invalid input."""
     plan, command = plan_of(arguments)
-    comparison = compare(plan, executor_of(plan, command), shlex.join([*PROGRAM.split(), *arguments]))
+    if command.print_commands:
+        print("\n".join(list_commands(plan)))
+        return 0
+    comparison = compare(plan, shlex.join([*PROGRAM.split(), *arguments]))
     print(comparison)
-    print(f"written to {plan.output}: comparison.json, episodes.csv and comparison.md")
+    print(f"written to {plan.folder}: comparison.json, episodes.csv and comparison.md")
     if comparison.failed:
-        print(f"{len(comparison.failed)} of the runs failed, as said above: the same command tries again")
+        logs = ", ".join(str(plan.folder / failure.log) for failure in comparison.failed[:3])
+        print(f"{len(comparison.failed)} of the runs failed, see {logs}: the same command tries again")
     return 1 if comparison.failed else 0
 
 
 def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     """The plan that a command line describes, and the command's own options."""
-    variants, datasets, command = parse_variants(PROGRAM, arguments, _options, COMMON)
-    if command.ray_address is not None and command.executor != "ray":
-        raise InputError("command line: --ray_address is for --executor ray: give both or neither")
-    plan = comparing.plan_of(
-        variants, datasets, command.seeds, command.output, command.checkpoint_episodes, command.jobs
-    )
-    return plan, command
+    data, words, command = read_words(PROGRAM, arguments, _options, COMMON)
+    if "backbone.name" in words:
+        raise InputError(
+            f"{COMMAND_LINE}: compare takes --backbones, names with commas between them, and no --backbone"
+        )
+    source = COMMAND_LINE if command.config is None else str(command.config)
+    keys = overlay(flatten(data, source), words)
+    if "dataset" in words:
+        keys.pop("datasets", None)
+    if isinstance(own := keys.get("variants"), Mapping):
+        keys["variants"] = {label: _without(words, of, f"{source}, variant {label}") for label, of in own.items()}
+    given = {name: value for name in comparing.OPTIONS if (value := getattr(command, name)) is not None}
+    return comparing.plan(keys | given, source), command
+
+
+def _without(words: Mapping[str, Any], own: Any, source: str) -> Any:
+    """The keys of a variant without those that the command line overrides."""
+    if not isinstance(own, Mapping):
+        return own
+    kept = overlay(flatten(own, source), words)
+    return {key: value for key, value in kept.items() if key not in words}
 
 
 def parser() -> CommandParser:
     """The parser of the command, with the default backbone."""
     return run_parser(PROGRAM, _options, COMMON)
-
-
-def executor_of(plan: Plan, command: Namespace) -> Executor:
-    """The executor that the command line selects."""
-    return comparing.executor_of(plan, command.jobs, command.executor, command.ray_address)
 
 
 def _options(parser: CommandParser) -> None:
@@ -60,15 +72,11 @@ def _options(parser: CommandParser) -> None:
     parser.add_argument(
         "dataset", nargs="?", help="the datasets' names with commas between them, such as hopper-medium,walker2d-medium"
     )
-    known = ", ".join(registered_names())
-    add = parser.add_argument
-    text = f"a variant for each: {known} (default: {DEFAULT_BACKBONES}, or none if the file has variants)"
-    add("--backbones", type=str, metavar="A,B", help=text)
-    add("--controls", type=str, default=",".join(CONTROLS), metavar="A,B", help="controls to compare with, or none")
-    add("--seeds", type=int, default=3, help="seeds of every variant on every dataset, from `seed` on")
-    text = "episodes by which every checkpoint is evaluated"
-    add("--checkpoint_episodes", type=int, default=CHECKPOINT_EPISODES, help=text)
-    add("--jobs", type=int, help="runs at the same time (default: one for each core)")
-    add("--executor", type=Literal["local", "ray"], default="local", help="where the runs are made")
-    add("--ray_address", help="address of a running Ray cluster (default: one on this machine)")
-    add("--output", type=Path, help="folder of the runs (default: runs/compare-DATASET)")
+    for name, option in options_of(comparing.compare).items():
+        if name in comparing.OPTIONS:  # without defaults, since a file's values take their place
+            default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
+            text = option.help if default is None else f"{option.help} (default: {default})"
+            hint = Path | None if name == "output" else str | None if name in ("backbones", "controls") else option.hint
+            parser.add_options([replace(option, hint=hint, default=None, help=text)])
+    text = "print the commands of the missing runs, to be started elsewhere, such as by SLURM, and exit"
+    parser.add_argument("--print_commands", action="store_true", help=text)

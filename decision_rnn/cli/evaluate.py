@@ -5,7 +5,7 @@ folder may be read-only, is printed, and written only to the folder given by `--
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
@@ -13,13 +13,15 @@ from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, options_of
 
+OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items() if name != "checkpoint_episodes"}
+
 
 def run(arguments: Sequence[str]) -> None:
     """Evaluate an agent, overriding its settings with the command line's; raises InputError for invalid input."""
     command = parser().read(arguments)
     if command.processes is not None and command.processes < 1:
         raise InputError(f"{COMMAND_LINE}: --processes is {command.processes}: it must be at least 1")
-    settings = {f.name: getattr(command, f.name) for f in fields(EvaluationConfig)}
+    settings = {name: getattr(command, name) for name in OPTIONS}
     from decision_rnn.api.agents import load_subject  # here: slow, and not needed for `--help`
     from decision_rnn.api.run import evaluate
     from decision_rnn.evaluation.results import result_file
@@ -43,7 +45,7 @@ def parser() -> CommandParser:
     parser = CommandParser("decision-rnn evaluate")
     help_run = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     parser.add_argument("run", help=help_run)
-    for option in options_of(EvaluationConfig).values():  # their defaults are known once the run is read
+    for option in OPTIONS.values():  # their defaults are known once the run is read
         text = option.help.removesuffix("; 0 for no evaluation after training.")
         parser.add_options([replace(option, default=None, help=f"{text} (default: the run's)")])
     help_cap = "in place of the run's condition.rtg_cap, from 0 (none) to 1; above 0 it needs the run's data"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from decision_rnn.cli.arguments import parse_run, run_parser
 from decision_rnn.cli.parser import CommandParser
+from decision_rnn.errors import InputError
 
 PROGRAM = "decision-rnn train"
 COMMON = ("backbone", "training.steps", "seed")
@@ -13,14 +14,17 @@ COMMON = ("backbone", "training.steps", "seed")
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
+    if command.processes is not None and command.processes < 1:
+        raise InputError(f"command line: --processes is {command.processes}: it must be at least 1")
     from decision_rnn.api.run import train_run
     from decision_rnn.evaluation.results import result_file
+    from decision_rnn.evaluation.stored import evaluate_once
 
-    trained = train_run(config, command.output, command.resume)
+    trained = train_run(config, command.output, command.resume, processes=command.processes)
     if not config.evaluation.episodes:
         print(f"trained in {trained.folder}, and not evaluated: evaluation.episodes is 0")
         return
-    result = trained.evaluate()
+    result = evaluate_once(trained.folder, trained.agent, config.evaluation, command.processes)
     print(result)
     print(f"written to {result_file(trained.folder, result)}")
 
@@ -33,3 +37,4 @@ def parser() -> CommandParser:
 def _options(parser: CommandParser) -> None:
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
     parser.add_argument("--resume", action="store_true", help="resume from the run's last checkpoint")
+    parser.add_argument("--processes", type=int, help="processes that play episodes (default: one per core)")

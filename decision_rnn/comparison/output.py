@@ -36,10 +36,10 @@ def write_comparison(output: Path, comparison: Comparison) -> None:
 def _episodes(comparison: Comparison) -> Iterator[tuple[object, ...]]:
     """Rows in long form: one for each variant, dataset, seed, target and episode."""
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
-    for cell in comparison.trials:
-        dataset = datasets[cell.dataset]
-        for target, achieved in dataset.with_results(cell):
+    for trial in comparison.trials:
+        dataset = datasets[trial.dataset]
+        for target, achieved in dataset.with_results(trial):
             for number, value in enumerate(achieved.returns):
                 score = round(float(dataset.data.normalised(value)), 4)
-                asked = (target.target_return, "+".join(target.roles), target.in_range)
-                yield (cell.variant, cell.dataset, cell.seed, *asked, number, value, score)
+                named = (target.target_return, "+".join(target.roles), target.in_range)
+                yield (trial.variant, trial.dataset, trial.seed, *named, number, value, score)

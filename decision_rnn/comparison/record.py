@@ -10,7 +10,7 @@ from typing import Any, Literal
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import describe_state
-from decision_rnn.evaluation.results import TargetResult
+from decision_rnn.evaluation.results import Measurements, TargetResult
 from decision_rnn.records import damaged, read_json, read_record
 
 SCHEMA = 4
@@ -81,50 +81,24 @@ class CheckpointScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One run of the comparison: a variant on a dataset with a seed. Costs that are None are not known.
+class Trial(Measurements):
+    """One run of the comparison, a variant on a dataset with a seed, and the evaluation of its last checkpoint.
 
     Attributes:
         variant: Label of the variant.
         dataset: Name of the dataset.
         seed: Seed of the run.
         run: Folder of the run, relative to the comparison's.
-        steps: Number of training steps.
-        targets: Results of the last checkpoint, for every target of the dataset, or for behaviour cloning's None.
         checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
         loss: Training steps and the loss at each.
-        parameters: Number of parameters of the agent.
-        backbone_parameters: Number of parameters of its backbone.
-        state_bytes: Size of its state for one environment.
-        action_microseconds: Median time of one action in one environment on one thread.
-        training_seconds: Wall time of the training.
-        evaluation_seconds: Wall time of the last checkpoint's evaluation.
-        remarks: What a reader has to know before trusting the scores, in sentences.
-        commit: Commit of the source tree that evaluated it; None for an installed package.
-        versions: Versions of Python and of the packages that scores depend on.
-        hardware: The machine that evaluated it.
-        jobs: Number of runs trained at the same time, including this one.
     """
 
     variant: str
     dataset: str
     seed: int
     run: str
-    steps: int
-    targets: tuple[TargetResult, ...]
     checkpoints: tuple[CheckpointScores, ...]
     loss: tuple[tuple[int, float], ...]
-    parameters: int
-    backbone_parameters: int | None
-    state_bytes: int | None
-    action_microseconds: float | None
-    training_seconds: float
-    evaluation_seconds: float
-    remarks: tuple[str, ...]
-    commit: str | None
-    versions: dict[str, str]
-    hardware: dict[str, Any]
-    jobs: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -62,6 +62,11 @@ class TargetSummary:
     def seed_medians(self) -> tuple[float, ...]:
         """Median return of every seed's episodes."""
         return tuple(float(np.median(result.returns)) for result in self.results)
+
+
+METRICS: dict[str, Callable[[TargetSummary], float]] = {}
+"""Further numbers of a variant at a target, by the head of their column in the table of every target; a module named by
+--plugins adds its own."""
 
 
 @dataclass(frozen=True, eq=False)

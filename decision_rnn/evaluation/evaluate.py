@@ -13,13 +13,14 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
+from decision_rnn.evaluation.latency import action_cost
 from decision_rnn.evaluation.report import remark_on_cuts, remarks
 from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult
 from decision_rnn.evaluation.rollout import RolloutResult, rollout
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
-from decision_rnn.workers import default_processes
+from decision_rnn.workers import default_processes, jobs_at_a_time
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class EvaluatedPolicy:
         actor: In evaluation mode, on the CPU; it carries its state or re-runs a window, as the settings say.
         provenance: The data it was trained on.
         seconds: Wall time of its training.
+        cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
     """
 
     actor: Actor
@@ -39,6 +41,7 @@ class EvaluatedPolicy:
     seconds: float
     parameters: int
     backbone_parameters: int
+    cost: tuple[float, int] | None = None
 
     @classmethod
     def from_agent(cls, trained: TrainedAgent, settings: EvaluationConfig) -> "EvaluatedPolicy":
@@ -46,7 +49,8 @@ class EvaluatedPolicy:
         agent = prepare_to_act(trained.agent)
         counts = count_parameters(agent), count_parameters(agent.backbone)
         actor = actor_of(agent, window_of(settings))
-        return cls(actor, trained.config, trained.provenance, trained.step, trained.seconds, *counts)
+        cost = action_cost(actor, agent.observation_dim)
+        return cls(actor, trained.config, trained.provenance, trained.step, trained.seconds, *counts, cost)
 
 
 def evaluate(
@@ -104,6 +108,9 @@ def evaluate(
         commit=commit(),
         versions=versions(PACKAGES),
         hardware=hardware(),
+        action_microseconds=None if policy.cost is None else round(policy.cost[0], 1),
+        state_bytes=None if policy.cost is None else policy.cost[1],
+        jobs=jobs_at_a_time(),
     )
 
 

@@ -23,8 +23,8 @@ from decision_rnn.files import write_atomically
 from decision_rnn.messages import warn
 from decision_rnn.records import damaged, read_json, read_record
 
-SCHEMA = 2
-"""Version of the file format."""
+SCHEMA = 3
+"""Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
 REMEDY = "delete it and evaluate the run again"
@@ -117,40 +117,56 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One evaluation of one checkpoint.
+class Measurements:
+    """What an evaluation of a checkpoint measures, and where.
 
     Attributes:
-        config: Configuration of the run.
-        dataset: The data it was trained on.
         step: Training step of the checkpoint.
-        protocol: How it was evaluated.
         targets: Scores, one entry per target return.
         remarks: What a reader has to know before trusting the scores, in sentences.
         training_seconds: Wall time of the training up to that step.
+        evaluation_seconds: Wall time of the evaluation.
         parameters: Number of parameters of the agent.
         backbone_parameters: Number of parameters of its backbone; None for old files that do not record it.
-        environment_steps: Total steps of all episodes.
-        evaluation_seconds: Wall time of the evaluation.
+        action_microseconds: Median time of one action in one environment on one thread; None for old files and
+            exported policies.
+        state_bytes: Size of the agent's state for one environment, as above.
+        jobs: Number of runs that `compare` trained at the same time, including this one; None if not known.
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
     """
 
-    config: RunConfig
-    dataset: DataSummary
     step: int
-    protocol: Protocol
     targets: tuple[TargetResult, ...]
     remarks: tuple[str, ...]
     training_seconds: float
+    evaluation_seconds: float
     parameters: int
     backbone_parameters: int | None
-    environment_steps: int
-    evaluation_seconds: float
+    action_microseconds: float | None = None
+    state_bytes: int | None = None
+    jobs: int | None = None
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Measurements):
+    """One evaluation of one checkpoint.
+
+    Attributes:
+        config: Configuration of the run.
+        dataset: The data it was trained on.
+        protocol: How it was evaluated.
+        environment_steps: Total steps of all episodes.
+    """
+
+    config: RunConfig
+    dataset: DataSummary
+    protocol: Protocol
+    environment_steps: int
 
     @property
     def key(self) -> Key:
@@ -170,8 +186,8 @@ class Result:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
         """Read the output of `to_dict`; InputError, naming `source`, if it is something else."""
-        schema = data.get("schema", 1) if isinstance(data, Mapping) else 1
-        if schema == 1 or not isinstance(schema, int):
+        schema = data.get("schema") if isinstance(data, Mapping) else None
+        if not isinstance(schema, int) or schema < 2:
             raise damaged(source, ValueError("it is not a result of version 0.2 or later"), REMEDY)
         if schema > SCHEMA:
             raise InputError(
@@ -221,8 +237,8 @@ def write_result(run: Path, result: Result) -> Path:
 def find_result(run: Path, key: Key) -> Result | None:
     """The result with this key in a run's folder, or None; unreadable files are skipped with a line on stderr.
 
-    Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
-    key in which the option has the value of that time, its default or the one in config.BEFORE_OPTIONS.
+    Keys are compared, not the hashes in file names: a result written before a configuration option existed, or by
+    another name, matches a key in which the option has the value that `config_parser.from_dict` gives it.
     """
     likely = run / "results" / key.file_name  # tried first, since reading a result's configuration is slow
     return next((result for result in _read_results(run, key.step, likely) if result.key == key), None)

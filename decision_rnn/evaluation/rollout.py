@@ -62,34 +62,13 @@ class RolloutResult:
     cut: np.ndarray
 
 
-@dataclass(frozen=True)
-class Task:
-    """What the episodes of a rollout have in common.
+def episode_groups(count: int) -> list[range]:
+    """The numbers of the episodes that are stepped together, out of `count`; each group mixes all target returns.
 
-    Attributes:
-        actor: In evaluation mode, on the CPU.
-        environment_id: Gymnasium id of an environment with Box spaces.
-        target_returns: Target returns.
-        episodes: Episodes per target return.
-        seed: Seed of the first episode.
-        max_steps: The largest length of an episode; None for the environment's own limit alone.
+    They depend only on the number of episodes, since the last digits of an action depend on its batch.
     """
-
-    actor: Actor
-    environment_id: str
-    target_returns: tuple[float, ...]
-    episodes: int
-    seed: int
-    max_steps: int | None
-
-    def groups(self) -> list[range]:
-        """The numbers of the episodes that are stepped together; each group mixes the episodes of all targets.
-
-        They depend only on the number of episodes, since the last digits of an action depend on its batch.
-        """
-        count = len(self.target_returns) * self.episodes
-        groups = math.ceil(count / GROUP)
-        return [range(first, count, groups) for first in range(groups)]
+    groups = math.ceil(count / GROUP)
+    return [range(first, count, groups) for first in range(groups)]
 
 
 def rollout(
@@ -123,18 +102,18 @@ def rollout(
     Raises:
         SystemFault: If a process dies.
     """
-    task = Task(
-        actor, environment_id, tuple(target_returns), episodes, seed, step_limit(environment_id, max_episode_steps)
-    )
-    groups, count = task.groups(), len(target_returns) * episodes
+    count = len(target_returns) * episodes
+    groups = episode_groups(count)
+    begins = [(seed + i % episodes, float(target_returns[i // episodes])) for i in range(count)]
+    tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
+    play = partial(play_group, actor, environment_id, step_limit(environment_id, max_episode_steps))
     returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
-            work = partial(play_group, task)
-            played = parallel_map(work, groups, min(processes, len(groups)), "plays episodes", shown.update, prepare)
+            played = parallel_map(play, tasks, min(processes, len(groups)), "plays episodes", shown.update, prepare)
         else:
-            played = (play_group(task, group, shown.update) for group in groups)
+            played = (play(task, shown.update) for task in tasks)
         for group, results in zip(groups, played, strict=True):
             returns[group], lengths[group], cut[group] = results
     parts = [slice(i, i + episodes) for i in range(0, count, episodes)]
@@ -167,23 +146,33 @@ class GroupPolicy:
 
 @one_thread()
 def play_group(
-    task: Task, group: Sequence[int], ended: Callable[[int], object]
+    actor: Actor,
+    environment_id: str,
+    max_steps: int | None,
+    group: tuple[int, list[tuple[int, float]]],
+    ended: Callable[[int], object],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Play the episodes with these numbers as one batch.
+    """Play a group of episodes as one batch.
 
-    `ended` is called with the number of episodes that have just ended. An actor that samples uses torch's global
-    generator, seeded for the group.
+    Args:
+        actor: In evaluation mode, on the CPU. If it samples, it does so with torch's global generator.
+        environment_id: Gymnasium id of an environment with Box spaces.
+        max_steps: The largest length of an episode; None for the environment's own limit alone.
+        group: The seed of torch's generator, and each episode's own seed and target return.
+        ended: Called with the number of episodes that have just ended.
 
     Returns:
-        Their returns, lengths, and whether `task.max_steps` cut them, each (len(group),).
+        Their returns, lengths, and whether `max_steps` cut them, each (episodes,).
     """
-    environments = [make_environment(task.environment_id) for _ in group]
-    firsts = [env.reset(seed=task.seed + i % task.episodes)[0] for i, env in zip(group, environments, strict=True)]
-    policy = GroupPolicy(task.actor, [task.target_returns[i // task.episodes] for i in group])
-    returns, lengths, cut = np.zeros(len(group)), np.zeros(len(group), np.int64), np.zeros(len(group), bool)
+    random_seed, episodes = group
+    count = len(episodes)
+    environments = [make_environment(environment_id) for _ in episodes]
+    firsts = [env.reset(seed=seed)[0] for env, (seed, _) in zip(environments, episodes, strict=True)]
+    policy = GroupPolicy(actor, [target for _, target in episodes])
+    returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(task.seed + group[0])
-        for step in play_together(environments, firsts, policy, task.max_steps):
+        torch.default_generator.manual_seed(random_seed)
+        for step in play_together(environments, firsts, policy, max_steps):
             returns[step.rows] += step.rewards
             lengths[step.rows] += 1
             cut[step.rows] = step.cut & ~step.over

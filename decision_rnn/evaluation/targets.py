@@ -40,8 +40,13 @@ def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConf
         config: Its configuration.
     """
     paper = paper_returns(settings, data)
-    capped = getattr(config.condition, "rtg_cap", 0.0) > 0 and max(paper, default=-math.inf) > data.return_max
+    capped = capped_as_best(max(paper, default=-math.inf), data, config)
     return tuple(dict.fromkeys(paper if settings.target_returns or capped else (*paper, data.return_max)))
+
+
+def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
+    """Whether a target return is beyond the data and capped, so that an agent sees it as it sees the data's best."""
+    return getattr(config.condition, "rtg_cap", 0.0) > 0 and target > data.return_max
 
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:

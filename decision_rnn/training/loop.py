@@ -83,7 +83,6 @@ def train(
     run: Path,
     resume: bool = False,
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
-    on_steps: Callable[[int], None] | None = None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
 ) -> TrainedAgent:
@@ -96,7 +95,6 @@ def train(
         on_checkpoint: Called with a copy of the agent, in evaluation mode, after each checkpoint is written, and for
             the one that a resumed run starts from, since the process may have been killed before the call. Its time
             does not count as training time, and it does not affect training.
-        on_steps: Called with the number of steps taken, before the first step and whenever metrics are logged.
         on_data: Called before the first step with the provenance of the data and the episodes that are trained on.
         callback: Called whenever metrics are logged, with the step, the metrics and a copy of the agent. If it returns
             False, training stops after that step with a checkpoint, from which the run can be resumed.
@@ -110,7 +108,7 @@ def train(
         KeyboardInterrupt: On Ctrl-C; the message gives the step reached and the step from which the run resumes.
     """
     with alone_in(run):
-        return _train(config, run, resume, on_checkpoint, on_steps, on_data, callback)
+        return _train(config, run, resume, on_checkpoint, on_data, callback)
 
 
 def _train(
@@ -118,7 +116,6 @@ def _train(
     run: Path,
     resume: bool,
     on_checkpoint: Callable[[TrainedAgent], None] | None,
-    on_steps: Callable[[int], None] | None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None,
     callback: Callback | None,
 ) -> TrainedAgent:
@@ -128,13 +125,11 @@ def _train(
     if resume:
         config = check_resumed_run(config, run)
     else:
-        _check_warmup(config.training)
+        check_warmup(config.training)
         check_new_run(run)
     store = dataset.open()
-    check_actions(store, config.actions)
+    seen = select_episodes(config, store)
     spec = dataset.spec  # read again: it may depend on the contents of the opened store
-    seen = top_episodes(store, config.top_fraction)
-    _check_best(config, store, seen)
     provenance = DataSummary.from_store(spec, store)
     agent, trainer, stream = prepare(config, seen, spec.return_scale)
     if not resume:
@@ -158,8 +153,6 @@ def _train(
             return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
 
     with shown, log, _interruption_explained(trainer, run):
-        if on_steps is not None:
-            on_steps(trainer.steps)
         if on_checkpoint is not None and trainer.steps > 0:
             show_agent(on_checkpoint)
         stopped = False
@@ -179,8 +172,6 @@ def _train(
                 scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
                 metrics = log.write(trainer.steps, **scalars)
                 shown.set_postfix(loss=f"{averages['loss']:.4f}")
-                if on_steps is not None:
-                    on_steps(trainer.steps)
                 if callback is not None:
                     answer = show_agent(partial(callback, trainer.steps, metrics))
                     stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
@@ -254,17 +245,23 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     )
 
 
-def _check_best(config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> None:
-    """InputError if the best episodes are too short for one slice; for all episodes, the stream checks this itself."""
-    if seen is not store and seen.steps < config.training.context:
+def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
+    """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
+    check_actions(store, config.actions)
+    observation_index(config.observation.mask, store.environment_id)
+    seen = top_episodes(store, config.top_fraction)
+    if seen.steps < config.training.context:
         raise InputError(
             f"top_fraction {config.top_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
             f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
             "raise top_fraction or lower training.context"
+            if seen is not store
+            else f"{store.path} has {seen.steps} steps, fewer than training.context {config.training.context}: lower it"
         )
+    return seen
 
 
-def _check_warmup(settings: TrainingConfig) -> None:
+def check_warmup(settings: TrainingConfig) -> None:
     """InputError if the learning rate would never reach its peak, which is hardly intended."""
     if settings.warmup_steps is not None and settings.warmup_steps > settings.steps:
         raise InputError(

@@ -11,9 +11,9 @@ import pytest
 from decision_rnn import Backbone, Episode, write_store
 from decision_rnn.agent import NoConditionConfig
 from decision_rnn.backbones import count_parameters
-from decision_rnn.cli.compare import executor_of, plan_of
+from decision_rnn.cli.compare import plan_of
 from decision_rnn.cli.main import main
-from decision_rnn.comparison.executors.local import LocalExecutor
+from decision_rnn.comparison.compare import make_executor
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.errors import InputError
 
@@ -85,8 +85,8 @@ def test_decision_transformer_variant_has_the_published_hyperparameters(name: st
 def test_variants_of_a_config_file_override_its_shared_options(file: File) -> None:
     plan = asked("--config", file(VARIANTS), "--seed", "3", "--training.steps", "60")
     assert plan.datasets == ("standin/hopper-medium", "standin/walker2d-medium")
-    assert plan.seeds == (3, 4, 5, 6, 7)
-    assert plan.checkpoint_episodes == 7
+    assert list(plan.seed_numbers) == [3, 4, 5, 6, 7]
+    assert {variant.config.evaluation.checkpoint_episodes for variant in plan.variants} == {7}
     assert labels(plan) == ["lru", "wide", "long", "bc", "mlp"]
     lru, wide, long, cloning, mlp = (variant.config for variant in plan.variants)
     assert [each.backbone.name for each in (lru, wide, long, cloning, mlp)] == [
@@ -100,7 +100,7 @@ def test_variants_of_a_config_file_override_its_shared_options(file: File) -> No
     assert long.objective.name == "mse"
     assert cloning == replace(lru, condition=NoConditionConfig())
     assert [variant.control for variant in plan.variants] == [False, False, False, True, True]
-    assert str(plan.output) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
+    assert str(plan.folder) == "runs/compare-standin-hopper-medium+standin-walker2d-medium"
 
 
 def test_variant_may_set_its_own_evaluation_state_and_window(file: File) -> None:
@@ -156,12 +156,10 @@ def test_backbone_options_need_not_exist_in_the_default_backbone() -> None:
 
 
 def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decision_rnn.api.comparing.available_cores", lambda: 5)
-    for seeds, options, jobs in (("3", [], 3), ("9", [], 5), ("9", ["--jobs", "7"], 7)):
-        words = ["hopper-medium", "--backbones", "mingru", "--controls", "none", "--seeds", seeds, *options]
-        executor = executor_of(*plan_of(words))
-        assert isinstance(executor, LocalExecutor)
-        assert executor.jobs == jobs
+    monkeypatch.setattr("decision_rnn.comparison.compare.available_cores", lambda: 5)
+    for runs, options, jobs in ((3, [], 3), (9, [], 5), (9, ["--jobs", "7"], 7)):
+        plan = asked("hopper-medium", "--backbones", "mingru", "--controls", "none", *options)
+        assert make_executor(plan, runs).jobs == jobs
 
 
 @pytest.mark.parametrize(
@@ -171,7 +169,7 @@ def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: 
         ("datset: hopper-medium", ["unknown key 'datset'", "dataset"]),
         ("variants: [a]", ["variants must hold labels"]),
         ("variants: {a: 3}", ["variants must hold labels"]),
-        ("variants: {a: {trainig: {steps: 3}}}", ["'trainig' of the variant a", "did you mean training?"]),
+        ("variants: {a: {trainig: {steps: 3}}}", ["variant a", "'trainig'"]),
         ("variants: {a: {training: {stepz: 3}}}", ["variant a", "training.stepz", "did you mean training.steps?"]),
         ("variants: {a: {training: {steps: x}}}", ["variant a", "training.steps is 'x'"]),
         ("variants: {a: {seed: 3}}", ["the variant a has seed", "put it outside"]),
@@ -183,7 +181,7 @@ def test_default_jobs_are_the_cores_but_at_most_the_number_of_runs(monkeypatch: 
             ["variant a", "evaluation.widnow", "did you mean evaluation.window"],
         ),
         ("variants: {a: {evaluation: 3}}", ["variant a", "evaluation"]),
-        ("variants: {a: {jobs: 3}}", ["the variant a has jobs"]),
+        ("variants: {a: {jobs: 3}}", ["variant a", "'jobs'"]),
         ("variants: {a/b: {}}", ["label 'a/b'"]),
         ("variants: {a: {backbone: mingur}}", ["mingur", "mingru"]),
         ("variants: {a: {backbone: {name: lru, heads: 2}}}", ["variant a", "lru has no backbone.heads"]),

@@ -1,5 +1,7 @@
-"""Fixtures of the comparison tests: a tiny dataset, configurations on it, and an executor in this process."""
+"""Fixtures of the comparison tests: a tiny dataset, comparisons on it, and an executor in this process."""
 
+import contextlib
+import os
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,46 +10,72 @@ import numpy as np
 import pytest
 
 from decision_rnn import Episode, write_store
-from decision_rnn.comparison import cells
-from decision_rnn.comparison.cells import Cell
+from decision_rnn.api.comparing import plan
+from decision_rnn.cli.main import main
 from decision_rnn.comparison.compare import compare
-from decision_rnn.comparison.executors.contract import Event, Finished, Progress, failure
-from decision_rnn.comparison.plan import Plan
-from decision_rnn.comparison.record import Comparison
-from decision_rnn.comparison.variants import Variant
-from decision_rnn.config import RunConfig
-from decision_rnn.config_parser import new_config
+from decision_rnn.comparison.executors.contract import Task
+from decision_rnn.comparison.record import LOG, Comparison
+from decision_rnn.workers import JOBS
 
 Compare = Callable[..., Comparison]
 
 
 class Inline:
-    """Runs cells in this process, one after the other."""
+    """Trains runs in this process, one after the other."""
 
     def __init__(self, jobs: int = 1) -> None:
         self.jobs = jobs
+        self.started: list[str] = []
 
-    def run(self, pending: Sequence[Cell]) -> Generator[Event, None, None]:
-        for number, cell in enumerate(pending):
-            yield Progress(number, 0)
+    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None] | None, None, None]:
+        for number, task in enumerate(tasks):
+            self.started.append(task.folder.name)
             try:
-                yield Finished(number, cells.run_cell(cell, lambda steps: None))
-            except Exception as error:
-                yield failure(number, error)
+                words = [*task.write(), "--processes", "1"]
+            except OSError as error:
+                yield number, f"cannot write {task.folder}: {error.strerror}"
+                continue
+            with (
+                (task.folder / LOG).open("a") as log,
+                contextlib.redirect_stdout(log),
+                contextlib.redirect_stderr(log),
+                pytest.MonkeyPatch.context() as patch,
+            ):
+                patch.setitem(os.environ, JOBS, str(self.jobs))
+                code = main(words)
+            yield number, task.fault() if code else None
+            yield None
 
 
 @pytest.fixture
 def comparing(tmp_path: Path) -> Compare:
-    """Compares variants on own/mine, by default with seed 0 and no checkpoint evaluation; `jobs` is what the
-    in-process executor reports."""
+    """Runs a comparison of `small` keys, by default with the executor of this process."""
 
-    def run(
-        variants: Sequence[Variant], executor: Any = None, command: str = "", jobs: int = 1, **options: Any
-    ) -> Comparison:
-        asked = {"datasets": ("own/mine",), "seeds": (0,), "output": tmp_path / "runs", "checkpoint_episodes": 0}
-        return compare(Plan(variants=tuple(variants), **{**asked, **options}), executor or Inline(jobs), command)
+    def run(executor: Any = None, command: str = "", **keys: Any) -> Comparison:
+        return compare(plan(small(**{"output": tmp_path / "runs", **keys}), "test"), command, executor or Inline())
 
     return run
+
+
+def small(output: Path, **keys: Any) -> dict[str, Any]:
+    """The keys of a comparison on own/mine: `narrow` of width 16 with one seed, four steps, and no evaluation of
+    checkpoints; other keys take the place of these."""
+    return {
+        "datasets": "own/mine",
+        "variants": {"narrow": {}},
+        "controls": "none",
+        "seeds": 1,
+        "output": str(output),
+        "checkpoint_episodes": 0,
+        "backbone": "mingru",
+        "backbone.width": 16,
+        "backbone.layers": 1,
+        "training.steps": 4,
+        "training.checkpoint_every": 2,
+        "training.context": 4,
+        "evaluation.episodes": 1,
+        **keys,
+    }
 
 
 @pytest.fixture
@@ -57,36 +85,22 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
 
     def make(seed: int, name: str = "own/mine", environment_id: str = "Pendulum-v1") -> Path:
-        generator = np.random.default_rng(seed)
-
-        def episode() -> Episode:
-            actions, rewards = generator.uniform(-1, 1, (8, 1)), generator.normal(size=8)
-            return Episode(generator.normal(size=(9, 3)), actions, rewards, False, True)
-
-        return write_store(name, [episode() for _ in range(5)], environment_id).path
+        return write_store(name, pendulum_episodes(seed), environment_id).path
 
     return make
+
+
+def pendulum_episodes(seed: int) -> list[Episode]:
+    generator = np.random.default_rng(seed)
+
+    def episode() -> Episode:
+        actions, rewards = generator.uniform(-1, 1, (8, 1)), generator.normal(size=8)
+        return Episode(generator.normal(size=(9, 3)), actions, rewards, False, True)
+
+    return [episode() for _ in range(5)]
 
 
 @pytest.fixture
 def mine(write: Callable[..., Path]) -> Path:
     """The folder of the dataset own/mine."""
     return write(0)
-
-
-@pytest.fixture
-def small() -> Callable[..., RunConfig]:
-    """Makes configurations of four training steps on own/mine, with other keys on top."""
-
-    def make(
-        width: int = 16, training: Any = None, evaluation: Any = None, agent: Any = None, **keys: Any
-    ) -> RunConfig:
-        sections = {
-            "backbone": {"name": "mingru", "width": width, "layers": 1},
-            "agent": agent or {},
-            "training": {"steps": 4, "checkpoint_every": 2, "context": 4, **(training or {})},
-            "evaluation": {"episodes": 1, **(evaluation or {})},
-        }
-        return new_config({"dataset": "own/mine", **sections, **keys}, "test")
-
-    return make

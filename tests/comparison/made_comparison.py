@@ -132,7 +132,7 @@ def _cell(
         dataset=dataset.data.name,
         seed=seed,
         run=f"{label}-seed{seed}",
-        steps=20_000,
+        step=20_000,
         targets=results(1, episodes),
         checkpoints=tuple(
             CheckpointScores(step=step, targets=results(1 - 0.6 * float(np.exp(-step / 5_000)), 5, CHECKED))

@@ -1,7 +1,6 @@
-"""Comparisons in separate processes: killed workers, killed and restarted drivers, lost Ray nodes."""
+"""Comparisons in separate processes: killed runs, killed and restarted comparisons, lost Ray nodes."""
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -9,20 +8,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import small
 
-from decision_rnn.comparison.cells import Cell
-from decision_rnn.comparison.executors.contract import Event, Failed, Finished, Progress
+from decision_rnn.api.comparing import plan
+from decision_rnn.comparison.executors import local
+from decision_rnn.comparison.executors.contract import Task
 from decision_rnn.comparison.executors.local import LocalExecutor
-from decision_rnn.comparison.plan import Plan
-from decision_rnn.comparison.record import Comparison
-from decision_rnn.comparison.variants import Variant
-from decision_rnn.config import RunConfig
+from decision_rnn.comparison.record import LOG, Comparison
 
-Make = Callable[..., RunConfig]
 Compare = Callable[..., Comparison]
 
 FILE = """
@@ -38,6 +36,13 @@ variants:
 """
 
 
+def keys(times: int = 1) -> dict[str, Any]:
+    """The keys of FILE, with runs that are `times` times as long."""
+    training = {"steps": 60 * times, "checkpoint_every": 10 * times, "log_every": 5, "context": 4}
+    variants = {"narrow": {"backbone": {"width": 16}}, "wide": {"backbone": {"width": 32}}}
+    return {"variants": variants, "backbone.dropout": 0.1} | {f"training.{key}": of for key, of in training.items()}
+
+
 def timeless(value: Any) -> Any:
     """A comparison's values without those that differ between runs: timings, command, jobs, hardware and commit."""
     timed = ("action_microseconds", "training_seconds", "evaluation_seconds", "command", "jobs", "hardware", "commit")
@@ -46,21 +51,9 @@ def timeless(value: Any) -> Any:
     return [timeless(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-def variants(small: Make, times: int = 1) -> list[Variant]:
-    """The variants of FILE, trained `times` times as long."""
-    training = {"steps": 60 * times, "checkpoint_every": 10 * times, "log_every": 5}
-    backbone = {"name": "mingru", "layers": 1, "dropout": 0.1}
-    return [
-        Variant(label, small(backbone={**backbone, "width": width}, training=training))
-        for label, width in (("narrow", 16), ("wide", 32))
-    ]
-
-
 def written(output: Path) -> dict[Path, int]:
-    """Results and records by path, with their modification times."""
-    return {
-        path: path.stat().st_mtime_ns for part in ("*/*/results/*.json", "*/*/cell.json") for path in output.glob(part)
-    }
+    """Results by path, with their modification times."""
+    return {path: path.stat().st_mtime_ns for path in output.glob("*/*/results/*.json")}
 
 
 def entries(folder: Path) -> int:
@@ -76,9 +69,9 @@ def started(output: Path, folder: Path, *options: str) -> "subprocess.Popen[str]
     return subprocess.Popen([*command, *options], cwd=folder, env=environment, text=True, **pipes)
 
 
-def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills: int, seeds: int, jobs: str) -> None:
+def killed_again_and_again(comparing: Compare, folder: Path, kills: int, seeds: int, jobs: str) -> None:
     """A comparison killed `kills` times has the numbers of an undisturbed one and writes no result twice."""
-    whole = comparing(variants(small), seeds=tuple(range(seeds)), checkpoint_episodes=1)
+    whole = comparing(**keys(), seeds=seeds, checkpoint_episodes=1)
     count = entries(folder / "runs")
     generator, output = random.Random(kills), folder / "killed"
     seen: dict[Path, int] = {}
@@ -98,84 +91,101 @@ def killed_again_and_again(small: Make, comparing: Compare, folder: Path, kills:
     assert timeless(comparison) == timeless(json.loads((folder / "runs" / "comparison.json").read_text()))
     again = written(output)
     assert seen.items() <= again.items()
-    for cell in whole.trials:
-        lines = (output / cell.run / "metrics.jsonl").read_text().splitlines()
+    for trial in whole.trials:
+        lines = (output / trial.run / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines] == list(range(5, 61, 5))
-        assert len(list((output / cell.run / "results").iterdir())) == 7  # six checkpoints and the final result
+        assert len(list((output / trial.run / "results").iterdir())) == 7  # six checkpoints and the final result
 
 
-def test_killed_comparison_resumes_to_the_same_numbers(
-    mine: Path, small: Make, comparing: Compare, tmp_path: Path
-) -> None:
-    killed_again_and_again(small, comparing, tmp_path, kills=1, seeds=1, jobs="1")
+def test_killed_comparison_resumes_to_the_same_numbers(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    killed_again_and_again(comparing, tmp_path, kills=1, seeds=1, jobs="1")
 
 
 @pytest.mark.slow
 def test_comparison_killed_ten_times_resumes_to_the_same_numbers(
-    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+    mine: Path, comparing: Compare, tmp_path: Path
 ) -> None:
-    killed_again_and_again(small, comparing, tmp_path, kills=10, seeds=3, jobs="2")
+    killed_again_and_again(comparing, tmp_path, kills=10, seeds=3, jobs="2")
 
 
-def test_local_executor_restarts_a_cell_once_if_its_worker_dies_and_runs_the_others(
-    mine: Path, small: Make, tmp_path: Path
+def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doomed, fine = variants(small)
-    plan = Plan(variants=(doomed, fine), datasets=("own/mine",), seeds=(0,), output=tmp_path / "runs")
-    _, cells = plan.cells()
-    events: list[Event] = []
-    for event in LocalExecutor(1).run(cells):
-        if event == Progress(0, 0):
-            (worker,) = multiprocessing.active_children()
-            assert worker.pid is not None
-            os.kill(worker.pid, signal.SIGKILL)
-        events.append(event)
-    assert events.count(Progress(0, 0)) == 2
-    (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert failed.cell == 0
-    assert "SIGKILL" in failed.error
-    (finished,) = [event for event in events if isinstance(event, Finished)]
-    assert (finished.cell, finished.outcome.record.steps) == (1, 60)
-    assert not multiprocessing.active_children()
+    processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+    start = Task.start
+
+    def noted(task: Task, *arguments: int) -> "subprocess.Popen[bytes]":
+        processes.append((task.folder.name, start(task, *arguments)))
+        return processes[-1][1]
+
+    monkeypatch.setattr(Task, "start", noted)
+    monkeypatch.setattr(local, "POLL", 0.02)
+    asked = small(tmp_path / "runs", **keys(times=5))
+    tasks = [planned.task() for planned in plan(asked, "test").trials()[1]]
+    ended: dict[int, str | None] = {}
+    for event in LocalExecutor(jobs=1).run(tasks):
+        if event is not None:
+            ended[event[0]] = event[1]
+        name, process = processes[-1]
+        often = [other for other, _ in processes].count(name)
+        folder = tasks[len(ended)].folder if len(ended) < 2 else tasks[1].folder
+        # The first run is killed whenever it starts, the second one once, after its first checkpoint.
+        if name == "narrow-seed0" or (often == 1 and (folder / "checkpoints" / "50").is_dir()):
+            process.kill()
+    assert [name for name, _ in processes] == ["narrow-seed0"] * 2 + ["wide-seed0"] * 2
+    assert "SIGKILL" in str(ended[0])
+    assert ended[1] is None
+    log = (tasks[1].folder / LOG).read_text().splitlines()
+    assert [line.endswith("--resume --processes 1") for line in log if line.startswith("$ ")] == [False, True]
+
+
+def test_run_that_raises_fails_with_the_last_line_of_its_traceback_which_its_log_keeps(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(
+        "import decision_rnn.api.run as api\n\napi.train_in_folder = lambda *_, **__: 1 / 0\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    (planned,) = plan(small(tmp_path / "runs"), "test").trials()[1]
+    task = replace(planned.task(), plugins=("broken",))
+    ended = [event for event in LocalExecutor(jobs=1).run([task]) if event is not None]
+    assert ended == [(0, "ZeroDivisionError: division by zero")]
+    assert "Traceback" in (task.folder / LOG).read_text()
 
 
 @pytest.mark.slow
 def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
-    mine: Path, small: Make, comparing: Compare, tmp_path: Path
+    mine: Path, comparing: Compare, tmp_path: Path
 ) -> None:
-    """A cluster of two nodes; the second is removed while cells run on it."""
+    """A cluster of two nodes; the second is removed while runs train on it."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     from decision_rnn.comparison.executors.ray import RayExecutor
 
     class Losing(RayExecutor):
-        """Removes the second node once two cells train: each node has one core, so one cell runs there."""
+        """Removes the second node once two runs train: each node has one core, so one of them is there."""
 
-        def run(self, cells: Sequence[Cell]) -> Generator[Event, None, None]:
-            training: set[int] = set()
-            for event in super().run(cells):
-                training.discard(event.cell)
-                if isinstance(event, Progress) and event.steps > 0:
-                    training.add(event.cell)
-                if len(training) == 2 and not lost:
+        def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None] | None, None, None]:
+            for event in super().run(tasks):
+                if not lost and sum((task.folder / "metrics.jsonl").is_file() for task in tasks) == 2:
                     cluster.remove_node(second, allow_graceful=False)
                     lost.append(True)
                 yield event
 
     lost: list[bool] = []
-    options = {"seeds": (0, 1), "checkpoint_episodes": 1}
-    local = comparing(variants(small, 10), **options)
+    options = {"seeds": 2, "checkpoint_episodes": 1}
+    local = comparing(**keys(10), **options)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
     try:
         ray.init(address=cluster.address, log_to_driver=False)
-        comparison = comparing(variants(small, 10), Losing(), output=tmp_path / "ray", **options)
+        comparison = comparing(Losing(), **keys(10), **options, output=str(tmp_path / "ray"))
     finally:
         ray.shutdown()
         cluster.shutdown()
     assert lost
-    begun = [len(list((tmp_path / "ray" / cell.run).glob("events.out.*"))) for cell in comparison.trials]
-    assert sorted(begun) == [1, 1, 1, 2]  # the cell on the lost node was started twice
+    begun = [(tmp_path / "ray" / trial.run / LOG).read_text().count("$ ") for trial in comparison.trials]
+    assert sorted(begun) == [1, 1, 1, 2]  # the run on the lost node was started twice
     assert comparison.failed == ()
     assert timeless(comparison.to_dict()) == timeless(local.to_dict())

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -86,30 +85,26 @@ def test_evaluate_adds_the_best_return_of_the_data_to_the_default_targets(
 
 
 @pytest.mark.parametrize(
-    ("return_max", "named", "asked"),
+    ("return_max", "rtg_cap", "named", "asked"),
     [
-        (-250.0, (-300.0,), [-300.0]),
-        (-250.0, (-200.0, -300.0), [-200.0, -300.0]),
-        (-200.0, None, [-200.0, -400.0]),
+        (-250.0, 0.0, (-300.0,), [-300.0]),
+        (-250.0, 0.0, (-200.0, -300.0, -300.0), [-200.0, -300.0]),
+        (-200.0, 0.0, None, [-200.0, -400.0]),  # it is a target already
+        (-100.0, 0.9, None, [-200.0, -400.0, -100.0]),
+        (-250.0, 0.9, None, [-200.0, -400.0]),  # the agent sees both as the data's 0.9 quantile at most
+        (-250.0, 0.9, (-200.0, -250.0), [-200.0, -250.0]),
     ],
 )
-def test_evaluate_adds_no_best_return_to_named_targets_or_if_already_a_target(
-    pendulum: Make, played: list[list[float]], return_max: float, named: tuple[float, ...] | None, asked: list[float]
+def test_evaluate_adds_the_best_return_to_default_targets_only_if_it_is_another(
+    pendulum: Make,
+    played: list[list[float]],
+    return_max: float,
+    rtg_cap: float,
+    named: tuple[float, ...] | None,
+    asked: list[float],
 ) -> None:
-    result = evaluate(pendulum(return_max=return_max), EvaluationConfig(episodes=2, target_returns=named))
+    evaluate(pendulum(return_max=return_max, rtg_cap=rtg_cap), EvaluationConfig(episodes=2, target_returns=named))
     assert played == [asked]
-    assert "it scores" not in format_result(result)
-
-
-def test_data_best_is_no_default_target_of_an_agent_that_sees_a_higher_one_capped(
-    pendulum: Make, played: list[list[float]]
-) -> None:
-    """Both are at least the cap, the 0.9 quantile of the data's returns-to-go at an episode's first step."""
-    evaluate(pendulum(return_max=-250.0, rtg_cap=0.9), EvaluationConfig(episodes=2))
-    evaluate(pendulum(return_max=-100.0, rtg_cap=0.9), EvaluationConfig(episodes=2))
-    named = EvaluationConfig(episodes=2, target_returns=(-200.0, -250.0))
-    evaluate(pendulum(return_max=-250.0, rtg_cap=0.9), named)
-    assert played == [[-200.0, -400.0], [-200.0, -400.0, -100.0], [-200.0, -250.0]]
 
 
 def test_remark_on_a_target_more_than_two_ranges_above_the_data_is_stronger(
@@ -165,13 +160,10 @@ def test_remark_on_a_slowly_forgetting_backbone_with_carried_state(
     assert all("--training.tbptt_slices 50" in line for line in named)
 
 
-def test_evaluate_with_0_episodes_raises(pendulum: Make) -> None:
-    with pytest.raises(InputError, match="episodes is 0"):
-        evaluate(pendulum(), EvaluationConfig(episodes=0))
-
-
-def test_evaluate_without_the_plugins_of_the_run_raises(pendulum: Make, played: list[list[float]]) -> None:
+def test_evaluate_with_0_episodes_or_without_the_plugins_of_the_run_raises(pendulum: Make) -> None:
     trained = pendulum()
+    with pytest.raises(InputError, match="episodes is 0"):
+        evaluate(trained, EvaluationConfig(episodes=0))
     trained = replace(trained, config=replace(trained.config, plugins=("not_imported_yet",)))
     with pytest.raises(InputError, match="add --plugins not_imported_yet"):
         evaluate(trained, EvaluationConfig(episodes=1))
@@ -186,13 +178,10 @@ def test_result_keeps_the_digits_of_small_returns(pendulum: Make, played: list[l
 
 
 def test_evaluate_returns_that_are_not_finite_raise(pendulum: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = [
-        RolloutResult(-200.0, np.array([np.nan]), np.array([3]), np.array([False])),
-        RolloutResult(-400.0, np.array([1.0]), np.array([3]), np.array([False])),
-    ]
-    monkeypatch.setattr(module, "rollout", lambda *arguments, **options: broken)
+    broken = RolloutResult(-200.0, np.array([np.nan]), np.array([3]), np.array([False]))
+    monkeypatch.setattr(module, "rollout", lambda *arguments, **options: [broken])
     with pytest.raises(InputError, match="Pendulum-v1 have returns that are not finite"):
-        evaluate(pendulum(), EvaluationConfig(episodes=1))
+        evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(-200.0,)))
 
 
 def test_evaluate_result_holds_returns_scores_steps_and_protocol(pendulum: Make) -> None:
@@ -209,8 +198,6 @@ def test_evaluate_result_holds_returns_scores_steps_and_protocol(pendulum: Make)
     one = format_result(evaluate(trained, EvaluationConfig(episodes=1, state="window", window=3)))
     assert "window of 3" in one
     assert "±" not in rows(one)["-200"]  # no spread of a single episode
-    environment = gymnasium.make("Pendulum-v1")
-    assert result.dataset.environment_id == environment.spec.id
 
 
 def test_remark_on_episodes_cut_before_the_environment_ended_them(pendulum: Make) -> None:

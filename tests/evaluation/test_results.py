@@ -75,7 +75,7 @@ def old_form() -> dict[str, Any]:
 def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: Path) -> None:
     path = write_result(tmp_path, result)
     assert read_result(path) == result
-    assert json.loads(path.read_text())["schema"] == 2
+    assert json.loads(path.read_text())["schema"] == 3
 
 
 def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
@@ -177,19 +177,13 @@ def test_result_key_ignores_what_weights_and_scores_do_not_depend_on(result: Res
     assert replace(result, evaluation_seconds=9.0, commit="other").key.file_name == result.key.file_name
 
 
-def test_protocol_with_carried_state_ignores_the_window() -> None:
-    one, other = (
-        Protocol.from_settings(EvaluationConfig(window=window), (2.0, 1.0), AgentConfig()) for window in (5, 20)
-    )
-    assert one == other
-    assert one.target_returns == (2.0, 1.0)
-
-
-def test_result_file_name_has_step_and_protocol(result: Result, tmp_path: Path) -> None:
+def test_result_file_name_has_step_and_protocol_without_an_unused_window(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
     assert name.startswith("results/step-10-recurrent-1-episodes-")
     windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
     assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
+    one, other = (Protocol.from_settings(EvaluationConfig(window=window), (2.0, 1.0), True) for window in (5, 20))
+    assert one == other
 
 
 def test_write_result_into_an_unwritable_folder_raises_one_line(result: Result, tmp_path: Path) -> None:

@@ -31,7 +31,11 @@ class Reflex:
         self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
     ) -> tuple[Tensor, ActingState]:
         self.seen.append((reward.clone(), state.condition[0].clone()))
-        return torch.tanh(observation[:, 5:8] * state.condition[0][:, None] / 1000), state
+        return self.choose(observation, state.condition[0]), state
+
+    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
+        """The actions, (batch, 3)."""
+        return torch.tanh(observation[:, 5:8] * target[:, None] / 1000)
 
 
 class Countdown(gymnasium.Env):

@@ -15,10 +15,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from test_rollout import Reflex
 from torch import Tensor
 
 from decision_rnn import workers
-from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
+from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
@@ -64,49 +65,31 @@ class Scripted:
 """
 
 
-class Reflex:
-    """A stateless actor of elementwise arithmetic, so that a row's action does not depend on the batch's size."""
-
-    def initial_state(self, target_return: Tensor) -> ActingState:
-        timestep = torch.zeros(len(target_return), dtype=torch.int64)
-        return ActingState((target_return,), torch.zeros(len(target_return), 3), timestep, ())
-
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
-        return torch.tanh(observation[:, 5:8] * state.condition[0][:, None] / 1000), state
-
-
 class Dice(Reflex):
     """Takes random actions."""
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
-        return 2 * torch.rand(len(observation), 3) - 1, state
+    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
+        return 2 * torch.rand(len(observation), 3) - 1
 
 
 class Hapless(Reflex):
     """Calls `fail` in any process but that of the tests."""
 
     def __init__(self, fail: Callable[[], None]) -> None:
+        super().__init__()
         self.fail, self.home = fail, os.getpid()
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
+    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
         if os.getpid() != self.home:
             self.fail()
-        return super().act(observation, reward, reset, state)
+        return super().choose(observation, target)
 
 
 class BatchSize(Reflex):
     """Its action is the number of environments stepped together."""
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
-        return torch.full((len(observation), 3), float(len(observation))), state
+    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
+        return torch.full((len(observation), 3), float(len(observation)))
 
 
 class Waiting(Reflex):
@@ -116,15 +99,14 @@ class Waiting(Reflex):
     """
 
     def __init__(self, folder: Path, processes: int) -> None:
+        super().__init__()
         self.folder, self.processes = folder, processes
 
-    def act(
-        self, observation: Tensor, reward: Tensor, reset: Tensor | None, state: ActingState
-    ) -> tuple[Tensor, ActingState]:
+    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
         with (self.folder / str(os.getpid())).open("x") as file:  # fails if a process plays twice
             file.write(str(len(observation)))
         until(lambda: len(list(self.folder.iterdir())) == self.processes)
-        return torch.full((len(observation), 3), float(os.getpid()), dtype=torch.float64), state
+        return torch.full((len(observation), 3), float(os.getpid()), dtype=torch.float64)
 
 
 class Paid(gymnasium.Env):
@@ -182,20 +164,6 @@ def test_rollout_is_identical_for_any_number_of_processes(make: Callable[[], Act
     assert len({value for _, returns, _ in one for value in returns}) > 4
 
 
-def test_rollout_in_two_processes_equals_a_manual_loop() -> None:
-    for result in rollout(Reflex(), "Hopper-v5", [3600.0, 900.0], 4, 70, processes=2):
-        for number in range(4):
-            env = gymnasium.make("Hopper-v5")
-            observation, _ = env.reset(seed=70 + number)
-            total, length, ended = 0.0, 0, False
-            while not ended:
-                x = torch.from_numpy(observation.astype(np.float32))
-                action = torch.tanh(x[5:8] * torch.tensor(result.target_return) / 1000)
-                observation, reward, terminated, truncated, _ = env.step(action.numpy())
-                total, length, ended = total + float(reward), length + 1, terminated or truncated
-            assert (result.returns[number], result.lengths[number]) == (total, length)
-
-
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_rollout_group_sizes_do_not_depend_on_the_number_of_processes(paid: str, processes: int) -> None:
     """Ten episodes in groups of at most three: four groups, of three, three, two and two."""
@@ -215,11 +183,11 @@ def test_rollout_shares_100_episodes_equally_between_two_processes(
     assert Counter(result.returns.astype(int).tolist()) == played
 
 
-def told() -> None:
+def bad_input() -> None:
     raise InputError("mend the agent")
 
 
-def at_odds() -> None:
+def bad_read() -> None:
     raise EOFError("read too far")
 
 
@@ -230,8 +198,8 @@ def in_two_words() -> None:
 @pytest.mark.parametrize(
     ("fail", "error", "words"),
     [
-        (told, InputError, "^mend the agent$"),
-        (at_odds, EOFError, "^read too far$"),
+        (bad_input, InputError, "^mend the agent$"),
+        (bad_read, EOFError, "^read too far$"),
         (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
     ],
 )
@@ -279,17 +247,10 @@ def test_evaluate_uses_available_cores_by_default(
     monkeypatch.setattr(evaluate_module, "rollout", recorded)
     monkeypatch.setattr(workers, "available_cores", lambda: 2)
     results = [evaluate(pendulum(), EvaluationConfig(episodes=2), processes) for processes in (None, 1, 3)]
-    assert asked == [2, 1, 3]
     assert results[0].targets == results[1].targets == results[2].targets
-
-
-def test_evaluate_in_a_daemonic_process_starts_no_processes(
-    pendulum: Callable[..., TrainedAgent], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A daemonic process cannot start others."""
-    monkeypatch.setattr(workers, "available_cores", lambda: 2)
-    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    assert len(evaluate(pendulum(), EvaluationConfig(episodes=2)).targets) == 3
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # such a process cannot start others
+    evaluate(pendulum(), EvaluationConfig(episodes=2))
+    assert asked == [2, 1, 3, 1]
 
 
 def test_prepare_to_act_returns_a_copy_with_the_same_weights_and_actions() -> None:

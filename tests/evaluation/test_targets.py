@@ -1,44 +1,19 @@
 """Target returns of an evaluation, how many episodes of the data reach them, and the warning if few do."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from decision_rnn.config import EvaluationConfig
-from decision_rnn.config_parser import new_config
-from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.summary import DataSummary
-from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
-
-SPEC = DatasetSpec("own/x", "Pendulum-v1", 0.0, 1.0, (3600, 1800), 1.0, "")
-DATA = DataSummary.from_spec(SPEC, fingerprint="0" * 64, return_mean=9.0, return_sd=1.0, return_min=0.0, return_max=0.0)
+from decision_rnn.evaluation.targets import describe_few, describe_reach
 
 
 def thousand_and(*best: float) -> np.ndarray:
     """The returns of a thousand episodes below 100, and the given ones."""
     return np.array([*np.linspace(0, 99, 1000), *best])
-
-
-@pytest.mark.parametrize(
-    ("named", "return_max", "asked"),
-    [
-        (None, 3232.5, (3600.0, 1800.0, 3232.5)),
-        (None, 1800.0, (3600.0, 1800.0)),
-        ((500.0,), 3232.5, (500.0,)),
-        ((7.0, 7.0), 1.0, (7.0,)),
-    ],
-)
-def test_asked_returns_are_the_named_ones_or_those_of_the_dataset_and_the_best(
-    named: tuple[float, ...] | None, return_max: float, asked: tuple[float, ...]
-) -> None:
-    config = new_config({"dataset": "own/x", "condition": {"name": "return_to_go", "rtg_cap": 0.0}}, "test")
-    data = replace(DATA, return_max=return_max)
-    assert asked_returns(EvaluationConfig(target_returns=named), data, config) == asked
 
 
 def test_describe_reach_counts_the_episodes_that_reach_each_target(tmp_path: Path) -> None:

@@ -65,14 +65,14 @@ def train_and_be_killed(store: EpisodeStore, run: Path, before: str) -> None:
 
 
 KILLED_AT_RENAME = """
-rename = Path.rename
+replace = Path.replace
 
 def dies(path, target):
     if str(target).endswith({target!r}):
         os.kill(os.getpid(), signal.SIGKILL)
-    return rename(path, target)
+    return replace(path, target)
 
-Path.rename = dies
+Path.replace = dies
 """
 KILLED_AT_LINK = """
 def dies(link, target):

@@ -1,216 +1,267 @@
-"""The linear recurrence on CUDA, called by recurrence.py, with the kernels of recurrence_kernels.py.
+"""The recurrence h_t = a_t * h_{t-1} + b_t and its adjoint on CUDA, called by recurrence.py.
 
-It is memory-bound: per step and channel, the forward pass reads a and b and writes h, the backward pass reads a, h and
-grad and writes two gradients; minGRU with its gates reads two numbers and writes one, and backward reads four and
-writes two. There is no other memory traffic, and none for a constant decay. Time is scanned in tiles, so that even few
-channels keep many loads in flight. With very few channels, time is also split into chunks that are processed in
-parallel, at the price of reading a and b twice: first the map of every chunk, then the states between chunks, then all
-states.
+One thread per batch row and channel goes through time step by step; neighbouring threads read neighbouring channels.
+The meaning of a and b:
 
-Run through Triton's interpreter and compiled for compute capability 9.0, but not yet run on a GPU. Expected on an H200
-(4.8 TB/s, 132 processors): at least 70% of that bandwidth from 8,000 channels (batch * width) and 512 steps on; below
-that, and at the 20 steps of a usual training slice, the time of the launch and the latency of a few tiles.
+    gates 0    a and b, as given
+    gates 1    minGRU: `a` has the pre-activations of z and c;  a_t = 1 - z_t,  b_t = z_t g(c_t)
+    gates 2    minLSTM: those of f, i and c;  z_t = i_t / (f_t + i_t), then as for minGRU
+
+g is that of mingru.py if `positive`, else the identity. The operators take real numbers: the real and imaginary parts
+of complex numbers are neighbours in memory. An infinite h before a reset stays there: it is replaced, not multiplied.
+
+Run through Triton's interpreter and compiled for compute capability 9.0, but not yet run on a GPU.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.library import triton_op, wrap_triton
 
-from decision_rnn.backbones.ops.recurrence_kernels import adjoint_kernel, states_kernel
-
-TILE_BYTES = 256
-"""Bytes of one channel in a tile: 64 steps in float32. A thread's share of a tile must fit into its registers."""
-
-LEAST_CHUNK = 256
-"""Smallest chunk, in steps; with shorter ones the first pass costs more than it saves."""
+CHANNELS = 128
+"""Threads of a program, each with one channel."""
 
 
-class _Form(NamedTuple):
-    """The form of the recurrence, by the names of the kernels' options."""
-
-    gates: int = 0
-    positive: bool = False
-    is_complex: bool = False
-
-
-def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
-    """As recurrence.linear_recurrence."""
-    return _LinearRecurrence.apply(a, b, initial.to(_state_dtype(b)), reset)
+@triton.jit
+def _load(pointer, inside, is_complex: tl.constexpr, dtype: tl.constexpr):
+    """The real and imaginary parts; for real numbers, the number and zero."""
+    re = tl.load(pointer, mask=inside, other=0.0).to(dtype)
+    im = tl.load(pointer + 1, mask=inside, other=0.0).to(dtype) if is_complex else tl.zeros_like(re)
+    return re, im
 
 
-def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
-    """As recurrence.gated_recurrence."""
-    return _GatedRecurrence.apply(preactivations, initial.to(_state_dtype(preactivations)), reset, signed)
+@triton.jit
+def _store(pointer, re, im, inside, is_complex: tl.constexpr):
+    tl.store(pointer, re, mask=inside)
+    if is_complex:
+        tl.store(pointer + 1, im, mask=inside)
 
 
-class _LinearRecurrence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
-        ctx.form = _Form(is_complex=b.is_complex())
-        ctx.b_dtype = b.dtype.to_real()
-        a, initial = _planes(a), _planes(initial).contiguous()
-        h = _states(a, _planes(b), initial, reset, ctx.form)
-        ctx.save_for_backward(a, h, initial, reset)
-        return _numbers(h, ctx.form)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        a, h, initial, reset = ctx.saved_tensors
-        grad_b = h.new_empty(h.shape, dtype=ctx.b_dtype)
-        grad_a, grad_initial = _adjoint(a, h, initial, reset, _planes(grads[0]), grad_b, ctx.form)
-        return _numbers(grad_a, ctx.form), _numbers(grad_b, ctx.form), _numbers(grad_initial, ctx.form), None
+@triton.jit
+def _multiply(a_re, a_im, b_re, b_im, is_complex: tl.constexpr):
+    if is_complex:
+        re, im = a_re * b_re - a_im * b_im, a_re * b_im + a_im * b_re
+    else:
+        re, im = a_re * b_re, a_im
+    return re, im
 
 
-class _GatedRecurrence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
-        ctx.form = _Form(gates=preactivations.shape[2] // initial.shape[1] - 1, positive=not signed)
-        preactivations, initial = _planes(preactivations), initial.contiguous()
-        h = _states(preactivations, preactivations, initial, reset, ctx.form)
-        ctx.save_for_backward(preactivations, h, initial, reset)
-        return h
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        preactivations, h, initial, reset = ctx.saved_tensors
-        return *_adjoint(preactivations, h, initial, reset, _planes(grads[0]), h, ctx.form), None, None
+@triton.jit
+def _sigmoid(x):
+    """sigmoid(x) and sigmoid(-x), neither by subtraction from 1."""
+    small = tl.exp(-tl.abs(x))
+    high = 1.0 / (1.0 + small)
+    low = small * high
+    return tl.where(x >= 0, high, low), tl.where(x >= 0, low, high)
 
 
-def _states(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, form: _Form) -> Tensor:
-    """h, (batch, time, width); arguments and result are real numbers, as from `_planes`."""
-    (batch, time, _), width = b.shape, initial.shape[1]
-    h = initial.new_empty(batch, time, width)
-    plan = _Plan.of(h, form)
+@triton.jit
+def _gates(pointer, inside, width, gates: tl.constexpr, positive: tl.constexpr, dtype: tl.constexpr):
+    """z, 1 - z and g(c) from the pre-activations; and for minLSTM, 1 - f and 1 - i."""
+    first = tl.load(pointer, mask=inside, other=0.0).to(dtype)
+    candidate = tl.load(pointer + gates * width, mask=inside, other=0.0).to(dtype)
+    if positive:
+        activated, _ = _sigmoid(candidate)
+        candidate = tl.maximum(candidate + 0.5, activated)
+    if gates == 2:
+        # i / (f + i) from the difference of log i and log f, since f and i may both underflow:
+        # log sigmoid(x) = min(x, 0) - log(1 + exp(-|x|)).
+        second = tl.load(pointer + width, mask=inside, other=0.0).to(dtype)
+        difference = tl.minimum(second, 0.0) - tl.minimum(first, 0.0)
+        small = tl.exp(-tl.abs(difference))
+        insert = tl.where(difference >= 0, 1.0, small) * (1.0 + tl.exp(-tl.abs(first)))
+        forget = tl.where(difference >= 0, small, 1.0) * (1.0 + tl.exp(-tl.abs(second)))
+        z, keep = insert / (forget + insert), forget / (forget + insert)
+        _, not_f = _sigmoid(first)
+        _, not_i = _sigmoid(second)
+    else:
+        z, keep = _sigmoid(first)
+        not_f, not_i = z, z
+    return z, keep, candidate, not_f, not_i
 
-    def launch(before: Tensor, out: Tensor, decay: Tensor, summary: bool) -> None:
-        if plan.grid[0]:
-            states_kernel[plan.grid](
-                a, b, before, _flags(reset, h), out, decay,
-                time, width, plan.length, plan.chunks, *_strides(a), *_strides(b),
-                **plan.options(a, reset, form), summary=summary, stages=3,
-            )  # fmt: skip
 
-    with torch.cuda.device_of(h):
-        if plan.chunks > 1:
-            decay, last = h.new_empty(2, batch, plan.chunks, width)
-            launch(initial, last, decay, True)
-            initial = _before_chunks(decay, last, initial, None if reset is None else plan.begun(reset), form)
-        launch(initial, h, h, False)
+@triton.jit
+def _place(width, channels: tl.constexpr):
+    """The program's batch row, its channels, and which of them exist."""
+    strips = tl.cdiv(width, channels)
+    channel = (tl.program_id(0) % strips) * channels + tl.arange(0, channels)
+    return (tl.program_id(0) // strips).to(tl.int64), channel, channel < width
+
+
+@triton.jit
+def states_kernel(
+    a, b, initial, reset, h,
+    time, width, a_row, a_time, b_row, b_time,
+    gates: tl.constexpr, positive: tl.constexpr, resets: tl.constexpr, is_complex: tl.constexpr,
+    dtype: tl.constexpr, channels: tl.constexpr,
+):  # fmt: skip
+    """All states, into h, (batch, time, width). a and b have strides for a batch row and for a step."""
+    row, channel, inside = _place(width, channels)
+    parts: tl.constexpr = 2 if is_complex else 1
+    column = channel * parts
+    h_re, h_im = _load(initial + row * width * parts + column, inside, is_complex, dtype)
+    for t in range(time):
+        if resets:
+            begins = tl.load(reset + row * time + t) != 0
+            h_re, h_im = tl.where(begins, 0.0, h_re), tl.where(begins, 0.0, h_im)
+        if gates > 0:
+            z, a_re, c, _, _ = _gates(a + row * a_row + t * a_time + column, inside, width, gates, positive, dtype)
+            a_im, b_re, b_im = h_im, z * c, h_im
+        else:
+            a_re, a_im = _load(a + row * a_row + t * a_time + column, inside, is_complex, dtype)
+            b_re, b_im = _load(b + row * b_row + t * b_time + column, inside, is_complex, dtype)
+        h_re, h_im = _multiply(a_re, a_im, h_re, h_im, is_complex)
+        h_re, h_im = h_re + b_re, h_im + b_im
+        _store(h + (row * time + t) * width * parts + column, h_re, h_im, inside, is_complex)
+
+
+@triton.jit
+def adjoint_kernel(
+    a, h, initial, reset, grad, grad_a, grad_b, grad_initial,
+    time, width, a_row, a_time, grad_row, grad_time,
+    constant: tl.constexpr, gates: tl.constexpr, positive: tl.constexpr, resets: tl.constexpr,
+    is_complex: tl.constexpr, dtype: tl.constexpr, channels: tl.constexpr,
+):  # fmt: skip
+    """All gradients from that of h, by d_t = grad_t + conj(a_{t+1}) d_{t+1}, from the last step back.
+
+    grad b_t = d_t and grad a_t = d_t conj(h_{t-1}), all (batch, time, width); with `constant`, the latter is summed
+    over time, (batch, width). With gates, the gradients of the pre-activations are written into grad_a,
+    (batch, time, (gates + 1) width), and none into grad_b.
+    """
+    row, channel, inside = _place(width, channels)
+    parts: tl.constexpr = 2 if is_complex else 1
+    column = channel * parts
+    before_re, before_im = _load(initial + row * width * parts + column, inside, is_complex, dtype)
+    d_re, d_im = tl.zeros_like(before_re), tl.zeros_like(before_re)
+    sum_re, sum_im = d_re, d_re
+    for i in range(time):
+        t = time - 1 - i
+        place = (row * time + t) * width * parts + column
+        grad_re, grad_im = _load(grad + row * grad_row + t * grad_time + column, inside, is_complex, dtype)
+        d_re, d_im = d_re + grad_re, d_im + grad_im
+        p_re, p_im = _load(h + place - width * parts, inside & (t + channel > channel), is_complex, dtype)
+        p_re, p_im = tl.where(t > 0, p_re, before_re), tl.where(t > 0, p_im, before_im)
+        if resets:
+            begins = tl.load(reset + row * time + t) != 0
+            p_re, p_im = tl.where(begins, 0.0, p_re), tl.where(begins, 0.0, p_im)
+        if gates > 0:
+            at = a + row * a_row + t * a_time + column
+            z, a_re, c, not_f, not_i = _gates(at, inside, width, gates, positive, dtype)
+            a_im = d_im
+            grad_c = d_re * z
+            grad_z = a_re * grad_c * (c - p_re)  # the gradient of z's pre-activation
+            if positive:
+                grad_c = tl.where(c > 0.5, grad_c, grad_c * c * (1.0 - c))
+            out = grad_a + (row * time + t) * width * (gates + 1) + column
+            if gates == 2:
+                tl.store(out, -not_f * grad_z, mask=inside)
+                tl.store(out + width, not_i * grad_z, mask=inside)
+            else:
+                tl.store(out, grad_z, mask=inside)
+            tl.store(out + gates * width, grad_c, mask=inside)
+        else:
+            a_re, a_im = _load(a + row * a_row + t * a_time + column, inside, is_complex, dtype)
+            _store(grad_b + place, d_re, d_im, inside, is_complex)
+            g_re, g_im = _multiply(d_re, d_im, p_re, -p_im, is_complex)
+            if constant:
+                sum_re, sum_im = sum_re + g_re, sum_im + g_im
+            else:
+                _store(grad_a + place, g_re, g_im, inside, is_complex)
+        d_re, d_im = _multiply(a_re, -a_im, d_re, d_im, is_complex)
+        if resets:
+            d_re, d_im = tl.where(begins, 0.0, d_re), tl.where(begins, 0.0, d_im)
+    place = row * width * parts + column
+    _store(grad_initial + place, d_re, d_im, inside, is_complex)
+    if constant:
+        _store(grad_a + place, sum_re, sum_im, inside, is_complex)
+
+
+@triton_op("decision_rnn::recurrence", mutates_args=())
+def states(
+    a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None, gates: int, positive: bool, is_complex: bool
+) -> Tensor:
+    """All states, (batch, time, width), as real numbers; a and b are the pre-activations if there are gates."""
+    h = initial.new_empty(*b.shape[:2], initial.shape[1])
+    a, b = _dense(a), _dense(b)
+    if h.numel():
+        wrap_triton(states_kernel)[_grid(h, is_complex)](
+            a, b, initial.contiguous(), h if reset is None else reset, h,
+            h.shape[1], h.shape[2] // (1 + is_complex), *_strides(a), *_strides(b),
+            gates, positive, reset is not None, is_complex, _dtype(h), CHANNELS,
+        )  # fmt: skip
     return h
 
 
-def _adjoint(
-    a: Tensor, h: Tensor, initial: Tensor, reset: Tensor | None, grad: Tensor, grad_b: Tensor, form: _Form
-) -> tuple[Tensor, Tensor]:
-    """The gradients of a and of the initial state; the gradient of b is written to grad_b, unless there are gates."""
-    batch, time, width = h.shape
-    plan = _Plan.of(h, form)
-    constant = a.dim() == 1
-    grad_a = h.new_empty(batch, plan.chunks, width) if constant else a.new_empty(a.shape)
-    grad_initial = torch.empty_like(initial)
-
-    def launch(later: Tensor, out: Tensor, decay: Tensor, summary: bool) -> None:
-        if plan.grid[0]:
-            adjoint_kernel[plan.grid](
-                a, h, initial, _flags(reset, h), grad, later, grad_a, out, grad_initial, decay,
-                time, width, plan.length, plan.chunks, *_strides(a), *_strides(grad),
-                **plan.options(a, reset, form), summary=summary, stages=2,
-            )  # fmt: skip
-
-    with torch.cuda.device_of(h):
-        later = torch.zeros_like(initial)
-        if plan.chunks > 1:
-            decay, last = h.new_empty(2, batch, plan.chunks, width)
-            launch(later, last, decay, True)
-            # The gradient flows from step t + 1 back to t, so the latest chunk comes first.
-            begun = None if reset is None else plan.begun(F.pad(reset[:, 1:], (0, 1))).flip(1)
-            later = _before_chunks(decay, last, later, begun, form)
-        launch(later, grad_b, h, False)
-    return grad_a.sum((0, 1)).to(a.dtype) if constant else grad_a, grad_initial
+@triton_op("decision_rnn::recurrence_adjoint", mutates_args=())
+def adjoint(
+    a: Tensor, h: Tensor, initial: Tensor, reset: Tensor | None, grad: Tensor, gates: int, positive: bool,
+    is_complex: bool, b_dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of a, b (empty if there are gates) and initial."""
+    a, grad, initial, constant = _dense(a), _dense(grad), initial.contiguous(), a.dim() == 1
+    grad_a = h.new_zeros(len(h), len(a)) if constant else a.new_empty(a.shape)
+    grad_b = h.new_empty(0 if gates else h.shape, dtype=b_dtype)
+    grad_initial = torch.zeros_like(initial)
+    if h.numel():
+        wrap_triton(adjoint_kernel)[_grid(h, is_complex)](
+            a, h, initial, h if reset is None else reset, grad, grad_a, grad_b, grad_initial,
+            h.shape[1], h.shape[2] // (1 + is_complex), *_strides(a), *_strides(grad),
+            constant, gates, positive, reset is not None, is_complex, _dtype(h), CHANNELS,
+        )  # fmt: skip
+    return grad_a.sum(0).to(a.dtype) if constant else grad_a, grad_b, grad_initial
 
 
-def _before_chunks(decay: Tensor, last: Tensor, initial: Tensor, reset: Tensor | None, form: _Form) -> Tensor:
-    """The state before every chunk, by the same recurrence over the chunks' maps."""
-    after = _states(decay, last, initial, reset, _Form(is_complex=form.is_complex))
-    return torch.cat([initial.unsqueeze(1), after[:, :-1]], dim=1)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, b, initial, reset, *ctx.form = inputs
+    ctx.b_dtype = b.dtype
+    ctx.save_for_backward(a, output, initial, reset)
 
 
-class _Plan(NamedTuple):
-    """The division of the work: tiles of block_t steps and block_w channels, chunks of `length` steps, and programs."""
-
-    dtype: tl.dtype
-    block_t: int
-    block_w: int
-    length: int
-    chunks: int
-    grid: tuple[int]
-
-    @classmethod
-    def of(cls, h: Tensor, form: _Form) -> "_Plan":
-        batch, time, width = h.shape
-        parts = 2 if form.is_complex else 1
-        # With less than 16 x 16 numbers, some of a program's 128 threads would be idle.
-        block_w = 32 if width > 16 * parts else 16
-        block_t = max(16, min(TILE_BYTES // (parts * h.element_size()), triton.next_power_of_2(time)))
-        strips = batch * triton.cdiv(width, parts * block_w)
-        chunks = 1
-        if strips and 2 * strips < _processors(h.device):
-            chunks = max(1, min(_processors(h.device) // strips, time // LEAST_CHUNK))
-        length = triton.cdiv(triton.cdiv(time, chunks), block_t) * block_t
-        chunks = max(1, triton.cdiv(time, max(1, length)))
-        dtype = tl.float64 if h.dtype == torch.float64 else tl.float32
-        return cls(dtype, block_t, block_w, length, chunks, (strips * chunks,))
-
-    def begun(self, reset: Tensor) -> Tensor:
-        """Whether an episode begins in each chunk, (batch, chunks)."""
-        whole = F.pad(reset, (0, self.chunks * self.length - reset.shape[1]))
-        return whole.unflatten(1, (self.chunks, self.length)).any(2)
-
-    def options(self, a: Tensor, reset: Tensor | None, form: _Form) -> dict[str, Any]:
-        return {
-            **form._asdict(),
-            "constant": a.dim() == 1,
-            "resets": reset is not None,
-            "dtype": self.dtype,
-            "block_t": self.block_t,
-            "block_w": self.block_w,
-        }
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    a, h, initial, reset = ctx.saved_tensors
+    grad_a, grad_b, grad_initial = adjoint(a, h, initial, reset, grad, *ctx.form, ctx.b_dtype)
+    return grad_a, None if ctx.form[0] else grad_b, grad_initial, None, None, None, None
 
 
-def _processors(device: torch.device) -> int:
-    """How many programs run in parallel; one in the interpreter, on the CPU."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+states.register_autograd(_backward, setup_context=_save)
 
 
-def _state_dtype(x: Tensor) -> torch.dtype:
-    """The dtype of the states: float32 or wider."""
-    return torch.promote_types(x.dtype, torch.float32)
+def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Tensor | None) -> Tensor:
+    """As recurrence.linear_recurrence, with `reset`, (batch, time) bool."""
+    initial = initial.to(torch.promote_types(b.dtype, torch.float32))
+    if not b.is_complex():
+        return states(a, b, initial, _bytes(reset), 0, False, False)
+    a, b, initial = (torch.view_as_real(part.resolve_conj()).flatten(-2) for part in (a, b, initial))
+    return torch.view_as_complex(states(a, b, initial, _bytes(reset), 0, False, True).unflatten(-1, (-1, 2)))
 
 
-def _planes(x: Tensor) -> Tensor:
-    """x as real numbers, contiguous along the channels, with real and imaginary parts interleaved."""
-    if x.is_complex():
-        x = torch.view_as_real(x.resolve_conj()).flatten(-2)
+def gated_recurrence(preactivations: Tensor, initial: Tensor, reset: Tensor | None, signed: bool) -> Tensor:
+    """As recurrence.gated_recurrence, with `reset`, (batch, time) bool."""
+    initial = initial.to(torch.promote_types(preactivations.dtype, torch.float32))
+    gates = preactivations.shape[2] // initial.shape[1] - 1
+    return states(preactivations, preactivations.detach(), initial, _bytes(reset), gates, not signed, False)
+
+
+def _grid(h: Tensor, is_complex: bool) -> tuple[int]:
+    return (len(h) * triton.cdiv(h.shape[2] // (1 + is_complex), CHANNELS),)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """x, contiguous along the channels."""
     return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _numbers(x: Tensor, form: _Form) -> Tensor:
-    """The inverse of `_planes`."""
-    return torch.view_as_complex(x.unflatten(-1, (-1, 2))) if form.is_complex else x
-
-
-def _flags(reset: Tensor | None, otherwise: Tensor) -> Tensor:
-    """Reset flags as bytes for the kernels, or `otherwise`: without resets, the pointer is not read."""
-    return otherwise if reset is None else reset.contiguous().view(torch.uint8)
 
 
 def _strides(x: Tensor) -> tuple[int, int]:
     """The strides of a batch row and of a step; zero for a constant decay."""
     return (0, 0) if x.dim() == 1 else (x.stride(0), x.stride(1))
+
+
+def _bytes(reset: Tensor | None) -> Tensor | None:
+    return None if reset is None else reset.contiguous().view(torch.uint8)
+
+
+def _dtype(x: Tensor) -> tl.dtype:
+    return tl.float64 if x.dtype == torch.float64 else tl.float32

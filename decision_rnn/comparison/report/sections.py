@@ -23,6 +23,7 @@ from decision_rnn.comparison.report.words import (
 )
 from decision_rnn.comparison.summary import (
     BUDGETS,
+    METRICS,
     LearningCurve,
     TargetSummary,
     VariantSummary,
@@ -111,15 +112,16 @@ def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
     def returns(between: str, *values: float) -> str:
         return between.join(format_return(value, dataset.data) for value in values)
 
-    head = ("variant", "target", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%")
+    head = ["variant", "target", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%"]
     rows: list[list[Cell | str]] = []
     for summary in found:
         for of in summary.targets:
             low, middle, high = of.return_quantiles
             row: list[Cell | str] = [summary.variant, describe_targets([of.target]), score_cell(of.scores, of.per_seed)]
             row += [format_deviation(of.deviation), returns(" ± ", *of.return_mean_sd)]
-            rows.append([*row, returns("", middle), returns(" to ", low, high)])
-    return Table.of("every target", head, rows, behind_chart=True)
+            row += [returns("", middle), returns(" to ", low, high)]
+            rows.append([*row, *(f"{metric(of):.4g}" for metric in METRICS.values())])
+    return Table.of("every target", [*head, *METRICS], rows, behind_chart=True)
 
 
 def _score_chart(findings: Findings, dataset: ComparedDataset, found: Summaries, targets: Sequence[Target]) -> Chart:

@@ -4,12 +4,11 @@ words `gates` and `contract` in their names."""
 
 import os
 
-import numpy as np
 import pytest
 import torch
 from subjects import Subject
 
-from decision_rnn.backbones import Resets, mingru, minlstm
+from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
 from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
 from decision_rnn.testing import properties
@@ -19,37 +18,8 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 torch.set_default_device("cpu" if INTERPRETED else "cuda")
 torch.backends.cudnn.allow_tf32 = False
 
-SHAPES = [(1, 1, 1), (2, 19, 3), (1, 2, 33)]
-"""Batch, time, width: one number, over two tiles of time, over two strips of channels."""
-
-if INTERPRETED:
-    from triton.runtime import interpreter
-
-    def scan_rows(self, parts):
-        """Scans a row at a time; the interpreter's own scan goes number by number and takes minutes."""
-        rows = [[part.handle.data[i] for i in range(part.shape[0])] for part in parts]
-        done = [tuple(self.to_tensor(column[0], part.dtype) for column, part in zip(rows, parts, strict=True))]
-        for i in range(1, len(rows[0])):
-            then = (self.to_tensor(column[i], part.dtype) for column, part in zip(rows, parts, strict=True))
-            done.append(self.combine_fn.fn(*done[-1], *then))
-        columns = zip(*([number.handle.data for number in row] for row in done), strict=True)
-        return [self.to_tensor(np.stack(column), part.dtype) for column, part in zip(columns, parts, strict=True)]
-
-    interpreter.ScanOps.generic_scan = scan_rows
-
-
-@pytest.fixture(autouse=True, params=[0] if INTERPRETED else [0, recurrence_triton.TILE_BYTES])
-def tile_bytes(request, monkeypatch):
-    """0 gives the smallest tiles, of 16 steps, so that short sequences need several of them."""
-    monkeypatch.setattr(recurrence_triton, "TILE_BYTES", request.param)
-
-
-@pytest.fixture
-def chunked(tile_bytes, monkeypatch):
-    """As on a device with many idle processors: chunks of 16 steps in parallel."""
-    monkeypatch.setattr(recurrence_triton, "TILE_BYTES", 0)
-    monkeypatch.setattr(recurrence_triton, "LEAST_CHUNK", 12)
-    monkeypatch.setattr(recurrence_triton, "_processors", lambda device: 1000)
+SHAPES = [(1, 1, 1), (2, 19, 3), (1, 2, 129)]
+"""Batch, time, width: one number, several rows, over two strips of channels."""
 
 
 def numbers(dtype, *shape, seed):
@@ -96,20 +66,11 @@ def test_kernel_values_and_gradients_equal_the_reference(dtype, constant, shape)
         check(problem(dtype, constant, *shape), reset, TOLERANCES[dtype.to_real()])
 
 
-@pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_kernel_values_and_gradients_in_parallel_chunks(dtype, constant, chunked):
-    shape = (2, 53, 3)
-    assert recurrence_triton._Plan.of(noise(*shape), recurrence_triton._Form()).chunks == 4
-    for key in ("absent", "some"):
-        check(problem(dtype, constant, *shape), resets(*shape[:2])[key], TOLERANCES[torch.float64])
-
-
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("time", [19, 53])
-def test_kernel_keeps_infinities_in_their_episode(time, dtype, bad, chunked):
-    """Over a tile and over chunks: the second of three episodes is not finite, or the first and the initial state."""
+def test_kernel_keeps_infinities_in_their_episode(dtype, bad):
+    """The second of three episodes is not finite, or the first and the initial state."""
+    time = 19
     a, b, initial = problem(dtype, False, 1, time, 2)
     reset = torch.zeros(1, time, dtype=torch.bool)
     reset[0, [3, 9]] = True
@@ -205,9 +166,6 @@ def test_kernel_does_not_modify_its_arguments():
 # The gates' kernels, against the loops of minGRU and minLSTM, which are tested against their equations themselves
 
 
-LOOPS = {"mingru": mingru._GatedRecurrence, "minlstm": minlstm._GatedRecurrence}
-
-
 def gated(name, dtype, batch, time, width, scale):
     parts = {"mingru": 2, "minlstm": 3}[name]
     return [noise(batch, time, parts * width, seed=1).to(dtype) * scale, noise(batch, width, seed=2).to(dtype)]
@@ -225,19 +183,11 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
             reset = resets(2, 19)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
-            right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), signed), wide)  # noqa: B023
+            begins = as_resets(reset)
+            right = values_and_gradients(lambda *p: recurrence._GatedRecurrence.apply(*p, begins, signed), wide)  # noqa: B023
             for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
                 assert part.dtype == dtype
                 assert_near(part, twin, tolerance, what)
-
-
-@pytest.mark.parametrize("name", ["mingru", "minlstm"])
-def test_gates_kernel_in_parallel_chunks(name, chunked):
-    leaves, reset = gated(name, torch.float64, 1, 53, 3, 1), resets(1, 53)["some"]
-    found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, False), leaves)
-    right = values_and_gradients(lambda *p: LOOPS[name].apply(*p, as_resets(reset), False), leaves)
-    for what, part, twin in zip(("h", "preactivations", "initial"), found, right, strict=True):
-        assert_near(part, twin, 1e-12, what)
 
 
 def test_gates_kernel_computes_bfloat16_in_float32():

@@ -5,24 +5,22 @@ import time
 
 import torch
 
-from decision_rnn.agent import DecisionAgent
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.evaluation.rollout import one_thread
 
 
-def action_cost(agent: DecisionAgent, actor: Actor, actions: int = 300) -> tuple[float, int]:
+def action_cost(actor: Actor, observation_dim: int, actions: int = 200) -> tuple[float, int]:
     """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last.
 
     Args:
-        agent: The agent, for its observation size and device.
-        actor: The agent, or its `WindowActor`.
+        actor: An agent as it acts, see `prepare_to_act`, or its `WindowActor`.
+        observation_dim: Entries of an observation.
         actions: Number of consecutive actions.
     """
-    device = next(agent.parameters()).device
-    observation, reward = torch.zeros(1, agent.observation_dim, device=device), torch.zeros(1, device=device)
+    observation, reward = torch.zeros(1, observation_dim), torch.zeros(1)
     times = []
     with one_thread(), torch.inference_mode():
-        state = actor.initial_state(torch.ones(1, device=device))
+        state = actor.initial_state(torch.ones(1))
         for _ in range(actions):
             begun = time.perf_counter()
             _, state = actor.act(observation, reward, None, state)
