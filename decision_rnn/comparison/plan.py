@@ -18,9 +18,8 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import summarise_data
-from decision_rnn.evaluation.results import Measurements
-from decision_rnn.evaluation.stored import checkpoint_settings, stored_result
+from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
+from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.training.loop import check_warmup, select_episodes

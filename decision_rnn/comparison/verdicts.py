@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets, shared_datasets
+from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets
 from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     SeedDifference,
@@ -95,7 +95,8 @@ def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -
             if (of := summary.of_role(role)) is not None:
                 scores[summary.variant][summary.dataset] = of.per_seed
         known = {label: by_dataset for label, by_dataset in scores.items() if by_dataset}
-        kept, _ = shared_datasets(known.values())
-        if len(kept) >= 2:
+        names = [of.data.name for of in comparison.datasets]
+        kept = [name for name in names if all(name in by_dataset for by_dataset in known.values())]
+        if known and len(kept) >= 2:
             made.append(Overall(role, {label: {name: of[name] for name in kept} for label, of in known.items()}))
     return tuple(made)

@@ -11,7 +11,7 @@ from decision_rnn.config import RunConfig
 from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult
-from decision_rnn.evaluation.targets import default_return, is_best
+from decision_rnn.evaluation.targets import default_return
 from decision_rnn.machine import describe_versions
 
 
@@ -71,7 +71,7 @@ def _reads(config: RunConfig) -> str:
 def _describe_target(target: TargetResult, return_max: float | None) -> str:
     if target.target_return is None:
         return "cloning"
-    where = describe_range(target.in_range, is_best(target.target_return, return_max))
+    where = describe_range(target.in_range, target.target_return == return_max)
     return f"{target.target_return:g}" + (f" ({where})" if where else "")
 
 

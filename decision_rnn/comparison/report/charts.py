@@ -21,12 +21,12 @@ class Curves:
     Attributes:
         x: (points,), at least one.
         y: By name, each (points,): the main one comes first; `seed ...` are those of seeds.
-        band: Lower and upper end around the main curve, each (points,); empty without.
+        band: Lower and upper end around the main curve, each (points,), or None.
     """
 
     x: np.ndarray
     y: Mapping[str, np.ndarray]
-    band: tuple[np.ndarray, ...] = ()
+    band: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def main(self) -> np.ndarray:
@@ -48,7 +48,7 @@ def numbers(title: str, x: str, curves: Mapping[str, Curves], number: Number) ->
     for label, of in curves.items():
         for i in of.shown:
             values = (number(of.y[name][i]) if name in of.y else "" for name in names)
-            rows.append([label, f"{of.x[i]:,.6g}", *values, " to ".join(number(end[i]) for end in of.band)])
+            rows.append([label, f"{of.x[i]:,.6g}", *values, " to ".join(number(end[i]) for end in of.band or ())])
     return Table(title, ["variant", x, *names, "band"], rows, behind_chart=True)
 
 
@@ -76,7 +76,7 @@ def plots(
     """
     if not curves:
         return []
-    every = [np.stack([of.x, values]) for of in curves.values() for values in (*of.y.values(), *of.band)]
+    every = [np.stack([of.x, values]) for of in curves.values() for values in (*of.y.values(), *(of.band or ()))]
     x, y = np.concatenate(every, axis=1)
     spaces = Axis.around(axes[0], x, "x" in log), Axis.around(axes[1], y, "y" in log and y.min() > 0)
     charts = []
@@ -97,7 +97,7 @@ def plots(
             plot.line(of.x, of.main, "grey")
         for of, mark in ((curves[label], findings.marks[label]) for label in front):
             if of.band:
-                plot.band(of.x, *of.band, css=mark.css)
+                plot.band(of.x, *of.band, mark.css)
             for name, values in of.y.items():
                 kind = "" if values is of.main else " thin" if name.startswith("seed") else " dotted"
                 plot.line(of.x, values, mark.css + kind)
