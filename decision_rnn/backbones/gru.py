@@ -61,7 +61,7 @@ class GRU(GatedMixer):
         assert extra is not None
         add_product(saved[:, : 3 * width].copy_(extra), h, recurrent)
         saved[:, : 2 * width].add_(driven[:, : 2 * width]).sigmoid_()
-        torch.addcmul(driven[:, 2 * width :], r, u, out=n).tanh_()
+        torch.addcmul(driven[:, 2 * width :].to(n.dtype), r, u, out=n).tanh_()
         torch.lerp(n, h, z, out=after[0])
 
     def adjoint(
@@ -78,5 +78,5 @@ class GRU(GatedMixer):
         return (kept,)
 
     def extra_gradient(self, grad_gates: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
-        grad_u, grad_r, grad_z, _ = grad_gates.sum((0, 1)).chunk(4)
+        grad_u, grad_r, grad_z, _ = grad_gates.sum((0, 1), dtype=before[0].dtype).chunk(4)
         return torch.cat([grad_r, grad_z, grad_u])

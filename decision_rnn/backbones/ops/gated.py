@@ -61,7 +61,7 @@ class GatedMixer(SequenceMixer):
             return full_precision(lambda x, state: self.run_packed(x, state, reset), x, state)
         driven = self.drive(x.transpose(0, 1))
         recurrent = self.cell.all_weights[0][1].to(driven.dtype)
-        y, *after = _Loop.apply(self, reset, driven.to(state[0].dtype), recurrent, self.extra, *state)
+        y, *after = _Loop.apply(self, reset, driven, recurrent, self.extra, *state)
         return y.transpose(0, 1), tuple(after)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -150,8 +150,8 @@ class _Loop(torch.autograd.Function):
         *initial: Tensor,
     ) -> State:  # fmt: skip
         (time, batch, _), width = driven.shape, recurrent.shape[1]
-        states = tuple(driven.new_empty(time + 1, batch, width) for _ in initial)
-        saved = driven.new_empty(time, batch, mixer.saved * width)
+        states = tuple(part.new_empty(time + 1, batch, width) for part in initial)
+        saved = initial[0].new_empty(time, batch, mixer.saved * width)
         for part, start in zip(states, initial, strict=True):
             part[0] = start
         for t, rows in enumerate(rows_by_step(resets, time)):
@@ -179,17 +179,20 @@ class _Loop(torch.autograd.Function):
         # The gradients of the recurrent product, then of `driven`; they share what `rolled` leaves in common.
         rolled = width if mixer.gated_product else 0
         recurrent = recurrent.roll(rolled, 0)
-        grads = grad.new_empty(time, batch, gates + rolled)
+        grads = recurrent.new_empty(time, batch, gates + rolled)
         grad_product, grad_driven = grads[..., :gates], grads[..., rolled:]
+        half = grads.dtype != grad.dtype
+        wide = grad.new_empty(grads[0].shape if half else 0)
         for t in reversed(range(time)):
             carried = carried[0] + grad[t], *carried[1:]
             before_t, after_t = tuple(part[t] for part in before), tuple(part[t] for part in after)
-            carried = mixer.adjoint(carried, before_t, after_t, extra, saved[t], grads[t])
+            carried = mixer.adjoint(carried, before_t, after_t, extra, saved[t], wide if half else grads[t])
+            if half:
+                grads[t].copy_(wide)
             add_product(carried[0], grad_product[t], recurrent)
             rows = starts[t]
             if rows is not None:
                 carried = tuple(part.index_fill_(0, rows, 0) for part in carried)
-        dtype = recurrent.dtype
-        grad_recurrent = grad_product.flatten(0, 1).to(dtype).T @ before[0].flatten(0, 1).to(dtype)
+        grad_recurrent = grad_product.flatten(0, 1).T @ before[0].flatten(0, 1).to(grads.dtype)
         grad_extra = None if extra is None else mixer.extra_gradient(grads, before, after)
         return None, None, grad_driven, grad_recurrent.roll(-rolled, 0), grad_extra, *carried
