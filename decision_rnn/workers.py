@@ -35,6 +35,10 @@ REPORT_SECONDS = 0.1
 """Seconds between looks at the workers' reports of progress."""
 
 
+PROGRAM = (sys.executable, "-m", "decision_rnn")
+"""The words that start the command line in another process."""
+
+
 def available_cores() -> int:
     """The number of cores this process may use, if the system reports it; else of all cores."""
     if hasattr(os, "sched_getaffinity"):

@@ -4,6 +4,7 @@ import os
 import sys
 from dataclasses import replace
 
+from decision_rnn import workers
 from decision_rnn.cli.main import main
 from decision_rnn.data.standin import recipes
 
@@ -16,4 +17,5 @@ if __name__ == "__main__":
     for folder in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
         if folder not in os.environ:
             sys.exit(f"set {folder}: this replaces hopper-medium by a small one, and would replace your own")
+    workers.PROGRAM = (sys.executable, __file__)  # the runs of a comparison too
     sys.exit(main())

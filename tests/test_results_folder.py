@@ -38,7 +38,7 @@ def test_made_here_records_the_command_as_typed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_reporting_scripts_are_found() -> None:
-    assert {"acting", "return_limits", "selective_copying", "standins", "third_party_layers"} < set(REPORTING)
+    assert {"acting", "rtg_caps", "selective_copying", "standins", "third_party_layers"} < set(REPORTING)
 
 
 @pytest.mark.parametrize("name", REPORTING)

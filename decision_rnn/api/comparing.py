@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from decision_rnn.api.configuration import output_folder, plain, run_keys
 from decision_rnn.api.datasets import find_dataset
@@ -13,9 +13,9 @@ from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError
 from decision_rnn.messages import quiet
-from decision_rnn.parsing import Option, convert, options_of, split_names
+from decision_rnn.parsing import Option, convert, options_of, split_names, suggest
 from decision_rnn.plugins import import_plugins
 
 DEFAULT_BACKBONES = ("mingru", "minlstm", "lru", "transformer")
@@ -34,7 +34,7 @@ def compare(
     output: Path | str | None = None,
     checkpoint_episodes: int = 20,
     jobs: int | None = None,
-    executor: Literal["local", "ray"] = "local",
+    executor: str = "local",
     ray_address: str | None = None,
     environment_id: str | None = None,
     progress: bool = True,
@@ -58,7 +58,7 @@ def compare(
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
         checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.
         jobs: Number of concurrent runs; one per core if left out.
-        executor: Where to run: on this machine (local), or on a Ray cluster (ray).
+        executor: Where to run: on this machine (local), on a Ray cluster (ray), or by an executor of a plugin.
         ray_address: The address of a running cluster; if left out, one is started on this machine.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         progress: Whether to show a progress bar and a line for each finished run.
@@ -124,7 +124,7 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
     for key in shared:
         if "." not in key and key not in (*RUN_OPTIONS, *RENAMED, "datasets"):
-            hint = did_you_mean(key, (*RUN_OPTIONS, *OPTIONS, "datasets", "variants"))
+            hint = suggest(key, (*RUN_OPTIONS, *OPTIONS, "datasets", "variants"))
             raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`decision-rnn compare --help` lists the keys")
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")

@@ -5,8 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from decision_rnn.comparison.executors.contract import Executor
-from decision_rnn.comparison.executors.local import LocalExecutor
+from decision_rnn.comparison.executors import EXECUTORS, Executor
 from decision_rnn.comparison.output import write_comparison
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
@@ -24,11 +23,8 @@ from decision_rnn.workers import available_cores
 
 def make_executor(plan: Plan, runs: int) -> Executor:
     """The executor that a plan names, for that number of runs."""
-    if plan.executor == "ray":
-        from decision_rnn.comparison.executors.ray import RayExecutor
-
-        return RayExecutor(plan.ray_address, plan.jobs)
-    return LocalExecutor(plan.jobs or min(available_cores(), runs))
+    jobs = min(available_cores(), runs) if plan.executor == "local" else None
+    return EXECUTORS[plan.executor](plan.jobs or jobs, plan.ray_address)
 
 
 def compare(plan: Plan, command: str, executor: Executor | None = None) -> Comparison:

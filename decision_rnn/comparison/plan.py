@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from decision_rnn.comparison.executors import EXECUTORS
 from decision_rnn.comparison.record import ComparedDataset, Role, Target
 from decision_rnn.comparison.trials import PlannedTrial
 from decision_rnn.comparison.variants import Variant
@@ -37,7 +38,7 @@ class Plan:
         seeds: Number of seeds of every variant on every dataset, from the configuration's seed on.
         output: Folder of comparison.json and of the runs, `<dataset>/<label>-seed<n>`; if None, named by the datasets.
         jobs: Number of runs at a time; the executor's default if None.
-        executor: `local` or `ray`.
+        executor: One of `EXECUTORS`, such as `local` or `ray`.
         ray_address: Address of a running Ray cluster.
 
     Raises:
@@ -60,6 +61,8 @@ class Plan:
             raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
         if not self.datasets:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
+        if self.executor not in EXECUTORS:
+            raise InputError(f"executor is {self.executor!r:.100}: it must be {' or '.join(EXECUTORS)}")
         if self.ray_address is not None and self.executor != "ray":
             raise InputError("--ray_address is for --executor ray: give both or neither")
         object.__setattr__(self, "datasets", tuple(open_dataset(name).name for name in self.datasets))

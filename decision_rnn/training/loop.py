@@ -83,7 +83,6 @@ def train(
     run: Path,
     resume: bool = False,
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
-    on_steps: Callable[[int], None] | None = None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
 ) -> TrainedAgent:
@@ -96,7 +95,6 @@ def train(
         on_checkpoint: Called with a copy of the agent, in evaluation mode, after each checkpoint is written, and for
             the one that a resumed run starts from, since the process may have been killed before the call. Its time
             does not count as training time, and it does not affect training.
-        on_steps: Called with the number of steps taken, before the first step and whenever metrics are logged.
         on_data: Called before the first step with the provenance of the data and the episodes that are trained on.
         callback: Called whenever metrics are logged, with the step, the metrics and a copy of the agent. If it returns
             False, training stops after that step with a checkpoint, from which the run can be resumed.
@@ -110,7 +108,7 @@ def train(
         KeyboardInterrupt: On Ctrl-C; the message gives the step reached and the step from which the run resumes.
     """
     with alone_in(run):
-        return _train(config, run, resume, on_checkpoint, on_steps, on_data, callback)
+        return _train(config, run, resume, on_checkpoint, on_data, callback)
 
 
 def _train(
@@ -118,7 +116,6 @@ def _train(
     run: Path,
     resume: bool,
     on_checkpoint: Callable[[TrainedAgent], None] | None,
-    on_steps: Callable[[int], None] | None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None,
     callback: Callback | None,
 ) -> TrainedAgent:
@@ -156,8 +153,6 @@ def _train(
             return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
 
     with shown, log, _interruption_explained(trainer, run):
-        if on_steps is not None:
-            on_steps(trainer.steps)
         if on_checkpoint is not None and trainer.steps > 0:
             show_agent(on_checkpoint)
         stopped = False
@@ -177,8 +172,6 @@ def _train(
                 scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
                 metrics = log.write(trainer.steps, **scalars)
                 shown.set_postfix(loss=f"{averages['loss']:.4f}")
-                if on_steps is not None:
-                    on_steps(trainer.steps)
                 if callback is not None:
                     answer = show_agent(partial(callback, trainer.steps, metrics))
                     stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays

@@ -73,7 +73,7 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
         config = replace(config, dataset=begun.dataset)
     asked, constant = config.training, begun.training.schedule == "constant"
-    if asked.steps > begun.training.steps and asked.warmup_steps == TrainingConfig(steps=asked.steps).warmup_steps:
+    if asked.warmup_steps == TrainingConfig(steps=asked.steps).warmup_steps:  # the default, which depends on the steps
         config = replace(config, training=replace(asked, warmup_steps=begun.training.warmup_steps))
     before, now = flatten(to_dict(begun), str(run)), flatten(to_dict(config), str(run))
     for key, value in now.items():

@@ -52,7 +52,7 @@ def test_standins_config_has_every_dataset_and_method_with_published_scores() ->
     assert set(plan.datasets) == set(standins.PUBLISHED)
     assert tuple(variant.label for variant in plan.variants) == standins.METHODS
     cloning, transformer = (variant.config for variant in plan.variants)
-    assert (cloning.agent.return_conditioning, cloning.backbone.name) == (False, "mingru")
+    assert (cloning.takes_target, cloning.backbone.name) == (False, "mingru")
     assert transformer.training.steps == cloning.training.steps
 
 

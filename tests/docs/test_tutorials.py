@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
-from decision_rnn.agent import objectives
+from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import contract
 from decision_rnn.data.sources import SOURCES
 
@@ -58,7 +58,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: d
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
-    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
+    monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
+    monkeypatch.setattr(CONDITIONS, "entries", dict(CONDITIONS.entries))
     sources = set(SOURCES)
     yield tmp_path
     for prefix in set(SOURCES) - sources:

@@ -3,12 +3,12 @@
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from decision_rnn import workers
 from decision_rnn.checkpoint import has_checkpoint
 from decision_rnn.comparison.record import LOG
 from decision_rnn.files import write_atomically
@@ -59,8 +59,9 @@ class Task:
         with (self.folder / LOG).open("ab") as log:
             log.write(f"$ decision-rnn {shlex.join(words)}\n".encode())
             log.flush()
-            command = [sys.executable, "-m", "decision_rnn", *words]
-            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
+            return subprocess.Popen(
+                [*workers.PROGRAM, *words], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
+            )
 
     def fault(self) -> str:
         """The last line of the run's log: the error of a run that has failed."""
