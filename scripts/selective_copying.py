@@ -26,6 +26,7 @@ from matplotlib import pyplot as plt
 from results_folder import ROOT, Made, write_report
 from torch import Tensor, nn
 
+from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import Backbone, BackboneConfig, State, registered, registered_names
 from decision_rnn.config import TrainingConfig
 from decision_rnn.files import write_atomically
@@ -82,10 +83,10 @@ class Copier(nn.Module):
         self.backbone = Backbone(config)
         self.head = nn.Linear(config.width, protocol.vocabulary)
 
-    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, batch: tuple[Tensor, Tensor], state: State | None = None) -> TrainingOutput:
         """The cross-entropy on problems and solutions from `sequences`; no state is carried between batches."""
         symbols, tokens = batch
-        return F.cross_entropy(self.predict(symbols).flatten(0, 1), tokens.flatten()), ()
+        return TrainingOutput(F.cross_entropy(self.predict(symbols).flatten(0, 1), tokens.flatten()), {}, ())
 
     def predict(self, symbols: Tensor) -> Tensor:
         """(batch, length + tokens) of integers -> (batch, tokens, vocabulary)."""

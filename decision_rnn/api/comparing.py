@@ -11,7 +11,7 @@ from decision_rnn.comparison.compare import compare as run_plan
 from decision_rnn.comparison.plan import Plan
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
-from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten
+from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten, run_options
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.messages import quiet
@@ -124,7 +124,7 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
     for key in shared:
         if "." not in key and key not in (*RUN_OPTIONS, *RENAMED, "datasets"):
-            hint = suggest(key, (*RUN_OPTIONS, *OPTIONS, "datasets", "variants"))
+            hint = suggest(key, (*run_options({}), *OPTIONS, "datasets", "variants"))
             raise InputError(f"{source}: unknown key {key!r:.100}; {hint}`decision-rnn compare --help` lists the keys")
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")

@@ -34,7 +34,10 @@ def test_quiet_keeps_results_and_errors_and_drops_warnings(inline_cli: InlineCLI
 @pytest.mark.parametrize(
     ("command", "needed"),
     [
-        (["train"], ["dataset", "--output", "--resume", "--config", "--backbone", "--training.steps", "--seed"]),
+        (
+            ["train"],
+            ["dataset", "--output", "--resume", "--processes", "--config", "--backbone", "--training.steps", "--seed"],
+        ),
         (["compare"], ["dataset", "--backbones", "--controls", "--seeds"]),
         (["evaluate"], ["run", "--episodes", "--target_returns", "--state", "--window"]),
         (["data", "info"], ["dataset", "--path", "--partial", "--plot"]),

@@ -1,50 +1,18 @@
 """Fixtures of the comparison tests: a tiny dataset, comparisons on it, and an executor in this process."""
 
-import contextlib
-import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from small_comparison import Inline, pendulum_episodes, small
 
-from decision_rnn import Episode, write_store
+from decision_rnn import write_store
 from decision_rnn.api.comparing import plan
-from decision_rnn.cli.main import main
 from decision_rnn.comparison.compare import compare
-from decision_rnn.comparison.executors.contract import Task
-from decision_rnn.comparison.record import LOG, Comparison
-from decision_rnn.workers import JOBS
+from decision_rnn.comparison.record import Comparison
 
 Compare = Callable[..., Comparison]
-
-
-class Inline:
-    """Trains runs in this process, one after the other."""
-
-    def __init__(self, jobs: int = 1) -> None:
-        self.jobs = jobs
-        self.started: list[str] = []
-
-    def run(self, tasks: Sequence[Task]) -> Generator[tuple[int, str | None] | None, None, None]:
-        for number, task in enumerate(tasks):
-            self.started.append(task.folder.name)
-            try:
-                words = [*task.write(), "--processes", "1"]
-            except OSError as error:
-                yield number, f"cannot write {task.folder}: {error.strerror}"
-                continue
-            with (
-                (task.folder / LOG).open("a") as log,
-                contextlib.redirect_stdout(log),
-                contextlib.redirect_stderr(log),
-                pytest.MonkeyPatch.context() as patch,
-            ):
-                patch.setitem(os.environ, JOBS, str(self.jobs))
-                code = main(words)
-            yield number, task.fault() if code else None
-            yield None
 
 
 @pytest.fixture
@@ -57,27 +25,6 @@ def comparing(tmp_path: Path) -> Compare:
     return run
 
 
-def small(output: Path, **keys: Any) -> dict[str, Any]:
-    """The keys of a comparison on own/mine: `narrow` of width 16 with one seed, four steps, and no evaluation of
-    checkpoints; other keys take the place of these."""
-    return {
-        "datasets": "own/mine",
-        "variants": {"narrow": {}},
-        "controls": "none",
-        "seeds": 1,
-        "output": str(output),
-        "checkpoint_episodes": 0,
-        "backbone": "mingru",
-        "backbone.width": 16,
-        "backbone.layers": 1,
-        "training.steps": 4,
-        "training.checkpoint_every": 2,
-        "training.context": 4,
-        "evaluation.episodes": 1,
-        **keys,
-    }
-
-
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Writes a dataset of five short Pendulum-shaped episodes, by default own/mine, from a seed; returns its folder.
@@ -88,16 +35,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
         return write_store(name, pendulum_episodes(seed), environment_id).path
 
     return make
-
-
-def pendulum_episodes(seed: int) -> list[Episode]:
-    generator = np.random.default_rng(seed)
-
-    def episode() -> Episode:
-        actions, rewards = generator.uniform(-1, 1, (8, 1)), generator.normal(size=8)
-        return Episode(generator.normal(size=(9, 3)), actions, rewards, False, True)
-
-    return [episode() for _ in range(5)]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from conftest import Inline, pendulum_episodes, small
+from small_comparison import Inline, pendulum_episodes, small
 
 import decision_rnn
 from decision_rnn.api.comparing import plan

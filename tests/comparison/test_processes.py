@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import small
+from small_comparison import small
 
 from decision_rnn.api.comparing import plan
 from decision_rnn.comparison.executors import local
