@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.ops.gated import GatedMixer, add_product, tanh_backward, threshold_backward
+from decision_rnn.backbones.ops.gated import Factors, GatedMixer
 
 Activation = Literal["tanh", "relu"]
 
@@ -60,16 +60,12 @@ class RNN(GatedMixer):
         return h, (h,)
 
     def advance(
-        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
+        self, driven: Tensor, product: Tensor, before: State, extra: Tensor | None, after: State, saved: Tensor
     ) -> None:
-        h = add_product(after[0].copy_(driven), before[0], recurrent)
+        h = torch.add(driven, product, out=after[0])
         h.relu_() if self.rectified else h.tanh_()
 
-    def adjoint(
-        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
-    ) -> State:
-        if self.rectified:
-            threshold_backward(grads[0], after[0], 0, grad_input=grad_gates)
-        else:
-            tanh_backward(grads[0], after[0], grad_input=grad_gates)
-        return (torch.zeros_like(grads[0]),)
+    def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
+        h = after[0]
+        slope = (h > 0).to(h.dtype) if self.rectified else 1 - h * h
+        return Factors(slope.unsqueeze(2), keep=None)
