@@ -11,6 +11,7 @@ torch.nn.GRU (Chung et al. 2014, with the reset gate after the recurrent product
 The gates depend on h_{t-1}, so there is no parallelism over time. How slices are computed: ops/gated.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,16 +54,10 @@ class GRU(GatedMixer):
         h = torch.gru_cell(x, state[0], *self.cell.all_weights[0])
         return h, (h,)
 
-    def advance(
-        self, driven: Tensor, product: Tensor, before: State, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
-        (h,), split = before, 2 * before[0].shape[1]
-        r, z, u, n = saved.chunk(4, dim=-1)
-        assert extra is not None
-        torch.add(driven[:, :split], product[:, :split], out=saved[:, :split]).sigmoid_()
-        torch.add(product[:, split:], extra, out=u)
-        torch.addcmul(driven[:, split:], r, u, out=n).tanh_()
-        torch.lerp(n, h, z, out=after[0])
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
+        r, z, u, n = saved
+        torch.addcmul(n, r.sigmoid_(), u, out=n).tanh_()
+        torch.lerp(n, before[0], z.sigmoid_(), out=after[0])
 
     def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
         r, z, u, n = saved.chunk(4, dim=-1)

@@ -18,6 +18,7 @@ Architectures" (2015), section 2.2: at 0, the cell loses half of its content at 
 How slices are computed: ops/gated.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -75,22 +76,16 @@ class LSTM(GatedMixer):
         h = torch.sigmoid(o + look_o * c) * torch.tanh(c)
         return h, (h, c)
 
-    def advance(
-        self, driven: Tensor, product: Tensor, before: State, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
         (_, c), (new_h, new_c) = before, after
-        i, f, g, o, squashed = saved.chunk(5, dim=-1)
-        torch.add(driven, product, out=saved[:, : driven.shape[1]])
+        i, f, g, o, squashed = saved
         if extra is not None:
             i.addcmul_(extra[0], c)
             f.addcmul_(extra[1], c)
-        saved[:, : 2 * c.shape[1]].sigmoid_()  # i and f
-        g.tanh_()
-        torch.mul(f, c, out=new_c).addcmul_(i, g)
+        torch.mul(f.sigmoid_(), c, out=new_c).addcmul_(i.sigmoid_(), g.tanh_())
         if extra is not None:
             o.addcmul_(extra[2], new_c)
-        o.sigmoid_()
-        torch.mul(o, torch.tanh(new_c, out=squashed), out=new_h)
+        torch.mul(o.sigmoid_(), torch.tanh(new_c, out=squashed), out=new_h)
 
     def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
         i, f, g, o, squashed = saved.chunk(5, dim=-1)

@@ -12,6 +12,7 @@ What differs: W keeps torch.nn.RNN's initialisation (Le et al. use a standard de
 computed: ops/gated.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -45,6 +46,8 @@ class RNNConfig(BackboneConfig):
 class RNN(GatedMixer):
     """State: h, (batch, width)."""
 
+    saved = 1  # the pre-activation
+
     def __init__(self, config: RNNConfig) -> None:
         super().__init__(nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True))
         self.rectified = config.activation == "relu"
@@ -59,11 +62,9 @@ class RNN(GatedMixer):
         h = cell(x, state[0], *self.cell.all_weights[0])
         return h, (h,)
 
-    def advance(
-        self, driven: Tensor, product: Tensor, before: State, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
-        h = torch.add(driven, product, out=after[0])
-        h.relu_() if self.rectified else h.tanh_()
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
+        squash = torch.relu if self.rectified else torch.tanh
+        after[0].copy_(squash(saved[0]))
 
     def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
         h = after[0]

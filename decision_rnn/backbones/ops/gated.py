@@ -6,6 +6,7 @@ batch, except with LSTM's peepholes, which it lacks.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -98,18 +99,14 @@ class GatedMixer(SequenceMixer):
         """One step by torch's cell: the output and the state after it."""
 
     @abstractmethod
-    def advance(
-        self, driven: Tensor, product: Tensor, before: State, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
         """One step of the loop, written into `after` and `saved`.
 
         Args:
-            driven: (batch, gates * width), the contribution of x.
-            product: (batch, gates * width), the recurrent weights times h; maybe in half precision.
             before: The state before the step.
             extra: The parameter besides the weights.
             after: The state after the step.
-            saved: (batch, saved * width), for `factors`.
+            saved: `saved` tensors, (batch, width), for `factors`. The first hold the gates' pre-activations.
         """
 
     @abstractmethod
@@ -167,12 +164,21 @@ class _Loop(torch.autograd.Function):
         saved = initial[0].new_empty(time, batch, mixer.saved * width)
         for part, start in zip(states, initial, strict=True):
             part[0] = start
+        if mixer.gated_product:
+            saved[..., -width:] = driven[..., -width:]
+            driven = driven.clone()
+            driven[..., -width:] = 0 if extra is None else extra
         weight = recurrent.T.contiguous()  # a product with a transposed matrix takes half as long again
-        steps = zip(driven.to(saved.dtype), saved, rows_by_step(resets, time), strict=True)
-        for t, (driven_t, saved_t, rows) in enumerate(steps):
-            before = tuple(part[t] if rows is None else part[t].index_fill(0, rows, 0) for part in states)
-            after = tuple(part[t + 1] for part in states)
-            mixer.advance(driven_t, before[0].to(weight.dtype) @ weight, before, extra, after, saved_t)
+        parts = zip(*(part.unbind() for part in saved.chunk(mixer.saved, dim=-1)), strict=True)
+        afters = zip(*(part[1:].unbind() for part in states), strict=True)
+        steps = zip(driven, saved[..., : len(recurrent)], parts, afters, rows_by_step(resets, time), strict=True)
+        before = initial
+        for driven_t, gates, saved_t, after, rows in steps:
+            if rows is not None:
+                before = tuple(part.index_fill(0, rows, 0) for part in before)
+            gates.copy_(torch.addmm(driven_t, before[0].to(weight.dtype), weight))
+            mixer.advance(before, extra, after, saved_t)
+            before = after
         ctx.save_for_backward(recurrent, extra, saved, *states)
         ctx.mixer, ctx.resets = mixer, resets
         return states[0][1:], *(part[-1].clone() for part in states)
