@@ -9,9 +9,8 @@ from decision_rnn.comparison.executors.contract import Task
 from decision_rnn.comparison.record import CheckpointScores, Trial
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.evaluation.evaluate import summarise_data
-from decision_rnn.evaluation.results import Measurements
-from decision_rnn.evaluation.stored import checkpoint_settings, stored_result
+from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
+from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.training.run_folder import read_metrics
 
 

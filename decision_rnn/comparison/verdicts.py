@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decision_rnn.evaluation.aggregate import (
-    aggregate_scores,
-    compare_over_datasets,
-    shared_datasets,
-)
+from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets
 from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     SeedDifference,
@@ -111,7 +107,8 @@ def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary], 
         if (of := summary.of_role(role)) is not None:
             scores[summary.variant][summary.dataset] = of.per_seed
     without = tuple(label for label, of in scores.items() if not of)
-    kept, _ = shared_datasets([of for of in scores.values() if of])
+    by_variant = [of for of in scores.values() if of]
+    kept = [name for name in by_variant[0] if all(name in of for of in by_variant)] if by_variant else []
     if len(kept) < 2:
         return None
     return Overall(
