@@ -103,11 +103,6 @@ class Failure:
     run: str
     error: str
 
-    @property
-    def log(self) -> str:
-        """Path of the log, relative to the comparison's folder."""
-        return f"{self.run}/{LOG}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
