@@ -123,13 +123,14 @@ class ActingLoop(ABC):
         count = self._settle(len(batch), "observations") if rows is None else len(rows)
         if len(batch) != count:
             raise InputError(f"there are {len(batch)} observations for {count} environments of index")
-        rewards, ended = _per_row(reward, count, "reward", np.float32), _per_row(done, count, "done", np.bool_)
-        where = slice(None) if rows is None else rows
-        next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
-        if not next_step:
-            self._first[where] |= ended
+        rewards = _per_row(reward, count, "reward", np.float32)
+        ended = False if done is False else _per_row(done, count, "done", np.bool_)
         if not count:
             return np.zeros((0, self.action_dim), np.float32)
+        where = slice(None) if rows is None else rows
+        next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
+        if not (next_step or ended is False):
+            self._first[where] |= ended
         actions = self._act_all(batch, rewards) if rows is None else self._act_some(batch, rewards, rows)
         self._first[where] = ended if next_step else False
         return actions[0] if single else actions
@@ -241,6 +242,8 @@ def _targets(target_return: ArrayLike) -> np.ndarray:
 def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray:
     """One number per environment; a single number is broadcast."""
     array: np.ndarray = np.asarray(value, dtype)
-    if array.size != 1 and array.shape != (count,):
+    if array.shape == (count,):
+        return array
+    if array.size != 1:
         raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
-    return np.broadcast_to(array.reshape(-1), (count,)).copy()
+    return np.full(count, array.item(), dtype)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,13 +41,6 @@ def test_failed_write_atomically_keeps_the_old_content(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == [path]
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
-
-
-def test_exception_in_new_directory_block_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), new_directory(tmp_path / "made") as folder:
-        (folder / "file").write_text("x")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_remove_directory_succeeds_while_other_threads_write_into_it(tmp_path: Path) -> None:
@@ -200,15 +194,18 @@ def test_link_atomically_replaces_a_folder_that_copying_put_in_place_of_the_link
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
-def test_new_file_appears_complete_or_not_at_all(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), new_file(tmp_path / "folder" / "file") as temporary:
-        temporary.write_text("half")
+@pytest.mark.parametrize("kind", [new_file, new_directory])
+def test_new_file_or_directory_appears_complete_or_not_at_all(tmp_path: Path, kind: Callable) -> None:
+    path = tmp_path / "folder" / "made"
+    with pytest.raises(RuntimeError), kind(path) as temporary:
+        (temporary / "file" if temporary.is_dir() else temporary).write_text("half")
         raise RuntimeError
-    assert list((tmp_path / "folder").iterdir()) == []
-    with new_file(tmp_path / "folder" / "file") as temporary:
-        temporary.write_text("whole")
-        assert not (tmp_path / "folder" / "file").exists()
-    assert [path.read_text() for path in (tmp_path / "folder").iterdir()] == ["whole"]
+    assert list(path.parent.iterdir()) == []
+    with kind(path) as temporary:
+        (temporary / "file" if temporary.is_dir() else temporary).write_text("whole")
+        assert not path.exists()
+    assert [each.read_text() for each in (*path.glob("file"), path) if each.is_file()] == ["whole"]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_locked_excludes_others_until_its_holder_is_killed(tmp_path: Path) -> None:

@@ -45,7 +45,6 @@ OTHERS = [
     for name, options, agent in [
         *((name, option, AgentConfig()) for name, small in SMALL.items() for option in small[1:]),
         *((name, OTHER_STACK, THREE_TOKENS) for name in ("mingru", "transformer")),
-        ("lru", {}, None),  # behaviour cloning
         ("gru", {}, AgentConfig(timestep_embedding=True, previous_action=True)),
         ("mingru", {"width": 128, "layers": 3}, AgentConfig()),
     ]
@@ -53,6 +52,7 @@ OTHERS = [
 FAST = [
     ("mingru", {"width": 16, "layers": 2}, AgentConfig()),
     ("rnn", {"width": 8, "layers": 1}, AgentConfig(tokens="interleaved", timestep_embedding=True)),
+    ("mlp", {"width": 8, "layers": 1}, None),  # behaviour cloning
 ]
 
 
