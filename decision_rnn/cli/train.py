@@ -17,8 +17,8 @@ def run(arguments: Sequence[str]) -> None:
     if command.processes is not None and command.processes < 1:
         raise InputError(f"command line: --processes is {command.processes}: it must be at least 1")
     from decision_rnn.api.run import train_run
+    from decision_rnn.evaluation.evaluate import evaluate_once
     from decision_rnn.evaluation.results import result_file
-    from decision_rnn.evaluation.stored import evaluate_once
 
     trained = train_run(config, command.output, command.resume, processes=command.processes)
     if not config.evaluation.episodes:
