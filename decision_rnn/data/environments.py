@@ -159,7 +159,7 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
 
     Wrappers that change neither observations, actions nor rewards are left out. Raises InputError if it has no id.
     """
-    around = []  # wrappers of the vector environment, innermost first: its spec leaves them out
+    around: list[dict[str, Any]] = []  # wrappers of the vector environment, innermost first: its spec leaves them out
     while isinstance(environment, gymnasium.vector.VectorWrapper):
         kind = type(environment)
         around.insert(0, {"name": kind.__name__, "entry_point": f"{kind.__module__}:{kind.__name__}", "kwargs": None})

@@ -58,10 +58,11 @@ def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
                 f"{where}, of type {type(episode).__name__}, has no {', '.join(ARRAYS)} that are arrays of numbers: "
                 "make a decision_rnn.Episode of its observations, actions, rewards, terminated and truncated"
             )
-        ends = []
-        for flag, column in (("terminated", "terminations"), ("truncated", "truncations")):
-            ends.append(_end(getattr(episode, flag, getattr(episode, column, None)), arrays[2].size, flag, where))
-        yield Episode(*arrays, *ends)
+        terminated, truncated = (
+            _end(getattr(episode, flag, getattr(episode, column, None)), arrays[2].size, flag, where)
+            for flag, column in (("terminated", "terminations"), ("truncated", "truncations"))
+        )
+        yield Episode(arrays[0], arrays[1], arrays[2], terminated, truncated)
 
 
 def _end(given: Any, steps: int, flag: str, where: str) -> bool:
