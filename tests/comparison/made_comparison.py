@@ -70,8 +70,6 @@ def made_comparison(
             for of in of_datasets
             for name, seed in failed
         ),
-        versions=VERSIONS,
-        hardware=HARDWARE,
     )
 
 

@@ -98,7 +98,7 @@ def plots(
         for of, mark in ((curves[label], findings.marks[label]) for label in front):
             if of.band:
                 plot.band(of.x, *of.band, mark.css)
-            for name, values in of.y.items():
+            for name, values in [*of.y.items()][::-1]:  # the main one is on top
                 kind = "" if values is of.main else " thin" if name.startswith("seed") else " dotted"
                 plot.line(of.x, values, mark.css + kind)
             if len(of.x) <= POINTS:
@@ -111,9 +111,10 @@ def dots(
     findings: Findings,
     title: str,
     unit: str,
-    rows: Mapping[str, tuple[SeedScores, Sequence[float]]],
+    rows: Mapping[str, SeedScores],
     reference: tuple[float, str],
-    aim: float | None = None,
+    seeds: Mapping[str, Sequence[float]] | None = None,
+    aims: Sequence[float] = (),
 ) -> Chart:
     """A row for every variant: a large mark at its value, a line for the spread, and a small dot for each seed.
 
@@ -121,21 +122,23 @@ def dots(
         findings: What is reported.
         title: Title of the chart.
         unit: Label of the x axis.
-        rows: From the top, by variant: a value with its spread, and the values of its seeds.
+        rows: From the top, by variant: a value with its spread.
         reference: Position of a dashed line, and the label above it.
-        aim: Position of a dotted line at the target.
+        seeds: By variant, the values of its seeds.
+        aims: Positions of dotted lines at the target.
     """
-    described = "; ".join(f"{label} {format_scores(of)}" for label, (of, _) in rows.items())
-    spreads = [value for of, seeds in rows.values() for value in (of.score, of.low, of.high, *seeds)]
-    x = Axis.around(unit, [value for value in (reference[0], aim, *spreads) if value is not None])
+    described = "; ".join(f"{label} {format_scores(of)}" for label, of in rows.items())
+    seeds = seeds or dict.fromkeys(rows, ())
+    values = [value for label, of in rows.items() for value in (of.score, of.low, of.high, *seeds[label])]
+    x = Axis.around(unit, [value for value in (reference[0], *aims, *values) if value is not None])
     y = Axis("", len(rows) - 0.4, -0.6, names=tuple(rows))
     plot = Plot(title, f"{described}; {reference[1]} {reference[0]:.3g}", x, y, 18 + 25 * len(rows))
     plot.vertical(*reference)
-    if aim is not None:
+    for aim in aims:
         plot.vertical(aim, "the target", dotted=True)
-    for row, (label, (of, seeds)) in enumerate(rows.items()):
+    for row, (label, of) in enumerate(rows.items()):
         mark = findings.marks[label]
-        plot.marks(seeds, [row + 0.28] * len(seeds), f"{mark.css} seed", DOT)
+        plot.marks(seeds[label], [row + 0.28] * len(seeds[label]), f"{mark.css} seed", DOT)
         if of.low is not None and of.high is not None:
             plot.line([of.low, of.high], [row, row], mark.css)
             if of.spread == "95% interval":

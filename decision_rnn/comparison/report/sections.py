@@ -105,10 +105,11 @@ def scores(findings: Findings) -> Section:
         charts = []
         for targets in [targets for targets in shown if targets[0].target_return is not None] or shown:
             results = {summary.variant: summary.of_target(targets[0]) for summary in found}
-            rows = {label: (of.scores, of.per_seed) for label, of in results.items()}
-            aims = [float(dataset.data.normalised(of.target_return or 0.0)) for of in targets if of.in_range]
+            rows = {label: of.scores for label, of in results.items()}
+            seeds = {label: of.per_seed for label, of in results.items()}
             title, mean = f"Scores, {describe_targets(targets)}", (dataset.data.score_mean, "mean of the data")
-            charts.append(dots(findings, title, "normalised score", rows, mean, aims[0] if aims else None))
+            aims = [float(dataset.data.normalised(of.target_return or 0.0)) for of in targets if of.in_range]
+            charts.append(dots(findings, title, "normalised score", rows, mean, seeds, aims))
         return Group(dataset.data.name, tables=tables, charts=charts)
 
     spreads = {of.scores.spread for summary in findings.summaries for of in summary.targets}
@@ -277,18 +278,15 @@ def tuning(findings: Findings) -> Section:
     """The score of a target chosen by playing, over the episodes spent on it."""
 
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        curves = {of.variant: dict(zip(BUDGETS, of.tuning, strict=True)) for of in found if of.tuning}
+        tuned = {of.variant: of.tuning for of in found if of.tuning}
         columns: Columns = {
             plural(spent, "episode"): {
-                label: Cell(f"{of[spent].score:.1f}", format_spread(of[spent])) for label, of in curves.items()
+                label: Cell(f"{of[i].score:.1f}", format_spread(of[i])) for label, of in tuned.items()
             }
-            for spent in BUDGETS
+            for i, spent in enumerate(BUDGETS)
         }
-        axes = ("episodes spent", "normalised score")
-        points = {
-            label: Curves(np.array(BUDGETS), {"score": np.array([of.score for of in curve.values()])})
-            for label, curve in curves.items()
-        }
+        axes, budgets = ("episodes spent", "normalised score"), np.array(BUDGETS)
+        points = {label: Curves(budgets, {"score": np.array([at.score for at in of])}) for label, of in tuned.items()}
         charts = plots(findings, "Score of the choice", axes, points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 
@@ -326,15 +324,13 @@ def _over_datasets(findings: Findings, overall: Overall) -> Group:
     without = [label for label in findings.names if label not in overall.scores]
     text = [f"Left out, because not every variant has a result there: {', '.join(left_out)}."] * bool(left_out)
     text += [f"Left out, because they have no result on any dataset: {', '.join(without)}."] * bool(without)
-
     columns: Columns = {
         "score": {label: format_scores(of) for label, of in overall.aggregates.items()},
         "runs": {label: f"{sum(map(len, of.values()))}" for label, of in overall.scores.items()},
     }
     tables = [findings.table("interquartile mean of all runs", columns)]
     mean = float(np.mean([every[name] for name in overall.datasets])), "mean of the data"
-    bars = {label: (of, ()) for label, of in overall.aggregates.items()}
-    charts = [dots(findings, "Interquartile mean", "normalised score", bars, mean)]
+    charts = [dots(findings, "Interquartile mean", "normalised score", overall.aggregates, mean)]
     if overall.improvements:
         title, others = f"improvement on {overall.reference}", overall.scores[overall.reference]
         columns = {"probability": {label: format_scores(of, digits=2) for label, of in overall.improvements.items()}}
@@ -344,8 +340,7 @@ def _over_datasets(findings: Findings, overall: Overall) -> Group:
                 for label in overall.improvements
             }
         tables.append(findings.table(title, columns))
-        bars = {label: (of, ()) for label, of in overall.improvements.items()}
-        charts.append(dots(findings, f"Probability of {title}", "probability", bars, (0.5, "even")))
+        charts.append(dots(findings, f"Probability of {title}", "probability", overall.improvements, (0.5, "even")))
     scores = np.concatenate([of for by_dataset in overall.scores.values() for of in by_dataset.values()])
     thresholds = np.linspace(min(0.0, scores.min()), scores.max() * 1.02, THRESHOLDS)
     profiles = {}
