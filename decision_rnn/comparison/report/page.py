@@ -75,4 +75,4 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
             ),
         ],
     )
-    return page.strip() + "\n"
+    return "".join(f"{line}\n" for line in page.splitlines() if line)

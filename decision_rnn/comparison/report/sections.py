@@ -261,8 +261,10 @@ def cost(findings: Findings) -> Section:
             charts += plots(findings, kind, (unit, "normalised score"), points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("cost", columns)], charts=charts)
 
-    jobs = sorted({trial.jobs for trial in findings.comparison.trials if trial.jobs is not None})
-    together = f", {' or '.join(map(str, jobs))} runs at a time" if jobs not in ([], [1]) else ""
+    trials = findings.comparison.trials
+    jobs = " or ".join(sorted({str(trial.jobs) for trial in trials if trial.jobs is not None}))
+    partly = " where that is known" * any(trial.jobs is None for trial in trials)
+    together = f", {jobs} runs at a time{partly}" * (jobs not in ("", "1"))
     text = (
         f"Training: median wall time of a run{together}; one action: median at batch 1 on one thread, of the fastest "
         "seed, since other work on the machine can only slow it down; state: memory per environment."
