@@ -144,8 +144,7 @@ def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("observation_dim", value) for value in ("3", 1.5, True, None)),
-        ("action_dim", 1.5),
+        *((key, value) for key in ("observation_dim", "action_dim") for value in ("3", 1.5, None, 0, 2**31, 10**25)),
         ("step", "1"),
         ("seconds", "x"),
         ("provenance.return_mean", "x"),
@@ -174,18 +173,6 @@ def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
     section[last] = value
     path.write_text(json.dumps(description))
     with pytest.raises(InputError, match=r"config\.json is missing or damaged \((TypeError|ValueError)\)"):
-        load_agent(path.parent)
-
-
-@pytest.mark.parametrize("key", ["observation_dim", "action_dim"])
-@pytest.mark.parametrize("value", [-1, 0, 2**31, 10**25])
-def test_invalid_dimension_in_checkpoint_config_raises_damaged_file_error(
-    store: EpisodeStore, run: Path, key: str, value: int
-) -> None:
-    make(store, 1, run=run)
-    path = last_checkpoint(run) / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
-    with pytest.raises(InputError, match=r"config\.json is missing or damaged \(ValueError\)"):
         load_agent(path.parent)
 
 
@@ -268,7 +255,7 @@ def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
     make(store, 1, run=run)
     folder = last_checkpoint(run)
     describe(folder, plugins=["hostile"])
-    with pytest.raises(InputError, match=r"config\.json needs the plugin hostile, whose code is not run by default"):
+    with pytest.raises(InputError, match=r"config\.json: it needs the plugin hostile, whose code is not run"):
         load_agent(folder)
     assert not hostile.exists()
     assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)

@@ -21,7 +21,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import summarise_data
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
-from decision_rnn.training.loop import check_warmup, select_episodes
+from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run
 
 SPREAD = 5
@@ -92,7 +92,6 @@ class Plan:
                 run's folder holds a run of another configuration.
         """
         for name, variant, seed in self._runs():  # checks without data come first: creating datasets may take hours
-            check_warmup(variant.config.training)
             self._config(variant, name, seed)
         for name in self.datasets:
             spec = self._dataset(name).spec

@@ -326,7 +326,7 @@ def test_interrupted_train_says_how_to_resume_and_resumes(run: Run, inside: Path
     with pytest.raises(KeyboardInterrupt) as caught:
         train("own/swing", **{**QUICK, "steps": 20}, **options, callback=interrupt)
     assert "interrupted at step 15" in str(caught.value)
-    assert "goes on from step 10 with --resume, in Python by resume=True" in str(caught.value)
+    assert "in Python resume=True, goes on from its last checkpoint" in str(caught.value)
     again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True)
     assert again.metrics["step"].tolist() == [5, 10, 15, 20]
 

@@ -7,8 +7,16 @@ import pytest
 import torch
 
 from decision_rnn.bench import measure as module
-from decision_rnn.bench.measure import Baseline, Row, compare, format_rows, interleaved, measure, write_rows
-from decision_rnn.bench.memory import peak_memory
+from decision_rnn.bench.measure import (
+    Baseline,
+    Row,
+    compare,
+    format_rows,
+    interleaved,
+    measure,
+    peak_memory,
+    write_rows,
+)
 
 ROWS = [
     Row("train/mingru/fp32", 50.0, "ms", Baseline("train/decision-transformer/fp32", 200.0), 4.0),

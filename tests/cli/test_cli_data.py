@@ -192,16 +192,15 @@ def test_data_invalid_arguments_print_one_line_and_exit_with_code_2(
     ("action", "options", "words"),
     [
         ("info", ["--plot", "x.svg"], "x.svg is no PNG file"),
-        ("info", ["--plot", "/nowhere/x.png"], "cannot write /nowhere/x.png: the folder /nowhere does not exist"),
-        ("info", ["--plot", "{file}/x.png"], "cannot write {file}/x.png: the folder {file} does not exist"),
-        ("export", ["--format", "csv", "--output", "x"], "unknown format 'csv': known are minari, d4rl"),
-        ("export", ["--format", "d4rl", "--output", "{file}"], "{file} exists: remove it, or name another file"),
+        ("info", ["--plot", "{file}/x.png"], "cannot write {file}/x.png: Not a directory"),
+        ("export", ["--format", "csv", "--output", "x"], "'csv' (choose from"),
+        ("export", ["--format", "d4rl", "--output", "{file}"], "{file} exists: remove it, or name another --output"),
         ("export", ["--format", "d4rl", "--output", "{file}/x"], "cannot write {file}/x: Not a directory"),
         ("export", ["--format", "minari", "--output", "../x-v0"], "'../x-v0' is not a Minari id"),
         (
             "export",
             ["--format", "minari", "--output", "own/there-v0"],
-            "there-v0 exists: remove it, or name another id",
+            "there-v0 exists: remove it, or name another --output",
         ),
     ],
 )
@@ -290,7 +289,9 @@ def test_data_export_keeps_an_existing_minari_dataset(
     capsys.readouterr()
     assert main([*export, "--quiet"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"decision-rnn: {tmp_path / 'minari' / 'own' / 'copy-v0'} exists: remove it, or name another id"
+    assert (
+        line == f"decision-rnn: {tmp_path / 'minari' / 'own' / 'copy-v0'} exists: remove it, or name another --output"
+    )
     assert contents(tmp_path / "minari") == before
 
 

@@ -64,9 +64,9 @@ def test_odd_config_file_values_are_accepted_or_refused_in_one_line(text: str, t
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--training.learning_rate", ".nan"], "training.learning_rate is '.nan': it must be a finite number"),
+        (["--training.learning_rate", ".nan"], "training.learning_rate is '.nan': it must be a number of at least 0"),
         (["--training.learning_rate", ".inf"], "training.learning_rate is '.inf': it must be a finite number"),
-        (["--training.learning_rate", "-1"], "training.learning_rate is -1.0: it must be at least 0"),
+        (["--training.learning_rate", "-1"], "training.learning_rate is '-1': it must be a number of at least 0"),
         (["--backbone.mlp_ratio", ".nan"], "backbone.mlp_ratio is '.nan': it must be a finite number"),
         (["--training.steps", "1e4"], "command line: training.steps is '1e4': it must be a whole number"),
         (["--training.steps", "9" * 30], "training.steps is '999999999999999999999999999999': it must be a finite"),
@@ -102,7 +102,7 @@ compare hopper-medium --backbones , | --backbones
 compare hopper-medium --backbones mingru,nothing | nothing | known
 compare hopper-medium --backbones mingru,lru,mingru | mingru | twice
 compare hopper-medium --backbone lru | --backbones
-compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | backbone.heads | mingru | transformer
+compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | mingru has no backbone.heads
 evaluate
 evaluate a b
 evaluate . | is not a run folder
@@ -111,7 +111,7 @@ evaluate . --target_returns 3600 | a list of numbers
 evaluate . --targets [3600] | --targets
 evaluate . --return_limit 0.5 | has been renamed: use --rtg_cap
 evaluate . --evaluation.episodes 3
-evaluate . --processes 0 | --processes is 0 | at least 1
+evaluate . --processes 0 | processes is '0' | at least 1
 play . --target-return 3600 | has been renamed: use --target_returns
 data list x
 data info

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from decision_rnn.config import RunConfig
 from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, SystemFault
+from decision_rnn.files import working_alone
 from decision_rnn.training.loop import train
-from decision_rnn.training.run_folder import MetricsLog, alone_in, read_metrics
+from decision_rnn.training.run_folder import MetricsLog, read_metrics
 
 ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
 ARGUMENTS += ["--training.checkpoint_every", "4"]
@@ -184,8 +185,8 @@ def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
 HOLDER = """
 import sys
 from pathlib import Path
-from decision_rnn.training.run_folder import alone_in
-with alone_in(Path(sys.argv[1])):
+from decision_rnn.files import working_alone
+with working_alone(Path(sys.argv[1]), "training", "training"):
     print("training", flush=True)
     sys.stdin.readline()
 """
@@ -216,37 +217,22 @@ def test_refused_run_leaves_no_new_folder_and_keeps_an_existing_one(tmp_path: Pa
         train(configure(), tmp_path / "deep" / "run", resume=True)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").mkdir()
-    with pytest.raises(InputError), alone_in(tmp_path / "mine"):
+    with pytest.raises(InputError), working_alone(tmp_path / "mine", "training", "training"):
         raise InputError
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert list((tmp_path / "mine").iterdir()) == []
 
 
-def test_cli_train_in_folder_of_live_run_exits_2_with_one_line_error(
-    small_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "training\n"
-        done = small_cli("train", "hopper-medium", "--training.steps", "10", "--output", "run")
-        holder.kill()
-    assert done.returncode == 2
-    assert done.stderr.startswith("decision-rnn: another process is training in run: ")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_metrics_log_drops_malformed_lines_and_completes_a_missing_newline(tmp_path: Path) -> None:
     lines = ['{"step": 2, "loss": 1.0}', "{}", "2", '{"st', '{"step": 4, "loss": 0.5}']
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    with MetricsLog(tmp_path, 4, 0.0) as log:
-        log.write(6, loss=0.25)
+    MetricsLog(tmp_path, 4, 0.0).write(6, loss=0.25)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
 
 
 def test_read_metrics_ignores_truncated_lines_and_raises_without_a_file(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path, 0, 0.0) as log:
-        written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
+    log = MetricsLog(tmp_path, 0, 0.0)
+    written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
     path = tmp_path / "metrics.jsonl"
     assert read_metrics(tmp_path) == written
     for cut in (path.read_bytes()[:-10], b"\xff\n" + path.read_bytes()[:-10]):
@@ -265,10 +251,9 @@ def test_full_disk_while_writing_metrics_raises_one_error(
     """Of TensorBoard's file and metrics.jsonl, the larger one reaches the limit first."""
     log = MetricsLog(tmp_path, 0, 0.0)
     many = {f"metric_{i}": 0.1 for i in range(10)}
-    with disk_of(size), pytest.raises(SystemFault, match=r"cannot write the metrics.*File too large.*--resume"), log:
+    with disk_of(size), pytest.raises(SystemFault, match=r"cannot write the metrics.*File too large.*--resume"):
         for step in range(1, 10_000):
             log.write(step, **(many if size == 20_000 else {"m" * 300: 1.0}))
     assert capfd.readouterr().err == ""
-    with MetricsLog(tmp_path, 3, 0.0) as log:
-        log.write(4)
+    MetricsLog(tmp_path, 3, 0.0).write(4)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from decision_rnn import workers
-from decision_rnn.checkpoint import has_checkpoint
+from decision_rnn.checkpoint import checkpoints_of
 from decision_rnn.comparison.record import LOG
 from decision_rnn.files import write_atomically
 from decision_rnn.workers import JOBS, LIFELINE, thread_limits
@@ -54,7 +54,7 @@ class Task:
         """
         words = [*self.write(), "--processes", str(threads)]
         environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
-        if not has_checkpoint(self.folder):  # earlier training may have run with another number of jobs
+        if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
             environment[JOBS] = str(jobs)
         with (self.folder / LOG).open("ab") as log:
             log.write(f"$ decision-rnn {shlex.join(words)}\n".encode())
