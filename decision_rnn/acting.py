@@ -3,6 +3,7 @@
 Apart from `errors.py` this imports only numpy, so that exported policies act without torch.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -42,9 +43,11 @@ class ActingLoop(ABC):
     _state: State
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
-        self.num_envs, self._reset_by_next_step = _layout(env, num_envs)
+        if num_envs is not None and num_envs < 1:
+            raise InputError(f"num_envs is {num_envs}: it must be at least 1")
+        self.num_envs, self._reset_by_next_step = num_envs, True
         if env is not None:
-            self._check_spaces(env)
+            self._take_layout(env)
         self._default_target = target_return
         self._forget()
 
@@ -80,14 +83,21 @@ class ActingLoop(ABC):
         Raises:
             InputError: If `index` is invalid, or a return is not finite.
         """
-        targets = None if target_return is None else _targets(target_return)
+        targets = None
+        if target_return is not None:
+            with contextlib.suppress(TypeError, ValueError):
+                targets = np.asarray(target_return, np.float32)
+            if targets is None or targets.ndim > 1 or not np.isfinite(targets).all():
+                raise InputError(
+                    f"target_return is {target_return!r:.100}: it must be a finite number, or one for each environment"
+                )
         if index is not None:
             rows = self._rows(index)
-        elif targets is None or targets.ndim == 0:
+        elif targets is not None and targets.ndim:
+            rows = np.arange(self._settle(len(targets), "target returns"))
+        else:
             rows = np.arange(len(self._first))
             self._default_target = self._default_target if targets is None else float(targets)
-        else:
-            rows = np.arange(self._settle(len(targets), "target returns"))
         if targets is not None:
             if targets.ndim and len(targets) != len(rows):
                 raise InputError(f"target_return has {len(targets)} numbers for {len(rows)} environments")
@@ -115,22 +125,26 @@ class ActingLoop(ABC):
         single = observations.ndim == 1 and (self.num_envs is None or index is not None)
         batch = observations[None] if single else observations
         if batch.ndim != 2 or not self.observation_dim <= batch.shape[1] <= self.max_observation_dim:
-            needed = f"({'environments' if self.num_envs is None else self.num_envs}, {self.observation_dim})"
-            if self.num_envs is None:
-                needed = f"({self.observation_dim},) or {needed}"
+            needed = tuple(size for size in (self.num_envs, self.observation_dim) if size is not None)
             raise InputError(f"the observation has shape {observations.shape} where the agent needs {needed}")
         rows = None if index is None else self._rows(index)
         count = self._settle(len(batch), "observations") if rows is None else len(rows)
         if len(batch) != count:
             raise InputError(f"there are {len(batch)} observations for {count} environments of index")
         rewards, ended = _per_row(reward, count, "reward", np.float32), _per_row(done, count, "done", np.bool_)
+        if not count:
+            return np.zeros((0, self.action_dim), np.float32)
         where = slice(None) if rows is None else rows
         next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
         if not next_step:
             self._first[where] |= ended
-        if not count:
-            return np.zeros((0, self.action_dim), np.float32)
-        actions = self._act_all(batch, rewards) if rows is None else self._act_some(batch, rewards, rows)
+        if rows is None:
+            actions = self._act_all(batch, rewards)
+        else:
+            state = [part[rows] for part in self._state]
+            actions, stepped = self.step(batch, rewards, self._first[rows], self._target[rows], state)
+            for part, new in zip(self._state, stepped, strict=True):
+                part[rows] = new
         self._first[where] = ended if next_step else False
         return actions[0] if single else actions
 
@@ -142,23 +156,15 @@ class ActingLoop(ABC):
         actions, self._state = self.step(observations, rewards, self._first, self._target, self._state)
         return actions
 
-    def _act_some(self, observations: np.ndarray, rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        state = [part[rows] for part in self._state]
-        actions, state = self.step(observations, rewards, self._first[rows], self._target[rows], state)
-        for part, stepped in zip(self._state, state, strict=True):
-            part[rows] = stepped
-        return actions
-
     def _forget(self) -> None:
         """Forget all episodes, and the number of environments unless the actor is made for it."""
         self._target, self._first, self._state = np.zeros(0, np.float32), np.zeros(0, bool), self.initial_state(0)
-        self._settled = False
         if self.num_envs is not None:
-            self._settle(self.num_envs, "environments")
+            self._grow(self.num_envs)
 
     def _settle(self, count: int, what: str) -> int:
         """Settle the number of environments; InputError if it is settled already and is another."""
-        if not self._settled:
+        if not len(self._first):
             self._grow(count)
         if count != len(self._first):
             raise InputError(
@@ -169,27 +175,23 @@ class ActingLoop(ABC):
 
     def _rows(self, index: ArrayLike) -> np.ndarray:
         """The environments selected by `index`, (rows,) int64 in its order; new ones begin their first episode."""
-        try:
-            rows = np.atleast_1d(index)
-        except ValueError:  # rows of different lengths
-            rows = np.full(1, -1)
-        if rows.dtype == np.bool_ and rows.shape == self._first.shape:
-            rows = np.flatnonzero(rows)
         limit = MAX_ENVIRONMENTS if self.num_envs is None else self.num_envs
-        known = rows.ndim == 1 and (
-            not rows.size or (rows.dtype.kind in "iu" and 0 <= rows.min() <= rows.max() < limit)
+        with contextlib.suppress(ValueError):  # rows of different lengths
+            rows = np.atleast_1d(index)
+            if rows.dtype == np.bool_ and rows.shape == self._first.shape:
+                rows = np.flatnonzero(rows)
+            if not rows.size:
+                return np.zeros(0, np.int64)
+            whole = rows.ndim == 1 and rows.dtype.kind in "iu"
+            if whole and 0 <= rows.min() <= rows.max() < limit and len(np.unique(rows)) == len(rows):
+                self._grow(max(int(rows.max()) + 1, len(self._first)))
+                return rows.astype(np.int64)
+        raise InputError(
+            f"index is {index!r:.100}: give a mask, or the indices of different environments, from 0 to {limit - 1}"
         )
-        if not known or len(np.unique(rows)) < len(rows):
-            raise InputError(
-                f"index is {index!r:.100}: give a mask, or the indices of different environments, from 0 to {limit - 1}"
-            )
-        if rows.size:
-            self._grow(max(int(rows.max()) + 1, len(self._first)))
-        return rows.astype(np.int64)
 
     def _grow(self, environments: int) -> None:
         """Make room for that many environments; those that are there already keep their state."""
-        self._settled = True
         more = environments - len(self._first)
         if more:
             self._target = np.append(self._target, np.full(more, self._default_target, np.float32))
@@ -197,50 +199,30 @@ class ActingLoop(ABC):
             pairs = zip(self._state, self.initial_state(more), strict=True)
             self._state = [np.concatenate(pair) for pair in pairs]
 
-    def _check_spaces(self, env: Any) -> None:
-        from gymnasium.spaces import Box  # here: only who acts in one of its environments needs gymnasium
-
-        sizes = {
-            "observation": (self.observation_dim, self.max_observation_dim),
-            "action": (self.action_dim, self.action_dim),
-        }
-        for kind, (least, most) in sizes.items():
+    def _take_layout(self, env: Any) -> None:
+        """Check the sizes of an environment, and take how many there are and how they are reset."""
+        found = env.num_envs if hasattr(env, "single_observation_space") else None
+        if self.num_envs not in (None, found):
+            raise InputError(f"num_envs is {self.num_envs} where the environment has {found}: leave it out")
+        mode = env.metadata.get("autoreset_mode", "NextStep")
+        self.num_envs, self._reset_by_next_step = found, getattr(mode, "value", mode) == "NextStep"
+        for kind, least, most in (
+            ("observation", self.observation_dim, self.max_observation_dim),
+            ("action", self.action_dim, self.action_dim),
+        ):
             space = getattr(env, f"single_{kind}_space", None) or getattr(env, f"{kind}_space")
-            if not isinstance(space, Box) or len(space.shape) != 1 or not least <= space.shape[0] <= most:
+            shape: tuple[int, ...] = getattr(space, "shape", None) or ()
+            if len(shape) != 1 or not least <= shape[0] <= most:
                 raise InputError(
                     f"the agent was trained on {kind}s of {least} numbers, where the environment has {space}"
                 )
 
 
-def _layout(env: Any, num_envs: int | None) -> tuple[int | None, bool]:
-    """The number of environments (None for one, or if it is not known yet), and whether each is reset by the step after
-    an episode's last one, if there are many."""
-    if env is None:
-        if num_envs is not None and num_envs < 1:
-            raise InputError(f"num_envs is {num_envs}: it must be at least 1")
-        return num_envs, True
-    found = env.num_envs if hasattr(env, "single_observation_space") else None
-    if num_envs is not None and num_envs != found:
-        raise InputError(f"num_envs is {num_envs} where the environment has {found}: leave it out")
-    mode = env.metadata.get("autoreset_mode", "NextStep")
-    return found, getattr(mode, "value", mode) == "NextStep"
-
-
-def _targets(target_return: ArrayLike) -> np.ndarray:
-    try:
-        targets = np.asarray(target_return, np.float32)
-    except (TypeError, ValueError):
-        targets = np.full(1, np.nan)
-    if targets.ndim > 1 or not np.isfinite(targets).all():
-        raise InputError(
-            f"target_return is {target_return!r:.100}: it must be a finite number, or one for each environment"
-        )
-    return targets
-
-
 def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray:
     """One number per environment; a single number is broadcast."""
     array: np.ndarray = np.asarray(value, dtype)
-    if array.size != 1 and array.shape != (count,):
+    if array.shape == (count,):
+        return array
+    if array.size != 1:
         raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
-    return np.broadcast_to(array.reshape(-1), (count,)).copy()
+    return np.full(count, array.item(), dtype)

@@ -50,7 +50,7 @@ def by_target(summary: VariantSummary) -> dict[str, TargetSummary]:
     return named
 
 
-def rows(first: Comparison, second: Comparison) -> list[tuple[str, ...]]:
+def rows(first: Comparison, second: Comparison) -> list[list[str]]:
     """A row for every target that a variant has in both comparisons, in the order of `HEAD`."""
     found = []
     for summary, other in paired(first, second):
@@ -59,7 +59,7 @@ def rows(first: Comparison, second: Comparison) -> list[tuple[str, ...]]:
             if name not in others:
                 continue
             difference = describe_difference(compare_seeds(others[name].per_seed, ours.per_seed))
-            found.append((summary.dataset, summary.variant, name, scores(ours), scores(others[name]), difference))
+            found.append([summary.dataset, summary.variant, name, scores(ours), scores(others[name]), difference])
     return found
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     if not found:
         parser.error(f"{options.first} and {options.second} have no variant on the same dataset: name two that do")
     print(f"first: {machine(first)}\nsecond: {machine(second)}\n")
-    print(Table.of(HEAD[0], HEAD, found).markdown())
+    print(Table(HEAD[0], HEAD, found).markdown())
     print("\nMean ± standard deviation over seeds (their number); difference of the means, second minus first.")
 
 

@@ -232,7 +232,7 @@ def report(
             "it; for the expert sets the value follows from medium and medium-expert. Cloning and the Decision "
             "Transformer as published: our scores of the last checkpoint, where the comparison named below has them, "
             "the latter's at the first target of its paper; in brackets CORL's on the real set, trained for longer.",
-            Table.of(HEAD[0], HEAD, rows).markdown(),
+            Table(HEAD[0], HEAD, rows).markdown(),
             "![returns](returns.png)",
             "## Observations",
             f"The real sets' statistics are those that {SOURCE} give.",

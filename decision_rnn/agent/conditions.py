@@ -124,7 +124,7 @@ class NoCondition(Condition):
         return ()
 
     def advance(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
-        return reward.new_empty(len(reward), 0), ()
+        return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export
 
 
 @dataclass(frozen=True, kw_only=True)

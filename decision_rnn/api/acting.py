@@ -12,7 +12,7 @@ from decision_rnn.acting import ActingLoop, State
 from decision_rnn.api.configuration import evaluation_settings
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
+from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned, default_return
 
@@ -80,8 +80,7 @@ class EnvironmentActor(ActingLoop):
             raise InputError(f"{type(trained).__name__} is not an agent: give what load_agent returned, or run.agent")
         settings = evaluation_settings(trained.config.evaluation, state=state, window=window)
         self._config = trained.config
-        agent = prepare_to_act(trained.agent)
-        self._actor = actor_of(agent, window_of(settings))
+        agent, self._actor = trained.agent, actor_of(trained.agent, settings)
         self._layout = self._actor.initial_state(torch.zeros(1))
         self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
         # An agent with an observation mask knows only the minimum size of an observation.

@@ -40,7 +40,14 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
     """The agent or exported policy of that name, and its run's folder if there is one here."""
     if is_policy(name):
-        return _policy(Path(name)), None
+        try:
+            from decision_rnn.deploy.actor import load_policy
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"{name} is acted with by the package {error.name}, which is not installed: pip install "
+                "'decision-rnn[onnx]'"
+            ) from None
+        return load_policy(Path(name)), None
     folder = find_agent(name)
     return checkpoint.load_agent(folder), checkpoint.run_of(folder)
 
@@ -48,14 +55,3 @@ def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path
 def is_policy(name: str | Path) -> bool:
     """Whether a name is the file of an exported policy."""
     return Path(name).suffix == ".onnx"
-
-
-def _policy(path: Path) -> EvaluatedPolicy:
-    try:
-        from decision_rnn.deploy.actor import load_subject
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"{path} is acted with by the package {error.name}, which is not installed: pip install "
-            "'decision-rnn[onnx]'"
-        ) from None
-    return load_subject(path)

@@ -17,11 +17,10 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy, checkpoint_settings, evaluate_once
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.rtg_cap import with_rtg_cap
-from decision_rnn.evaluation.stored import checkpoint_settings, evaluate_once
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn

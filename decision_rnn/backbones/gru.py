@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.ops.gated import GatedMixer, add_product, sigmoid_backward, tanh_backward
+from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,42 +41,33 @@ class GRU(GatedMixer):
 
     @property
     def extra(self) -> Tensor:
-        """The bias of the recurrent product."""
+        """c_n, the bias of the candidate's recurrent product."""
         bias: Tensor = self.cell.all_weights[0][3]
-        return bias
+        return bias[2 * self.cell.hidden_size :]
 
     def drive(self, x: Tensor) -> Tensor:
-        weight, _, bias, _ = self.cell.all_weights[0]
-        return F.linear(x, weight, bias)
+        weight, _, bias, other = self.cell.all_weights[0]
+        width = self.cell.hidden_size
+        return F.linear(x, weight, bias + F.pad(other[: 2 * width], (0, width)))
 
     def step_cell(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         h = torch.gru_cell(x, state[0], *self.cell.all_weights[0])
         return h, (h,)
 
-    def advance(
-        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
-        (h,), width = before, len(recurrent)
-        r, z, u, n = saved.chunk(4, dim=-1)
-        assert extra is not None
-        add_product(saved[:, : 3 * width].copy_(extra), h, recurrent)
-        saved[:, : 2 * width].add_(driven[:, : 2 * width]).sigmoid_()
-        torch.addcmul(driven[:, 2 * width :], r, u, out=n).tanh_()
-        torch.lerp(n, h, z, out=after[0])
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
+        r, z, u, n = saved
+        torch.addcmul(n, r.sigmoid_(), u, out=n).tanh_()
+        torch.lerp(n, before[0], z.sigmoid_(), out=after[0])
 
-    def adjoint(
-        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
-    ) -> State:
-        (grad,), (h,) = grads, before
+    def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
         r, z, u, n = saved.chunk(4, dim=-1)
-        grad_u, grad_r, grad_z, grad_n = grad_gates.chunk(4, dim=-1)
-        kept = grad * z
-        tanh_backward(grad - kept, n, grad_input=grad_n)
-        sigmoid_backward(grad * (h - n), z, grad_input=grad_z)
-        sigmoid_backward(grad_n * u, r, grad_input=grad_r)
-        torch.mul(grad_n, r, out=grad_u)
-        return (kept,)
+        gates = saved.new_empty(*saved.shape[:2], 4, n.shape[-1])
+        of_u, of_r, of_z, of_n = gates.unbind(2)
+        tanh_backward(1 - z, n, grad_input=of_n)
+        sigmoid_backward(before[0] - n, z, grad_input=of_z)
+        torch.mul(of_n, r, out=of_u)
+        sigmoid_backward(of_n * u, r, grad_input=of_r)
+        return Factors(gates, keep=z)
 
-    def extra_gradient(self, grad_gates: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
-        grad_u, grad_r, grad_z, _ = grad_gates.sum((0, 1)).chunk(4)
-        return torch.cat([grad_r, grad_z, grad_u])
+    def extra_gradient(self, grads: Tensor, before: State, after: State) -> Tensor:
+        return grads[:, :, 0].sum((0, 1), dtype=before[0].dtype)

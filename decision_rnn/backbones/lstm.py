@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.ops.gated import GatedMixer, add_product, sigmoid_backward, tanh_backward
+from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,43 +76,31 @@ class LSTM(GatedMixer):
         h = torch.sigmoid(o + look_o * c) * torch.tanh(c)
         return h, (h, c)
 
-    def advance(
-        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
-        (h, c), (new_h, new_c) = before, after
-        i, f, g, o, squashed = saved.chunk(5, dim=-1)
-        add_product(saved[:, : driven.shape[1]].copy_(driven), h, recurrent)
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
+        (_, c), (new_h, new_c) = before, after
+        i, f, g, o, squashed = saved
         if extra is not None:
             i.addcmul_(extra[0], c)
             f.addcmul_(extra[1], c)
-        i.sigmoid_()
-        f.sigmoid_()
-        g.tanh_()
-        torch.mul(f, c, out=new_c).addcmul_(i, g)
+        torch.mul(f.sigmoid_(), c, out=new_c).addcmul_(i.sigmoid_(), g.tanh_())
         if extra is not None:
             o.addcmul_(extra[2], new_c)
-        o.sigmoid_()
-        torch.mul(o, torch.tanh(new_c, out=squashed), out=new_h)
+        torch.mul(o.sigmoid_(), torch.tanh(new_c, out=squashed), out=new_h)
 
-    def adjoint(
-        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
-    ) -> State:
-        (grad, grad_c), (_, c) = grads, before
+    def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
         i, f, g, o, squashed = saved.chunk(5, dim=-1)
-        grad_i, grad_f, grad_g, grad_o = grad_gates.chunk(4, dim=-1)
-        sigmoid_backward(grad * squashed, o, grad_input=grad_o)
-        grad_c = grad_c + tanh_backward(grad * o, squashed)
+        gates = saved.new_empty(*saved.shape[:2], 3, g.shape[-1])
+        of_i, of_f, of_g = gates.unbind(2)
+        sigmoid_backward(g, i, grad_input=of_i)
+        sigmoid_backward(before[1], f, grad_input=of_f)
+        tanh_backward(i, g, grad_input=of_g)
+        output, cell, keep = sigmoid_backward(squashed, o), tanh_backward(o, squashed), f
         if extra is not None:
-            grad_c.addcmul_(extra[2], grad_o)
-        sigmoid_backward(grad_c * g, i, grad_input=grad_i)
-        sigmoid_backward(grad_c * c, f, grad_input=grad_f)
-        tanh_backward(grad_c * i, g, grad_input=grad_g)
-        grad_c = grad_c * f
-        if extra is not None:
-            grad_c.addcmul_(extra[0], grad_i).addcmul_(extra[1], grad_f)
-        return torch.zeros_like(grad), grad_c
+            cell = cell.addcmul_(extra[2], output)
+            keep = torch.addcmul(f, extra[0], of_i).addcmul_(extra[1], of_f)
+        return Factors(gates, keep, cell, output)
 
-    def extra_gradient(self, grad_gates: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
-        grad_i, grad_f, _, grad_o = grad_gates.chunk(4, dim=-1)
+    def extra_gradient(self, grads: Tensor, before: State, after: State) -> Tensor:
+        grad_i, grad_f, _, grad_o = grads.unbind(2)
         seen = torch.stack((grad_i * before[1], grad_f * before[1], grad_o * after[1]))
         return seen.sum((1, 2))

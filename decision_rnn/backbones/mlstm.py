@@ -75,7 +75,7 @@ class MLSTM(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         *parts, output_gate = self._project(x)
         with torch.autocast(x.device.type, enabled=False):
-            h, state = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, (0, 0, -torch.inf))
+            h, state = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, (0, 0, 0, 0, -torch.inf))
         return self._output(h, output_gate), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -88,22 +88,22 @@ class MLSTM(SequenceMixer):
         return self._output(_read((q.unsqueeze(-1) * memory).sum(-2), top), output_gate.squeeze(1)), (top, memory)
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """q, k and v, (batch, time, 3 * width), log f and log i, (batch, time, heads), and o, (batch, time, width).
+        """q, k and v, (batch, time, width), log f and log i, (batch, time, heads), and o, (batch, time, width).
 
         In float32 also under autocast.
         """
         dtype = self.output.weight.dtype
-        qkvo, gates = self.qkvo(x).to(dtype), self.gates(x).to(dtype)
-        forget, insert = gates.chunk(2, dim=-1)
-        qkv, output_gate = qkvo.split((3 * x.shape[-1], x.shape[-1]), dim=-1)
-        return qkv, F.logsigmoid(forget), insert, torch.sigmoid(output_gate)
+        q, k, v, output_gate = self.qkvo(x).to(dtype).chunk(4, dim=-1)
+        forget, insert = self.gates(x).to(dtype).chunk(2, dim=-1)
+        return q, k, v, F.logsigmoid(forget), insert, torch.sigmoid(output_gate)
 
-    def _heads(self, qkv: Tensor, forget: Tensor, insert: Tensor) -> tuple[Tensor, ...]:
+    def _heads(self, *parts: Tensor) -> tuple[Tensor, ...]:
         """q and k, (batch, heads, time, head width); v followed by a 1, (batch, heads, time, head width + 1); log f and
         log i, (batch, heads, time)."""
-        q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts[:3])
         v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
-        return q, k * k.shape[-1] ** -0.5, v, forget.transpose(1, 2), insert.transpose(1, 2)
+        forget, insert = (part.transpose(1, 2) for part in parts[3:])
+        return q, k * k.shape[-1] ** -0.5, v, forget, insert
 
     def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
         """A block of steps in parallel: its h, (batch, time, heads, head width), and the state after it."""

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,24 +119,39 @@ class LaterEpisodes:
         self.void = send(self.length - lengths, device)
         self.ended, self.last = send(rows[last], device), send(last.nonzero().flatten(), device)
 
-    def blank(self, x: Tensor, value: float) -> Tensor:
-        """x, (batch, time, ...), with `value` at the steps of these episodes."""
-        return x.flatten(0, 1).index_fill(0, self.source, value).view_as(x)
-
-    def part(self, x: Tensor, value: float) -> Tensor:
-        """(batch, time, ...) -> (episodes, length, ...), with `value` at void steps."""
-        steps = x.flatten(0, 1).index_select(0, self.source)
-        rows = x.new_full((self.count * self.length, *x.shape[2:]), value).index_copy(0, self.place, steps)
-        return rows.unflatten(0, (self.count, self.length))
+    def split(self, x: Tensor, value: float) -> tuple[Tensor, Tensor]:
+        """x, (batch, time, ...), with `value` at these episodes' steps; and the episodes, (episodes, length, ...), with
+        `value` at void steps."""
+        first, later = _Split.apply(x, self, value)
+        return first, later
 
     def join(self, first: Tensor, later: Tensor) -> Tensor:
-        """(batch, time, ...): these episodes' steps from `later`, (episodes, length, ...), the others from `first`."""
+        """Overwrite these episodes' steps in `first`, (batch, time, ...), by `later`, (episodes, length, ...)."""
         steps = later.flatten(0, 1).index_select(0, self.place)
-        return first.flatten(0, 1).index_copy(0, self.source, steps.to(first.dtype)).view_as(first)
+        return first.flatten(0, 1).index_copy_(0, self.source, steps.to(first.dtype)).view_as(first)
 
     def final(self, first: Tensor, later: Tensor) -> Tensor:
         """A part of the state after the slice, from those after each row's first and after these episodes."""
         return first.index_copy(0, self.ended, later.index_select(0, self.last))
+
+
+class _Split(torch.autograd.Function):
+    """`LaterEpisodes.split`, with its gradient in one pass: autograd would add two tensors of full size."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, later: LaterEpisodes, value: float) -> tuple[Tensor, Tensor]:
+        ctx.later = later
+        flat = x.flatten(0, 1)
+        rows = x.new_full((later.count * later.length, *x.shape[2:]), value)
+        rows.index_copy_(0, later.place, flat.index_select(0, later.source))
+        first = flat.index_fill(0, later.source, value)
+        return first.view(x.shape), rows.unflatten(0, (later.count, later.length))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_later: Tensor) -> tuple[Tensor, None, None]:
+        steps = grad_later.flatten(0, 1).index_select(0, ctx.later.place)
+        return grad.flatten(0, 1).index_copy(0, ctx.later.source, steps).view(grad.shape), None, None
 
 
 def send(x: Tensor, device: torch.device | str) -> Tensor:

@@ -29,6 +29,7 @@ of the largest. The gradient of q and k there is the small remainder of a cancel
 the largest gradient, and a stack, in which each layer magnifies the rounding of the one before, of up to 6e-5.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -96,60 +97,52 @@ class Retention(SequenceMixer):
         return (self.output.weight.new_zeros(batch_size, self.heads, width // self.heads, self.inner // self.heads),)
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
-        joint, gate = self._project(x)
+        *parts, gate = self._project(x)
+        parts.append(self._first_scores(x, state is None, reset))
         with torch.autocast(x.device.type, enabled=False):
-            r, after = run_blocks(self._block, (joint,), state, self.initial_state, reset, CHUNK)
-            r = self._exact_at_first_steps(r, joint, x, state is None, reset)
+            fills = 0, 0, 0, torch.nan
+            r, after = run_blocks(self._block, parts, state, self.initial_state, reset, CHUNK, fills)
         return self._output(r, gate), after
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        joint, gate = self._project(x.unsqueeze(1))
-        q, k, v = self._heads(joint)
+        *parts, gate = self._project(x.unsqueeze(1))
+        q, k, v = self._heads(parts)
         memory = self._next(state[0]) + k.transpose(-1, -2) * v
         r = (q.transpose(-1, -2) * memory).sum(-2)
         return self._output(r, gate.squeeze(1)), (memory,)
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries, keys and values, (batch, time, channels), and the gate, in float32 also under autocast."""
-        joint, gate = self.qkvg(x).to(self.output.weight.dtype).tensor_split((-self.inner,), dim=-1)
-        return joint, gate
-
-    def _heads(self, joint: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (batch, heads, time, head width)."""
+    def _project(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys, values and the gate, (batch, time, channels), in float32 also under autocast."""
         width = self.output.out_features
-        parts = joint.split((width, width, self.inner), dim=-1)
+        return self.qkvg(x).to(self.output.weight.dtype).split((width, width, self.inner, self.inner), dim=-1)
+
+    def _heads(self, parts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (batch, heads, time, head width)."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return q, k * k.shape[-1] ** -0.5, v
 
-    def _exact_at_first_steps(
-        self, r: Tensor, joint: Tensor, x: Tensor, at_once: bool, resets: Resets | None
-    ) -> Tensor:
-        """r, (batch, time, heads, value width), with its value at episodes' first steps, (q.k) v, computed anew.
+    @torch.no_grad()
+    def _first_scores(self, x: Tensor, at_once: bool, resets: Resets | None) -> Tensor:
+        """q.k of episodes' first steps, (batch, time, heads), and NaN at all others.
 
-        q.k is computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding
-        errors, including the projection's, up to 300 times. Its gradient is that of the product in float32. `at_once`:
-        whether all rows start an episode with the slice.
+        Computed in float64 from x on: the norm depends on the sign of a q.k near 0 and magnifies rounding errors,
+        including the projection's, up to 300 times. `at_once`: whether all rows start an episode with the slice.
         """
-        batch, time = x.shape[:2]
+        (batch, time, width), weight = x.shape, self.qkvg.weight
         begins = torch.zeros(batch, time, dtype=torch.bool)
         begins[:, 0] = at_once
         if resets is not None:
             begins[resets.rows, resets.steps] = True
-        steps, width = send(begins.flatten().nonzero().flatten(), x.device), self.output.out_features
-        if not len(steps):
-            return r
-        q, k, v = (part[:, :, 0] for part in self._heads(joint.flatten(0, 1).index_select(0, steps).unsqueeze(1)))
-        rounded = (q * k).sum(-1)
-        with torch.no_grad():
-            wide = F.linear(x.flatten(0, 1).index_select(0, steps).double(), self.qkvg.weight[: 2 * width].double())
-            wide_q, wide_k = wide.unflatten(-1, (2, self.heads, -1)).unbind(1)
-            error = ((wide_q * wide_k).sum(-1) * k.shape[-1] ** -0.5).to(rounded.dtype) - rounded
-        exact = (rounded + error).unsqueeze(-1) * v
-        return r.flatten(0, 1).index_copy(0, steps, exact).view_as(r)
+        steps = send(begins.flatten().nonzero().flatten(), x.device)
+        scores = weight.new_full((batch * time, self.heads), torch.nan)
+        joint = F.linear(x.flatten(0, 1).index_select(0, steps).double(), weight[: 2 * width].double())
+        q, k = joint.unflatten(-1, (2, self.heads, -1)).unbind(1)
+        exact = (q * k).sum(-1) * k.shape[-1] ** -0.5
+        return scores.index_copy_(0, steps, exact.to(scores.dtype)).view(batch, time, -1)
 
     def _block(self, parts: tuple[Tensor, ...], state: State | None, void: Tensor | None) -> tuple[Tensor, State]:
         """A block of steps in parallel: r, (batch, time, heads, value width), and the state after it."""
-        q, k, v = self._heads(*parts)
+        q, k, v = self._heads(parts[:3])
         time = q.shape[2]
         age = torch.arange(time, device=q.device)
         cos, sin = self.cos[:time].to(q.dtype), self.sin[:time].to(q.dtype)
@@ -157,7 +150,10 @@ class Retention(SequenceMixer):
         gamma = self.gamma.to(q.dtype)
         within = torch.where(age[:, None] >= age, gamma ** (age[:, None] - age).clamp_min(0), 0)
         since, until = gamma[..., 0] ** age, gamma[..., 0] ** (time - 1 - age)  # decay from the first step, to the last
-        r = (q @ k.transpose(-1, -2) * within) @ v
+        scores = q @ k.transpose(-1, -2) * within
+        first, own = parts[3].transpose(1, 2), scores.diagonal(dim1=-2, dim2=-1)
+        own += torch.where(first.isnan(), 0, first - own.detach())  # leaves the gradient unchanged
+        r = scores @ v
         after = k.transpose(-1, -2) @ (v * until.unsqueeze(-1))
         if state is not None:
             before = self._next(state[0])

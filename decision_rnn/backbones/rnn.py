@@ -12,6 +12,7 @@ What differs: W keeps torch.nn.RNN's initialisation (Le et al. use a standard de
 computed: ops/gated.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, State, register
-from decision_rnn.backbones.ops.gated import GatedMixer, add_product, tanh_backward, threshold_backward
+from decision_rnn.backbones.ops.gated import Factors, GatedMixer
 
 Activation = Literal["tanh", "relu"]
 
@@ -45,6 +46,8 @@ class RNNConfig(BackboneConfig):
 class RNN(GatedMixer):
     """State: h, (batch, width)."""
 
+    saved = 1  # the pre-activation
+
     def __init__(self, config: RNNConfig) -> None:
         super().__init__(nn.RNN(config.width, config.width, nonlinearity=config.activation, batch_first=True))
         self.rectified = config.activation == "relu"
@@ -59,17 +62,11 @@ class RNN(GatedMixer):
         h = cell(x, state[0], *self.cell.all_weights[0])
         return h, (h,)
 
-    def advance(
-        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
-        h = add_product(after[0].copy_(driven), before[0], recurrent)
-        h.relu_() if self.rectified else h.tanh_()
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
+        squash = torch.relu if self.rectified else torch.tanh
+        after[0].copy_(squash(saved[0]))
 
-    def adjoint(
-        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
-    ) -> State:
-        if self.rectified:
-            threshold_backward(grads[0], after[0], 0, grad_input=grad_gates)
-        else:
-            tanh_backward(grads[0], after[0], grad_input=grad_gates)
-        return (torch.zeros_like(grads[0]),)
+    def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
+        h = after[0]
+        slope = (h > 0).to(h.dtype) if self.rectified else 1 - h * h
+        return Factors(slope.unsqueeze(2), keep=None)

@@ -108,12 +108,13 @@ class Transformer(SequenceMixer):
         mixed = self._attend(query, key, self._heads(values), visible).transpose(1, 2).flatten(2)
         # Copied, since views would keep the whole slice in memory.
         last = [part[:, -self.window :].to(dtype, copy=True) for part in (keys, values)]
-        count = torch.full((batch,), time, device=q.device) if first is None else past + time - first
-        count = count.clamp_max(self.window)
-        last = [F.pad(part, (0, 0, self.window - part.shape[1], 0)) for part in last]
-        unwritten = torch.arange(self.window, device=q.device) < (self.window - count)[:, None]
-        written_keys, written_values = (part.masked_fill(unwritten.unsqueeze(-1), torch.nan) for part in last)
-        return mixed, (written_keys, written_values, count)
+        last = [F.pad(part, (0, 0, self.window - part.shape[1], 0), value=torch.nan) for part in last]
+        count = torch.full((batch,), time, device=q.device)
+        if first is not None:
+            count = (past + time - first).clamp_max(self.window)
+            unwritten = torch.arange(self.window, device=q.device) < (self.window - count)[:, None]
+            last = [part.masked_fill(unwritten.unsqueeze(-1), torch.nan) for part in last]
+        return mixed, (*last, count)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         keys, values, count = state

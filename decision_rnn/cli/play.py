@@ -73,10 +73,10 @@ def has_screen() -> bool:
 
 def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed: int) -> Iterator["Moment"]:
     """Play episodes on the screen; yields the last moment of each."""
-    from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
+    from decision_rnn.evaluation.actor import actor_of
     from decision_rnn.evaluation.play import play, watched_environment
 
-    actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
+    actor = actor_of(trained.agent, trained.config.evaluation)
     environment = watched_environment(trained.provenance.environment_id)
     try:
         for number in range(episodes):

@@ -15,8 +15,8 @@ def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
     from decision_rnn.api.run import train_run
+    from decision_rnn.evaluation.evaluate import evaluate_once
     from decision_rnn.evaluation.results import result_file
-    from decision_rnn.evaluation.stored import evaluate_once
 
     trained = train_run(config, command.output, command.resume, processes=command.processes)
     if not config.evaluation.episodes:

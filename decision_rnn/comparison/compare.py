@@ -1,24 +1,29 @@
 """Running a comparison: an executor trains the runs that are missing, then all results are collected and written."""
 
 import contextlib
+import csv
+import io
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from decision_rnn.comparison.executors import EXECUTORS, Executor
-from decision_rnn.comparison.output import write_comparison
-from decision_rnn.comparison.plan import Plan
+from decision_rnn.comparison.plan import Plan, PlannedTrial
 from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
-from decision_rnn.comparison.report.words import plural
-from decision_rnn.comparison.trials import PlannedTrial
+from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.config import to_dict
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.results import PACKAGES
-from decision_rnn.files import working_alone
+from decision_rnn.files import working_alone, write_atomically
 from decision_rnn.machine import hardware, versions
 from decision_rnn.messages import bar, tell, warn
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.workers import available_cores
+
+COLUMNS = ("variant", "dataset", "seed", "target_return", "role", "in_range", "episode", "return", "score")
+"""Columns of episodes.csv, which has a row for every episode of the last checkpoints."""
 
 
 def make_executor(plan: Plan, runs: int) -> Executor:
@@ -47,17 +52,14 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
     """
     with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
-        trials = {each.run: trial for each in planned if (trial := each.collect()) is not None}
-        pending = [each for each in planned if each.run not in trials]
+        trials = {each.run: each.collect() for each in planned}
+        pending = [each for each in planned if trials[each.run] is None]
         executor = executor or make_executor(plan, len(planned))
-        tell(_describe(plan, len(pending), executor.jobs))  # shown before hours of work
-        faults = _train(pending, executor) if pending else {}
-        for each in pending:
-            trial = each.collect() if each.run not in faults else None
-            if trial is not None:
-                trials[each.run] = trial
-            else:
-                faults.setdefault(each.run, f"it has no result on data of fingerprint {each.data.fingerprint[:12]}")
+        sizes = f"{len(plan.variants)} variants x {len(datasets)} datasets x {plan.seeds} seeds"
+        done = len(planned) - len(pending)
+        tell(f"{sizes}: {len(planned)} runs, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
+        faults = _train(pending, executor)
+        trials |= {each.run: each.collect() for each in pending if each.run not in faults}
         settings = plan.variants[0].config.evaluation
         comparison = Comparison(
             command=command,
@@ -73,17 +75,17 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
                 )
                 for variant in plan.variants
             ),
-            trials=tuple(trials[each.run] for each in planned if each.run in trials),
+            trials=tuple(trial for trial in trials.values() if trial is not None),
             failed=tuple(
                 Failure(
                     variant=each.variant,
                     dataset=each.data.name,
                     seed=each.config.seed,
                     run=each.run,
-                    error=faults[each.run],
+                    error=faults.get(each.run, f"it has no result on data of fingerprint {each.data.fingerprint[:12]}"),
                 )
                 for each in planned
-                if each.run in faults
+                if trials[each.run] is None
             ),
             versions=versions(PACKAGES),
             hardware=hardware(),
@@ -100,15 +102,50 @@ def list_commands(plan: Plan) -> list[str]:
     return [shlex.join(["decision-rnn", *each.task().write()]) for each in pending]
 
 
+def write_comparison(folder: Path, comparison: Comparison) -> None:
+    """Write comparison.json for programs, episodes.csv for statistics and comparison.md for people.
+
+    Raises:
+        InputError: If they cannot be written.
+        SystemFault: If the disk is full.
+    """
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
+    for trial in comparison.trials:
+        dataset = datasets[trial.dataset]
+        for target, achieved in dataset.with_results(trial):
+            named = (target.target_return, "+".join(target.roles), target.in_range)
+            for number, value in enumerate(achieved.returns):
+                score = round(float(dataset.data.normalised(value)), 4)
+                rows.writerow((trial.variant, trial.dataset, trial.seed, *named, number, value, score))
+    files = {
+        "comparison.json": json.dumps(comparison.to_dict(), separators=(",", ":")) + "\n",
+        "episodes.csv": text.getvalue(),
+        "comparison.md": format_comparison(comparison) + "\n",
+    }
+    try:
+        for name, content in files.items():
+            write_atomically(folder / name, content.encode())
+    except OSError as error:
+        raise cannot_write(f"the comparison into {folder}", error) from None
+
+
 def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str]:
     """Train runs, with a progress bar and a line for each that ends; returns the errors of those that failed."""
     faults: dict[str, str] = {}
-    steps = [each.config.training.steps for each in pending]
-    before = [_steps_done(each) for each in pending]
-    ended = 0
+    if not pending:
+        return faults
+    before, ended = sum(map(_steps_done, pending)), 0
     with (
         # The overall mean predicts better than the last steps, which take longer with some backbones.
-        bar(total=sum(steps) - sum(before), desc="training", unit="step", smoothing=0) as shown,
+        bar(
+            total=sum(each.config.training.steps for each in pending) - before,
+            desc="training",
+            unit="step",
+            smoothing=0,
+        ) as shown,
         contextlib.closing(executor.run([each.task() for each in pending])) as events,
     ):
         for event in events:
@@ -119,26 +156,14 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
                 if fault is not None:
                     faults[run] = fault
             elif not shown.disable:
-                shown.update(sum(map(_steps_done, pending)) - sum(before) - shown.n)
+                shown.update(sum(map(_steps_done, pending)) - before - shown.n)
     return faults
 
 
 def _steps_done(planned: PlannedTrial) -> int:
     """The last step that a run has logged."""
-    with contextlib.suppress(InputError):
-        if lines := read_metrics(planned.output / planned.run):
-            return int(lines[-1]["step"])
-    return 0
-
-
-def _describe(plan: Plan, pending: int, jobs: int) -> str:
-    """What is about to be run, in one line."""
-    controls = sum(variant.control for variant in plan.variants)
-    runs = len(plan.variants) * len(plan.datasets) * plan.seeds
-    compared = plural(len(plan.variants) - controls, "variant")
-    if controls:
-        compared += f" and {plural(controls, 'control')}"
-    return (
-        f"{compared} on {plural(len(plan.datasets), 'dataset')} with {plural(plan.seeds, 'seed')}: "
-        f"{plural(runs, 'run')}, of which {runs - pending} are done; {jobs} at a time, in {plan.folder}"
-    )
+    try:
+        lines = read_metrics(planned.output / planned.run)
+    except InputError:
+        return 0
+    return int(lines[-1]["step"]) if lines else 0

@@ -4,28 +4,81 @@ Everything that can be checked in advance is checked here, before hours of work.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from decision_rnn.comparison.executors import EXECUTORS
-from decision_rnn.comparison.record import ComparedDataset, Role, Target
-from decision_rnn.comparison.trials import PlannedTrial
+import yaml
+
+from decision_rnn.comparison.executors import EXECUTORS, Task
+from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
-from decision_rnn.config import RunConfig
+from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.dataset import Dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import summarise_data
+from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
+from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.training.loop import select_episodes
-from decision_rnn.training.run_folder import check_resumed_run
+from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
 SPREAD = 5
 """Number of target returns spread over the data's range to measure the target error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTrial:
+    """One run of a comparison.
+
+    Attributes:
+        variant: The variant's label.
+        config: Configuration of the run, with its dataset, seed and target returns.
+        output: Folder of the comparison.
+        run: Folder of the run, relative to `output`.
+        data: The data that the run is trained on, as the comparison reports them.
+    """
+
+    variant: str
+    config: RunConfig
+    output: Path
+    run: str
+    data: DataSummary
+
+    def task(self) -> Task:
+        """What an executor needs to train and evaluate the run."""
+        text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
+        return Task(self.output / self.run, text, self.config.plugins, self.config.training.device)
+
+    def collect(self) -> Trial | None:
+        """The results in the run's folder, or None if it is not finished."""
+        config, folder, settings = self.config, self.output / self.run, self.config.evaluation
+        steps, every = config.training.steps, config.training.checkpoint_every
+        checkpoints = []
+        for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
+            scores = stored_result(folder, config, self.data, step, checkpoint_settings(config, self.data))
+            if scores is not None:
+                checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
+            elif step == steps:
+                return None
+        result = stored_result(folder, config, self.data, steps, settings)
+        if result is None:
+            return None
+        measured = {field.name: getattr(result, field.name) for field in fields(Measurements)}
+        comparable = summarise_data(self.data, config).comparable
+        if comparable != self.data.comparable:
+            measured["remarks"] = (comparable, *result.remarks)
+        return Trial(
+            variant=self.variant,
+            dataset=self.data.name,
+            seed=config.seed,
+            run=self.run,
+            checkpoints=tuple(checkpoints),
+            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder)),
+            **measured,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +119,8 @@ class Plan:
         if self.ray_address is not None and self.executor != "ray":
             raise InputError("--ray_address is for --executor ray: give both or neither")
         object.__setattr__(self, "datasets", tuple(open_dataset(name).name for name in self.datasets))
-        folders: dict[str, str] = {}
-        for name in self.datasets:
-            if (other := folders.setdefault(_folder(name), name)) != name or self.datasets.count(name) > 1:
-                raise InputError(f"the datasets of a comparison name {name} beside {other}: name each once")
+        if len(set(map(_folder, self.datasets))) < len(self.datasets):
+            raise InputError(f"the datasets of a comparison are {', '.join(self.datasets)}: name each once")
         if first.path is not None and len(self.datasets) > 1:
             raise InputError("path is the file of one dataset: name one dataset, or put the files where they are found")
 
@@ -85,83 +136,63 @@ class Plan:
         return range(first, first + self.seeds)
 
     def trials(self) -> tuple[tuple[ComparedDataset, ...], tuple[PlannedTrial, ...]]:
-        """The datasets with their target returns, and all runs, seed by seed. Missing datasets are created.
+        """The datasets with their target returns, and all runs, seed by seed, so that an interrupted comparison has all
+        variants of its first seeds. Missing datasets are created.
 
         Raises:
             InputError: If a dataset or its environment is not available, a run is impossible as it is configured, or a
                 run's folder holds a run of another configuration.
         """
-        for name, variant, seed in self._runs():  # checks without data come first: creating datasets may take hours
-            self._config(variant, name, seed)
-        for name in self.datasets:
-            spec = self._dataset(name).spec
-            check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+        runs: dict[str, tuple[str, str, RunConfig]] = {}  # label, dataset and configuration by folder
+        for seed, name, variant in itertools.product(self.seed_numbers, self.datasets, self.variants):
+            run, config = (
+                f"{_folder(name)}/{variant.label}-seed{seed}",
+                replace(variant.config, dataset=name, seed=seed),
+            )
+            # Checks without data come first: creating datasets may take hours.
+            resumed = (self.folder / run / "config.yaml").is_file()
+            config = check_resumed_run(config, self.folder / run) if resumed else config
+            runs[run] = variant.label, name, config
         configs = [variant.config for variant in self.variants]
+        opened = {name: open_dataset(name, configs[0].path, configs[0].partial) for name in self.datasets}
+        for dataset in opened.values():
+            spec = dataset.spec
+            check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
         compared = {}
-        for name in self.datasets:
-            dataset = self._dataset(name)
+        for name, dataset in opened.items():
             store = dataset.open()
             for config in configs:
                 select_episodes(replace(config, dataset=name), store)
             data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
-            compared[name] = ComparedDataset(data=data, targets=targets_of(configs, data))
+            compared[name] = ComparedDataset(data=data, targets=_targets(configs, data))
         trials = []
-        for name, variant, seed in self._runs():
-            config, targets = self._config(variant, name, seed), compared[name].targets
-            returns = tuple(target.target_return for target in targets if target.target_return is not None)
+        for run, (label, name, config) in runs.items():
+            returns = tuple(of.target_return for of in compared[name].targets if of.target_return is not None)
+            config = replace(config, evaluation=replace(config.evaluation, target_returns=returns))
             trials.append(
-                PlannedTrial(
-                    variant=variant.label,
-                    config=replace(config, evaluation=replace(config.evaluation, target_returns=returns)),
-                    output=self.folder,
-                    run=_run(name, variant, seed),
-                    data=compared[name].data,
-                )
+                PlannedTrial(variant=label, config=config, output=self.folder, run=run, data=compared[name].data)
             )
         return tuple(compared.values()), tuple(trials)
 
-    def _runs(self) -> Iterator[tuple[str, Variant, int]]:
-        """Runs seed by seed, so that an interrupted comparison has all variants of its first seeds."""
-        for seed, name, variant in itertools.product(self.seed_numbers, self.datasets, self.variants):
-            yield name, variant, seed
 
-    def _dataset(self, name: str) -> Dataset:
-        first = self.variants[0].config
-        return open_dataset(name, first.path, first.partial)
-
-    def _config(self, variant: Variant, dataset: str, seed: int) -> RunConfig:
-        config = replace(variant.config, dataset=dataset, seed=seed)
-        folder = self.folder / _run(dataset, variant, seed)
-        return check_resumed_run(config, folder) if (folder / "config.yaml").is_file() else config
-
-
-def targets_of(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
+def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
 
     A paper's return beyond the data that every variant sees capped, as it would see the data's best, is both.
     """
     low, high = data.return_min, data.return_max
-    spread = spread_targets(low, high, SPREAD) if low < high else ()
     paper = paper_returns(configs[0].evaluation, data)
     conditioned = [config for config in configs if config.takes_target]
     capped = [of for of in paper if conditioned and all(capped_as_best(of, data, config) for config in conditioned)]
     roles: dict[float, list[Role]] = {}
-    named: tuple[tuple[Role, tuple[float, ...]], ...] = (
-        ("paper", paper),
-        ("best", (high if high in paper else min(capped, default=high),)),
-        ("spread", spread),
-    )
-    for role, returns in named:
-        for target in returns:
-            roles.setdefault(target, []).append(role)
+    for target in paper:
+        roles.setdefault(target, []).append("paper")
+    roles.setdefault(high if high in paper else min(capped, default=high), []).append("best")
+    for target in spread_targets(low, high, SPREAD) if low < high else ():
+        roles.setdefault(target, []).append("spread")
     return tuple(
         Target(target_return=target, roles=tuple(of), in_range=data.contains(target)) for target, of in roles.items()
     )
-
-
-def _run(dataset: str, variant: Variant, seed: int) -> str:
-    """Path of a run's folder, relative to the comparison's."""
-    return f"{_folder(dataset)}/{variant.label}-seed{seed}"
 
 
 def _folder(dataset: str) -> str:

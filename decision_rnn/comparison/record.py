@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.evaluation.results import Measurements, TargetResult
 from decision_rnn.records import damaged, read_json, read_record
 
@@ -25,11 +24,7 @@ Role = Literal["paper", "best", "spread", "bc"]
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A target return on a dataset; None in behaviour cloning.
-
-    `in_range`: whether it is inside the data's range, where its score measures the target error; beyond it,
-    extrapolation.
-    """
+    """A target return on a dataset, and whether it is inside the data's range; both None in behaviour cloning."""
 
     target_return: float | None
     roles: tuple[Role, ...]
@@ -85,9 +80,6 @@ class Trial(Measurements):
     """One run of the comparison, a variant on a dataset with a seed, and the evaluation of its last checkpoint.
 
     Attributes:
-        variant: Label of the variant.
-        dataset: Name of the dataset.
-        seed: Seed of the run.
         run: Folder of the run, relative to the comparison's.
         checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
         loss: Training steps and the loss at each.
@@ -149,31 +141,6 @@ class Comparison:
         """The runs of a variant on a dataset, by seed."""
         found = [trial for trial in self.trials if (trial.variant, trial.dataset) == (variant, dataset)]
         return tuple(sorted(found, key=lambda trial: trial.seed))
-
-    def jobs_at_a_time(self) -> str:
-        """How many runs were trained at a time: `2`, or `1 or 2`; empty if that is not known of any run."""
-        return " or ".join(map(str, sorted({trial.jobs for trial in self.trials if trial.jobs is not None})))
-
-    def describe_jobs(self) -> str:
-        """The same as a clause for a sentence on training times; empty for one run at a time or if not known."""
-        jobs = self.jobs_at_a_time()
-        some = " where that is known" * any(trial.jobs is None for trial in self.trials)
-        return f", {jobs} runs at a time{some}" if jobs not in ("", "1") else ""
-
-    @property
-    def window(self) -> int | None:
-        """The `ComparedVariant.window` of the first variant."""
-        return self.variants[0].window
-
-    def own_windows(self) -> dict[str, int | None]:
-        """The `ComparedVariant.window` of the variants that do not act in the way of the first one, by label."""
-        return {variant.label: variant.window for variant in self.variants if variant.window != self.window}
-
-    def traits(self) -> dict[str, str]:
-        """What tables add to a label: that the variant is a control, and how it acts if not as the first one does;
-        empty for most."""
-        own = {label: describe_state(window) for label, window in self.own_windows().items()}
-        return {v.label: ", ".join(filter(None, ("control" * v.control, own.get(v.label)))) for v in self.variants}
 
     def __str__(self) -> str:
         """The tables that `compare` prints, in Markdown."""

@@ -51,34 +51,10 @@ class TargetSummary:
         low, middle, high = np.quantile(np.concatenate([result.returns for result in self.results]), [0.1, 0.5, 0.9])
         return float(low), float(middle), float(high)
 
-    @property
-    def return_mean_sd(self) -> tuple[float, float]:
-        """Mean return over seeds and episodes, and its standard deviation over the episodes of a seed, from the mean of
-        the seeds' variances."""
-        variance = np.mean([result.return_sd**2 for result in self.results])
-        return float(np.mean([result.return_mean for result in self.results])), float(np.sqrt(variance))
-
-    @property
-    def seed_medians(self) -> tuple[float, ...]:
-        """Median return of every seed's episodes."""
-        return tuple(float(np.median(result.returns)) for result in self.results)
-
 
 METRICS: dict[str, Callable[[TargetSummary], float]] = {}
 """Further numbers of a variant at a target, by the head of their column in the table of every target; a module named by
 --plugins adds its own."""
-
-
-@dataclass(frozen=True, eq=False)
-class LearningCurve:
-    """Scores of the checkpoints that all seeds have, for one target: steps (checkpoints,), scores (seeds, checkpoints).
-
-    The best checkpoint of a seed is chosen and measured by the same episodes, so its score is too high.
-    """
-
-    target: Target
-    steps: tuple[int, ...]
-    per_seed: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,54 +78,61 @@ class VariantSummary:
             TargetSummary(pairs[0][0], self.compared.data, tuple(result for _, result in pairs)) for pairs in by_target
         )
 
+    @property
+    def asked(self) -> dict[float, TargetSummary]:
+        """Those of `targets` that have a target return, by it; empty for behaviour cloning."""
+        return {of.target.target_return: of for of in self.targets if of.target.target_return is not None}
+
     def of_role(self, role: Role | None) -> TargetSummary | None:
         """The first target with that role, or the only one of behaviour cloning; None if there is neither."""
-        return next((of for of in self.targets if role in of.target.roles), self._only)
+        only = None if self.asked else self.targets[0]
+        return next((of for of in self.targets if role in of.target.roles), only)
 
     def of_target(self, target: Target) -> TargetSummary:
         """The results for a target of the dataset, or the only ones of behaviour cloning."""
-        return self._only or next(of for of in self.targets if of.target == target)
-
-    @property
-    def _only(self) -> TargetSummary | None:
-        return self.targets[0] if self.targets[0].target.target_return is None else None
+        return next((of for of in self.targets if of.target == target), self.targets[0])
 
     @cached_property
     def target_error(self) -> SeedScores | None:
         """Target error over the seeds, in % of the data's range; None without targets spread over it."""
-        spread = [of for of in self.targets if "spread" in of.target.roles]
-        asked = [of.target.target_return for of in spread if of.target.target_return is not None]
-        if not asked:
+        spread = {asked: of.results for asked, of in self.asked.items() if "spread" in of.target.roles}
+        if not spread:
             return None
         data_range = self.compared.data.return_min, self.compared.data.return_max
-        by_seed = zip(*(of.results for of in spread), strict=True)
+        by_seed = zip(*spread.values(), strict=True)
         returns = ([np.asarray(result.returns) for result in results] for results in by_seed)
-        return summarise_seeds([target_error(asked, achieved, data_range) for achieved in returns])
+        return summarise_seeds([target_error(list(spread), achieved, data_range) for achieved in returns])
 
     @cached_property
-    def curves(self) -> tuple[LearningCurve, ...]:
-        """Curves for the targets with which every checkpoint was evaluated: the dataset's first and its best return."""
+    def steps(self) -> tuple[int, ...]:
+        """Steps of the checkpoints that were evaluated for all seeds."""
+        return tuple(sorted(set.intersection(*({point.step for point in of.checkpoints} for of in self.trials))))
+
+    @cached_property
+    def curves(self) -> dict[Target, np.ndarray]:
+        """Scores of these checkpoints, (seeds, checkpoints), for the targets with which they were evaluated: the
+        dataset's first and its best return.
+
+        The best checkpoint of a seed is chosen and measured by the same episodes, so its score is too high.
+        """
         scores = [
-            {(point.step, of.target_return): of.score_mean for point in trial.checkpoints for of in point.targets}
+            {(of.target_return, point.step): of.score_mean for point in trial.checkpoints for of in point.targets}
             for trial in self.trials
         ]
-        shared = sorted(set.intersection(*(set(of_seed) for of_seed in scores)), key=lambda key: key[0])
         curves = {}
         for target in (of.target for of in self.targets):
-            keys = [key for key in shared if key[1] == target.target_return]
-            if keys and target.target_return not in curves:
-                per_seed = np.array([[of_seed[key] for key in keys] for of_seed in scores])
-                curves[target.target_return] = LearningCurve(target, tuple(step for step, _ in keys), per_seed)
-        return tuple(curves.values())
+            keys = [(target.target_return, step) for step in self.steps]
+            if keys and all(key in of_seed for of_seed in scores for key in keys):
+                curves[target] = np.array([[of_seed[key] for key in keys] for of_seed in scores])
+        return curves
 
     @cached_property
     def tuning(self) -> tuple[SeedScores, ...]:
         """Score of a target return chosen by playing, for each of `BUDGETS`; empty for behaviour cloning, which has
         nothing to choose, and with a single episode per target."""
-        returns = {of.target.target_return: of.results for of in self.targets if of.target.target_return is not None}
         per_seed = [
             self.compared.data.normalised(np.array([result.returns for result in results]))
-            for results in zip(*returns.values(), strict=True)
+            for results in zip(*(of.results for of in self.asked.values()), strict=True)
         ]
         if not per_seed or min(scores.shape[1] for scores in per_seed) < 2:
             return ()
@@ -172,14 +155,13 @@ def shown_targets(found: Sequence[VariantSummary]) -> list[tuple[Target, ...]]:
     The data's best and targets beyond it are one entry if every agent played the same episodes for them, as agents do
     for returns that are capped alike.
     """
-    results: dict[Target, list[TargetResult]] = {}
+    returns: dict[Target, list[tuple[float, ...]]] = {}
     for of in (of for summary in found for of in summary.targets if of.target.roles[0] != "spread"):
-        results.setdefault(of.target, []).extend(of.results)
+        returns.setdefault(of.target, []).extend(result.returns for result in of.results)
     groups: dict[object, list[Target]] = {}
-    for target in sorted(results, key=lambda target: target.target_return is None):
+    for target in sorted(returns, key=lambda target: target.target_return is None):
         capped = target.in_range is False or "best" in target.roles
-        played = tuple(result.returns for result in results[target])
-        groups.setdefault(played if capped else target, []).append(target)
+        groups.setdefault(tuple(returns[target]) if capped else target, []).append(target)
     return [tuple(targets) for targets in groups.values()]
 
 

@@ -13,7 +13,7 @@ and target returns are the same for all variants, because their scores would not
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -61,7 +61,7 @@ class Variant:
 def make_variants(
     shared: Mapping[str, Any],
     own: Mapping[str, Mapping[str, Any]],
-    backbones: Sequence[str],
+    backbones: Iterable[str],
     controls: Iterable[str],
     source: str,
 ) -> tuple[Variant, ...]:
@@ -78,16 +78,13 @@ def make_variants(
         InputError: Naming the key or the label that cannot be used.
     """
     for name in backbones:
-        if list(backbones).count(name) > 1:
-            raise InputError(f"{source}: backbones names {name} twice")
         if name in own:
             raise InputError(f"{source}: {name} is a variant and one of --backbones: give the variant another label")
     for label, keys in own.items():
-        for key in keys:
-            if key in SHARED:
-                raise InputError(
-                    f"{source}: the variant {label} has {key}, in which all are alike: put it outside of `variants`"
-                )
+        for key in SHARED.intersection(keys):
+            raise InputError(
+                f"{source}: the variant {label} has {key}, in which all are alike: put it outside of `variants`"
+            )
     keys_of = {label: overlay(shared, keys) for label, keys in own.items()}
     keys_of |= {name: overlay(shared, {"backbone.name": name}) for name in backbones}
     if not keys_of:

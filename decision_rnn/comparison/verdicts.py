@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decision_rnn.evaluation.aggregate import (
-    aggregate_scores,
-    compare_over_datasets,
-    shared_datasets,
-)
+from decision_rnn.evaluation.aggregate import aggregate_scores, compare_over_datasets
 from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     SeedDifference,
@@ -27,9 +23,6 @@ from decision_rnn.evaluation.statistics import (
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Comparison, Role, Target
     from decision_rnn.comparison.summary import VariantSummary
-
-ROLES: tuple[Role, ...] = ("paper", "best")
-"""Variants are compared at the first target of each of these roles."""
 
 
 def reference(found: Sequence[VariantSummary]) -> str:
@@ -49,18 +42,14 @@ def _first_with_enough(seeds: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Overall:
-    """Scores of the variants over several datasets, at the first target of one role.
+    """Scores of the variants over the datasets on which all of them have some, at the first target of one role.
 
     Attributes:
         role: Role of the target; None if no variant has a target return.
-        left_out: The datasets without a result of every variant here.
-        without: Variants without a score on any dataset, which are left out.
-        scores: Scores of the seeds, by variant and dataset.
+        scores: Scores of the seeds, by variant and dataset, without the variants that have none on any dataset.
     """
 
     role: Role | None
-    left_out: tuple[str, ...]
-    without: tuple[str, ...]
     scores: dict[str, dict[str, tuple[float, ...]]]
 
     @property
@@ -95,28 +84,19 @@ class Overall:
 
 
 def over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary]) -> tuple[Overall, ...]:
-    """Aggregate the variants over the datasets that they share, for each role of targets that there is.
-
-    A role for which they share fewer than two datasets is left out.
-    """
+    """Aggregate the variants over the datasets that they share, at the first target of the task and at the data's best,
+    or without a target where there is none; empty if they share fewer than two datasets."""
     found = {role for summary in summaries for of in summary.targets for role in of.target.roles}
-    roles: list[Role | None] = [role for role in ROLES if role in found]
-    made = (_over_datasets(comparison, summaries, role) for role in roles or [None])
-    return tuple(overall for overall in made if overall is not None)
-
-
-def _over_datasets(comparison: Comparison, summaries: Sequence[VariantSummary], role: Role | None) -> Overall | None:
-    scores: dict[str, dict[str, tuple[float, ...]]] = {variant.label: {} for variant in comparison.variants}
-    for summary in summaries:
-        if (of := summary.of_role(role)) is not None:
-            scores[summary.variant][summary.dataset] = of.per_seed
-    without = tuple(label for label, of in scores.items() if not of)
-    kept, _ = shared_datasets([of for of in scores.values() if of])
-    if len(kept) < 2:
-        return None
-    return Overall(
-        role=role,
-        left_out=tuple(of.data.name for of in comparison.datasets if of.data.name not in kept),
-        without=without,
-        scores={label: {name: of[name] for name in kept} for label, of in scores.items() if of},
-    )
+    roles: list[Role | None] = [role for role in ("paper", "best") if role in found]
+    made = []
+    for role in roles or [None]:
+        scores: dict[str, dict[str, tuple[float, ...]]] = {variant.label: {} for variant in comparison.variants}
+        for summary in summaries:
+            if (of := summary.of_role(role)) is not None:
+                scores[summary.variant][summary.dataset] = of.per_seed
+        known = {label: by_dataset for label, by_dataset in scores.items() if by_dataset}
+        names = [of.data.name for of in comparison.datasets]
+        kept = [name for name in names if all(name in by_dataset for by_dataset in known.values())]
+        if known and len(kept) >= 2:
+            made.append(Overall(role, {label: {name: of[name] for name in kept} for label, of in known.items()}))
+    return tuple(made)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from decision_rnn.data.spec import DatasetSpec, flat_spaces, normalised_scores, read_space
+from decision_rnn.data.spec import DatasetSpec, flat_spaces, normalised_scores
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -68,16 +67,6 @@ class DataSummary:
             notes=tuple(store.manifest["source"].get("notes", ())),
             **{name: statistics[name] for name in ("return_mean", "return_sd", "return_min", "return_max")},
         )
-
-    @property
-    def observation_space(self) -> gymnasium.Space[Any] | None:
-        """The space of an observation; None if it is not known."""
-        return None if self.spaces is None else read_space(self.spaces["observation"])
-
-    @property
-    def action_space(self) -> gymnasium.Space[Any] | None:
-        """The space of an action; None if it is not known."""
-        return None if self.spaces is None else read_space(self.spaces["action"])
 
     @property
     def score_mean(self) -> float:

@@ -44,7 +44,7 @@ class PolicyActor:
         return action, ActingState((target,), action, timestep + 1, tuple(map(torch.from_numpy, after)))
 
 
-def load_subject(path: Path) -> EvaluatedPolicy:
+def load_policy(path: Path) -> EvaluatedPolicy:
     """Load an exported policy for evaluation in place of the run that it was exported from.
 
     Raises:

@@ -1,5 +1,6 @@
 """The model card of a packaged agent: README.md in the format of the Hugging Face Hub."""
 
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -8,31 +9,26 @@ import yaml
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import RunConfig
+from decision_rnn.data.summary import DataSummary
+from decision_rnn.deploy.hub import CLIP, ONNX
 from decision_rnn.evaluation.actor import window_of
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.results import Result, TargetResult
-from decision_rnn.evaluation.targets import default_return, is_best
+from decision_rnn.evaluation.targets import default_return
 from decision_rnn.machine import describe_versions
 
 
 def write_card(
-    trained: TrainedAgent,
-    result: Result | None,
-    name: str,
-    on_hub: bool,
-    onnx: str | None = None,
-    clip: str | None = None,
-    half: bool = False,
+    folder: Path, trained: TrainedAgent, result: Result | None, name: str, on_hub: bool, half: bool = False
 ) -> str:
     """Render the model card.
 
     Args:
+        folder: The folder with the agent's other files, of which the card describes those that are there.
         trained: The agent.
         result: Its evaluation; None if it has not been evaluated.
         name: The name by which `find_agent` finds it.
         on_hub: Whether the name is that of a repository on the hub.
-        onnx: The file of the exported policy; None if there is none.
-        clip: The video file; None if there is none.
         half: Whether its parameters are stored in half precision.
     """
     environment = jinja2.Environment(
@@ -45,8 +41,8 @@ def write_card(
         title=title,
         name=name,
         on_hub=on_hub,
-        onnx=onnx,
-        clip=clip,
+        onnx=ONNX if (folder / ONNX).exists() else None,
+        clip=CLIP if (folder / CLIP).exists() else None,
         half=half,
         trained=trained,
         config=config,
@@ -68,11 +64,10 @@ def _reads(config: RunConfig) -> str:
     return " and ".join(", ".join(name for name, included in seen.items() if included).rsplit(", ", 1))
 
 
-def _describe_target(target: TargetResult, return_max: float | None) -> str:
+def _describe_target(target: TargetResult, return_max: float) -> str:
     if target.target_return is None:
         return "cloning"
-    where = describe_range(target.in_range, is_best(target.target_return, return_max))
-    return f"{target.target_return:g}" + (f" ({where})" if where else "")
+    return f"{target.target_return:g} ({describe_range(target.in_range, target.target_return == return_max)})"
 
 
 def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> dict[str, Any]:
@@ -84,14 +79,14 @@ def _front_matter(trained: TrainedAgent, result: Result | None, title: str) -> d
         "tags": [spec.environment_id, "reinforcement-learning", "offline-reinforcement-learning", backbone],
     }
     if result is not None:
-        entries = [_index_entry(spec.environment_id, spec.name, target) for target in result.targets]
+        entries = [_index_entry(spec, target) for target in result.targets]
         matter["model-index"] = [{"name": title, "results": entries}]
     return matter
 
 
-def _index_entry(environment_id: str, dataset: str, target: TargetResult) -> dict[str, Any]:
+def _index_entry(data: DataSummary, target: TargetResult) -> dict[str, Any]:
     """The scores for one target return, written `mean +/- sd` over episodes, as is usual for agents on the hub."""
-    arguments: dict[str, Any] = {"trained_on": dataset}
+    arguments: dict[str, Any] = {"trained_on": data.name}
     if target.target_return is not None:
         arguments["target_return"] = target.target_return
     values = {
@@ -100,6 +95,6 @@ def _index_entry(environment_id: str, dataset: str, target: TargetResult) -> dic
     }
     return {
         "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
-        "dataset": {"type": environment_id, "name": environment_id, "args": arguments},
+        "dataset": {"type": data.environment_id, "name": data.environment_id, "args": arguments},
         "metrics": [{"type": kind, "name": kind, "value": value, "verified": False} for kind, value in values.items()],
     }

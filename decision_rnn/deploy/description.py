@@ -1,10 +1,9 @@
-"""What the file of an exported policy says of it, besides its inputs and outputs."""
+"""What the file of an exported policy says of it, besides its inputs, outputs and state."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from decision_rnn.backbones import count_parameters
@@ -22,75 +21,61 @@ ON_JOINT = 0
 """MuJoCo's number for actuators of joints (mjTRN_JOINT); those of tendons, sites and bodies number other things."""
 
 
-def describe(
-    trained: TrainedAgent, spaces: dict[str, Any], target_return: float | None, results: Sequence[Result]
-) -> dict[str, Any]:
+def describe(trained: TrainedAgent, target_return: float | None, results: Sequence[Result]) -> dict[str, Any]:
     """Describe environment, target return, training, scores and versions as JSON values.
 
     Args:
         trained: The agent.
-        spaces: The spaces of its environment, from `describe_spaces`.
         target_return: The policy's default target return; if None, the first of its evaluation.
         results: Its evaluations.
     """
-    config, conditioned, index = trained.config, trained.config.takes_target, trained.agent.encoder.index
+    config, agent, index = trained.config, trained.agent, trained.agent.encoder.index
     if target_return is None:
         target_return = default_return(config, trained.provenance)
-    meaning = "in the environment's units, the same at every step of an episode; the graph takes the rewards from it"
+    environment_id = trained.provenance.environment_id
+    keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
     return {
-        "environment_id": trained.provenance.environment_id,
-        **spaces,
+        "environment_id": environment_id,
+        **describe_spaces(environment_id, agent.observation_dim, agent.action_dim),
         "observation_index": None if index is None else index.tolist(),
         "target_return": {
             "input": "target_return",
-            "conditioned": conditioned,
+            "conditioned": config.takes_target,
             "default": float(target_return or 0.0),
-            "meaning": meaning if conditioned else "of no effect: a behaviour-cloning policy takes no target",
+            "meaning": "in the environment's units, the same at every step of an episode; without effect on a policy "
+            "that is not conditioned",
         },
         "training": {
             "config": to_dict(config),
             "provenance": asdict(trained.provenance),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
-            "parameters": count_parameters(trained.agent),
-            "backbone_parameters": count_parameters(trained.agent.backbone),
+            "parameters": count_parameters(agent),
+            "backbone_parameters": count_parameters(agent.backbone),
         },
-        "scores": [_score(result) for result in results],
+        "scores": [
+            {
+                "protocol": asdict(result.protocol),
+                "targets": [{key: getattr(target, key) for key in keys} for target in result.targets],
+                "comparable": result.dataset.comparable,
+            }
+            for result in results
+        ],
         "versions": versions(PACKAGES),
     }
 
 
-def _score(result: Result) -> dict[str, Any]:
-    """The part of a result that is of use to users of the policy."""
-    keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
-    return {
-        "protocol": asdict(result.protocol),
-        "targets": [{key: getattr(target, key) for key in keys} for target in result.targets],
-        "comparable": result.dataset.comparable,
-    }
-
-
 def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) -> dict[str, dict[str, Any]]:
-    """Sizes, ranges and names of observations and actions.
-
-    Args:
-        environment_id: The Gymnasium id.
-        observation_dim: Entries of an observation, used if the environment cannot be created here.
-        action_dim: Components of an action, used if the environment cannot be created here.
-
-    Returns:
-        `observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
-        The lists are None if they are not known.
-    """
-    unknown = {"low": None, "high": None, "names": None}
+    """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`;
+    the lists are None if they are not known. The sizes given are used if the environment cannot be created here."""
     try:
         environment = make_environment(environment_id)
     except MissingEnvironmentError:
-        return {"observation": {"size": observation_dim, **unknown}, "action": {"size": action_dim, **unknown}}
+        sizes = {"observation": observation_dim, "action": action_dim}
+        return {kind: {"size": size, "low": None, "high": None, "names": None} for kind, size in sizes.items()}
     spaces = {}
-    kinds = {"observation": environment.observation_space, "action": environment.action_space}
+    kinds: dict[str, Any] = {"observation": environment.observation_space, "action": environment.action_space}
     for (kind, space), names in zip(kinds.items(), _joint_names(environment.unwrapped), strict=True):
-        assert isinstance(space, gymnasium.spaces.Box)  # training requires it
         low, high = ([float(x) if np.isfinite(x) else None for x in bound] for bound in (space.low, space.high))
         known = names if len(names) == len(low) else None
         spaces[kind] = {"size": len(low), "low": low, "high": high, "names": known}
@@ -106,14 +91,13 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
     environments further parts such as contact forces, whose entries are numbered.
     """
     model: Any = getattr(environment, "model", None)
-    if not all(hasattr(model, name) for name in ("njnt", "joint", "actuator_trnid", "actuator_trntype")):
+    if not hasattr(model, "actuator_trntype"):
         return [], []
     joints = [model.joint(i) for i in range(model.njnt)]
-    parts: list[list[str]] = [[], []]
-    for joint in joints:
-        for part, kind, width in zip(parts, ("position", "velocity"), WIDTHS[int(joint.type[0])], strict=True):
-            part += _numbered(f"{kind} of {joint.name}", width) if width > 1 else [f"{kind} of {joint.name}"]
-    positions, velocities = parts
+    positions, velocities = (
+        [name for joint in joints for name in _numbered(f"{kind} of {joint.name}", WIDTHS[int(joint.type[0])][part])]
+        for part, kind in enumerate(("position", "velocity"))
+    )
     structure = dict(getattr(environment, "observation_structure", None) or {})
     moving = len(positions) + len(velocities) - environment.observation_space.shape[0]
     skipped = max(structure.get("skipped_qpos", moving), 0)
@@ -124,4 +108,4 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
 
 
 def _numbered(name: str, size: int) -> list[str]:
-    return [f"{name}, {i}" for i in range(size)]
+    return [name] if size == 1 else [f"{name}, {i}" for i in range(size)]

@@ -3,12 +3,10 @@
 A repository is treated as data: none of its code is run, and only the files of an agent are downloaded.
 """
 
-import contextlib
 import importlib.resources
-import json
 import re
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from decision_rnn.checkpoint import DESCRIPTION, WEIGHTS, last_checkpoint
 from decision_rnn.errors import InputError, did_you_mean
@@ -37,20 +35,23 @@ def find_agent(name: str | Path) -> Path:
     """
     name = str(name)
     folder = Path(name)
-    if folder.is_dir():
-        return _in_folder(folder)
-    if folder.exists():
-        raise InputError(f"{name} is a file: name the folder of a run, of a checkpoint or of a packaged agent")
+    if (folder / "config.yaml").is_file():
+        return last_checkpoint(folder)
+    if (folder / DESCRIPTION).is_file() or (folder / WEIGHTS).is_file():
+        return folder  # load_agent reports missing files
     shipped = [f"{PRETRAINED}/{agent}" for agent in pretrained_agents()]
     if name.rstrip("/") in shipped:
         return _package_root() / folder
-    match = HUB_ID.fullmatch(name)
-    if match and (match[2] or not (folder.parts[0] in (RUNS, PRETRAINED) or folder.parent.exists())):
-        return _fetched(match[1], match[2])
-    known = [*shipped, *_folders_in(folder.parent), *_folders_in(Path(RUNS))]
+    match, there = HUB_ID.fullmatch(name), folder.exists()
+    if match and not there and (match[2] or not (folder.parts[0] in (RUNS, PRETRAINED) or folder.parent.exists())):
+        return _fetched(*match.groups())
+    parents = (parent for parent in (folder.parent, Path(RUNS)) if parent.is_dir())
+    near = [*shipped, *(str(other) for parent in parents for other in parent.iterdir() if other.is_dir())]
+    on_hub = f"{folder}@main" if HUB_ID.fullmatch(str(folder)) else "org/name"
+    fault = f"{name} is not the folder of an agent: " if there else f"there is no run {name}: "
     raise InputError(
-        f"there is no run {name}: {did_you_mean(str(folder), known)}name the folder of a run, of a checkpoint or of a "
-        f"packaged agent, {' or '.join(shipped)}, or {_on_hub(folder)}"
+        fault + did_you_mean(str(folder), near) * (not there) + "name the folder of a run, of a checkpoint or of a "
+        f"packaged agent, {' or '.join(shipped)}, or a repository on the Hugging Face Hub, {on_hub}"
     )
 
 
@@ -59,7 +60,7 @@ def pretrained_agents() -> list[str]:
     return sorted(path.parent.name for path in (_package_root() / PRETRAINED).glob(f"*/{DESCRIPTION}"))
 
 
-def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message: str | None = None) -> str:
+def push_to_hub(folder: str | Path, repo_id: str, private: bool = False) -> str:
     """Upload a packaged agent to the Hugging Face Hub, creating the repository if it does not exist.
 
     An agent already in the repository is replaced, including those of its files that the new one lacks; files that
@@ -69,7 +70,6 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
         folder: Folder of a packaged agent, as written with `decision-rnn package`.
         repo_id: `org/name`.
         private: Whether a newly created repository is visible to its owners only.
-        message: The commit message.
 
     Returns:
         The URL of the commit.
@@ -92,10 +92,10 @@ def push_to_hub(folder: str | Path, repo_id: str, private: bool = False, message
             folder_path=str(folder),
             allow_patterns=list(FILES),
             delete_patterns=list(FILES),  # results and video of the previous weights
-            commit_message=message or "Upload an agent of decision_rnn",
+            commit_message="Upload an agent of decision_rnn",
         )
     except Exception as error:  # from huggingface_hub or its HTTP client
-        raise InputError(f"the Hugging Face Hub does not take {repo_id}: {_reason(error, hub)}") from None
+        raise InputError(f"the Hugging Face Hub does not take {repo_id} {_why(error)}") from None
     return str(done)
 
 
@@ -111,29 +111,6 @@ def is_packaged(folder: Path) -> bool:
     return all((folder / file).is_file() for file in (DESCRIPTION, WEIGHTS, CARD))
 
 
-def _in_folder(folder: Path) -> Path:
-    if (folder / "config.yaml").is_file():
-        return last_checkpoint(folder)
-    if (folder / DESCRIPTION).is_file() or (folder / WEIGHTS).is_file():
-        return folder  # load_agent reports missing files
-    raise InputError(
-        f"{folder} is not a run folder (it has no config.yaml) and holds no agent ({DESCRIPTION} and {WEIGHTS}): name "
-        f"a folder that `decision-rnn train` or `decision-rnn package` made, or {_on_hub(folder)}"
-    )
-
-
-def _on_hub(folder: Path) -> str:
-    """How to name a repository on the hub instead of a folder."""
-    name = f"{folder}@main" if HUB_ID.fullmatch(str(folder)) else "org/name"
-    return f"a repository on the Hugging Face Hub, {name}"
-
-
-def _folders_in(parent: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        return [str(folder) for folder in parent.iterdir() if folder.is_dir()]
-    return []
-
-
 def _package_root() -> Path:
     return Path(str(importlib.resources.files("decision_rnn")))
 
@@ -145,20 +122,17 @@ def _fetched(repo_id: str, revision: str | None) -> Path:
         folder = Path(hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
     except Exception as error:  # from huggingface_hub or its HTTP client
         raise InputError(
-            f"there is no folder {name}, and the Hugging Face Hub does not give {name}: {_reason(error, hub)}"
+            f"there is no folder {name}, and the Hugging Face Hub does not give {name} {_why(error)}"
         ) from None
-    missing = [file for file in (DESCRIPTION, WEIGHTS) if not (folder / file).is_file()]
-    fault = f"it has no {missing[0]}" if missing else f"its {DESCRIPTION} describes something else"
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        if not missing and {"config", "provenance", "step"} <= json.loads((folder / DESCRIPTION).read_bytes()).keys():
-            return folder
-    raise InputError(f"{name} on the Hugging Face Hub is not an agent of decision_rnn: {fault}")
+    for file in (DESCRIPTION, WEIGHTS):
+        if not (folder / file).is_file():
+            raise InputError(f"{name} on the Hugging Face Hub is not an agent of decision_rnn: it has no {file}")
+    return folder
 
 
-def _import_hub(purpose: str) -> ModuleType:
+def _import_hub(purpose: str) -> Any:
     try:
         import huggingface_hub
-        import huggingface_hub.errors
     except ImportError:
         raise InputError(
             f"{purpose} the package huggingface_hub is needed: `pip install 'decision-rnn[hub]'`"
@@ -166,22 +140,10 @@ def _import_hub(purpose: str) -> ModuleType:
     return huggingface_hub
 
 
-def _reason(error: Exception, hub: ModuleType) -> str:
-    """Why a request failed, and what to do."""
-    errors, status = hub.errors, getattr(getattr(error, "response", None), "status_code", None)
-    message = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    if isinstance(error, errors.GatedRepoError):
-        return "its owner grants access on request: ask for it on its page, and log in with `hf auth login`"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return "there is no such repository, or it is private: check the name, or log in with `hf auth login`"
-    if isinstance(error, errors.RevisionNotFoundError):
-        return "the repository has no such revision: name a branch, tag or commit of it"
-    if isinstance(error, errors.HFValidationError):
-        return "that is not the id of a repository: name one as org/name"
-    if isinstance(error, errors.LocalTokenNotFoundError) or status in (401, 403):
-        return "you are not logged in, or not allowed to: log in with `hf auth login`"
-    if status is not None:
-        return f"it answers {status} ({message:.200}): try again later"
-    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
-        return f"it cannot be written here ({error.strerror})"
-    return f"it cannot be reached, and nothing of it is in the cache ({message:.200}): is there a network?"
+def _why(error: Exception) -> str:
+    """Why a request failed, in the words of huggingface_hub, and what to do."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"({words:.300}): check the name, the revision and the network, and if it is private, or to push to it, log in "
+        "with `hf auth login`"
+    )

@@ -24,13 +24,13 @@ from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.agent.conditions import ReturnToGo
 from decision_rnn.backbones import State
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.deploy.description import describe, describe_spaces
-from decision_rnn.errors import InputError
+from decision_rnn.deploy.description import describe
+from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.actor import describe_state, prepare_to_act, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned
-from decision_rnn.files import write_atomically
+from decision_rnn.files import new_file
 from decision_rnn.messages import warn
 
 STEPS = 300
@@ -74,10 +74,8 @@ def export_onnx(
         if not math.isfinite(target_return):
             raise InputError(f"the target return is {target_return}: it must be finite")
     agent = prepare_to_act(trained.agent)
-    environment = trained.provenance.environment_id
-    spaces = describe_spaces(environment, agent.observation_dim, agent.action_dim)
-    graph, signature = _model(agent, spaces["observation"]["size"])
-    description = {**signature, **describe(trained, spaces, target_return, results)}
+    description = describe(trained, target_return, results)
+    graph, description["state"] = _model(agent, description["observation"]["size"])
     data = _signed(graph, json.dumps(description))
     difference = largest_difference(agent, Policy(data, str(path)))
     if not difference <= TOLERANCE:  # also rejects NaN
@@ -87,10 +85,10 @@ def export_onnx(
             "numbers, or compute what depends on the values or the size of a batch"
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
+        with new_file(path) as new:
+            new.write_bytes(data)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(path, error) from None
     if (window := window_of(trained.config.evaluation)) is not None:
         warn(
             f"{path} carries its state, but the run is evaluated by a {describe_state(window)}: actions and scores can "
@@ -100,12 +98,12 @@ def export_onnx(
 
 
 @torch.inference_mode()
-def largest_difference(agent: DecisionAgent, policy: Any, steps: int = STEPS, batch: int = TRACED + 2) -> float:
+def largest_difference(agent: DecisionAgent, policy: Any) -> float:
     """The largest difference between the actions of a policy and of its agent on the same random observations.
 
     Every row has its own target return and begins a new episode at random, on average every fifty steps.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator, batch = torch.Generator().manual_seed(0), TRACED + 2
     scale = float(agent.condition.scale) if isinstance(agent.condition, ReturnToGo) else 1.0
     target = scale * (1 + torch.arange(batch)) / batch * 4
     state, memory = agent.initial_state(target), policy.initial_state(batch)
@@ -114,7 +112,7 @@ def largest_difference(agent: DecisionAgent, policy: Any, steps: int = STEPS, ba
     seen = slice(None) if agent.encoder.index is None else agent.encoder.index
     mean[seen], std[seen] = agent.encoder.mean, agent.encoder.std
     with one_thread():
-        for _ in range(steps):
+        for _ in range(STEPS):
             observation = mean + std * torch.randn(batch, len(mean), generator=generator)
             reward = scale / 1000 * torch.rand(batch, generator=generator)
             reset = torch.rand(batch, generator=generator) < 0.02
@@ -142,8 +140,8 @@ class _Step(nn.Module):
         return action, *_carried(self.agent, after)
 
 
-def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, Any]]:
-    """The step as an ONNX model, and the description of its inputs, actions and state for the metadata."""
+def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, list[dict[str, Any]]]:
+    """The step as an ONNX model, and the description of its state for the metadata."""
     begin = agent.initial_state(torch.zeros(1))
     initial = _carried(agent, begin)
     conditions = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
@@ -155,22 +153,20 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
     first = (torch.zeros(TRACED, observation_dim), vector, torch.tensor([True, False, True]), vector.clone())
     state: State = tuple(part.repeat_interleave(TRACED, dim=0) for part in initial)
     shapes = (*({0: batch} for _ in first), tuple({0: batch} for _ in state))
-    inputs = ["obs", "reward", "reset", "target_return", *(f"h_in_{label}" for label in labels)]
     outputs = ["actions", *(f"h_out_{label}" for label in labels)]
     step = _Step(agent).requires_grad_(False)
     try:
         with _quiet():
             program = torch.export.export(step, (*first, *state), dynamic_shapes=shapes, strict=False)
-            exported = torch.onnx.export(
+            exported: Any = torch.onnx.export(
                 program,
                 (),
                 dynamo=True,
-                input_names=inputs,
+                input_names=["obs", "reward", "reset", "target_return", *(f"h_in_{label}" for label in labels)],
                 output_names=outputs,
                 custom_translation_table={torch.ops.aten.lerp.Tensor: _lerp()},
                 verbose=False,
             )
-            assert exported is not None
             model = _named(exported.model, outputs)
     except Exception as error:  # torch.export and onnxscript have no common base class
         reason = " ".join(str(error).split())[:300]
@@ -178,18 +174,16 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, dict[str, A
             f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
             "step must be torch operations that ONNX has, without Python that depends on values"
         ) from error
-
-    def tensor(part: Tensor) -> dict[str, Any]:
-        return {"dtype": str(part.dtype).removeprefix("torch."), "shape": list(part.shape[1:])}
-
-    return model, {
-        "inputs": [{"name": name, **tensor(part)} for name, part in zip(inputs, first, strict=False)],
-        "actions": {"name": "actions", "dtype": "float32", "shape": [agent.action_dim]},
-        "state": [
-            {"input": f"h_in_{label}", "output": f"h_out_{label}", **tensor(part), "initial": _initial(part[0])}
-            for label, part in zip(labels, initial, strict=True)
-        ],
-    }
+    return model, [
+        {
+            "input": f"h_in_{label}",
+            "output": f"h_out_{label}",
+            "dtype": str(part.dtype).removeprefix("torch."),
+            "shape": list(part.shape[1:]),
+            "initial": _initial(part[0]),
+        }
+        for label, part in zip(labels, initial, strict=True)
+    ]
 
 
 def _named(model: Any, outputs: Sequence[str]) -> Any:
@@ -220,11 +214,10 @@ def _carried(agent: DecisionAgent, state: ActingState) -> State:
 
 def _initial(value: Tensor) -> Any:
     """A state's initial value for JSON: a single number if all entries are equal, as text if it is not finite."""
-    values = set(map(str, value.double().flatten().tolist()))
-    if len(values) != 1:
+    numbers = value.double().flatten().tolist()
+    if not numbers or numbers.count(numbers[0]) < len(numbers):
         return value.tolist()
-    number = float(values.pop())
-    return number if math.isfinite(number) else str(number)
+    return numbers[0] if math.isfinite(numbers[0]) else str(numbers[0])
 
 
 def _lerp() -> Any:

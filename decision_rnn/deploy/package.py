@@ -85,21 +85,17 @@ def write_package(
         write_result(folder, replace(result, config=replace(result.config, path=None)))
     left_out = [] if results else ["there are no scores in it: `decision-rnn evaluate` the run and package it again"]
     target, seed = default_return(config, trained.provenance), config.evaluation.seed
-    parts: dict[str, tuple[str, Callable[[Path], object]]] = {
-        "onnx": (ONNX, lambda path: export_onnx(trained, path, results=results)),
-        "clip": (CLIP, lambda path: film(folder, path, target, 1, seed, SECONDS, config.plugins)),
+    parts: dict[str, Callable[[Path], object]] = {
+        ONNX: lambda path: export_onnx(trained, path, results=results),
+        CLIP: lambda path: film(folder, path, target, 1, seed, SECONDS, config.plugins),
     }
     if shipped:
-        del parts["onnx"]
-    written = {}
-    for part, (file, write) in parts.items():
+        del parts[ONNX]
+    for file, write in parts.items():
         try:
             write(folder / file)
-            written[part] = file
         except InputError as error:
             left_out.append(f"{file} is left out: {error}")
-    best = max(
-        results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"), default=None
-    )
-    (folder / CARD).write_text(write_card(trained, best, name, on_hub, half=shipped, **written))
+    order = sorted(results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"))
+    (folder / CARD).write_text(write_card(folder, trained, order[-1] if order else None, name, on_hub, half=shipped))
     return left_out

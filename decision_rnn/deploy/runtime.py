@@ -74,12 +74,25 @@ class Policy(ActingLoop):
         self, data: bytes, source: str = "the policy", *, env: Any = None, num_envs: int | None = None
     ) -> None:
         self._data, self._source = data, source
-        self._session, self.metadata = _read(data, source)
+        self._session = _session(data, source)
+        entries = self._session.get_modelmeta().custom_metadata_map
+        version = entries.get(FORMAT_KEY)
+        if version not in ("1", FORMAT):
+            raise InputError(
+                f"{source} is not a policy of decision-rnn, or of another version (its metadata's {FORMAT_KEY} is "
+                f"{version!r:.20}): name a file that `decision-rnn export` wrote, or export it again"
+            )
         try:
+            if version == FORMAT and entries[DIGEST_KEY] != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
+                raise ValueError("the checksum does not fit")
+            self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
             self._set_layout()
             self.default_target = float(self.metadata["target_return"]["default"])
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise _damaged(source, f"the description of inputs and outputs, {type(error).__name__}") from None
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+            raise InputError(
+                f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
+                "it again"
+            ) from None
         super().__init__(self.default_target, env, num_envs)
 
     @classmethod
@@ -178,8 +191,8 @@ def _dtype(kind: str) -> np.dtype:
     return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
 
 
-def _read(data: bytes, source: str) -> tuple[onnxruntime.InferenceSession, dict[str, Any]]:
-    """A session of the model and the JSON of its metadata; InputError if it is not a policy or is damaged."""
+def _session(data: bytes, source: str) -> onnxruntime.InferenceSession:
+    """A session of the model; InputError if there can be none."""
     if EXTERNAL_DATA.search(data):
         raise InputError(f"{source} refers to other files, which no exported policy does: export the policy again")
     options = onnxruntime.SessionOptions()
@@ -189,26 +202,7 @@ def _read(data: bytes, source: str) -> tuple[onnxruntime.InferenceSession, dict[
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # errors are raised, not logged
     settings = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
-    session = _run(source, onnxruntime.InferenceSession, data, options, **settings)
-    entries = session.get_modelmeta().custom_metadata_map
-    version = entries.get(FORMAT_KEY)
-    if version is None:
-        raise InputError(
-            f"{source} is an ONNX model, but not a policy of decision-rnn (its metadata has no {FORMAT_KEY}): name a "
-            "file that `decision-rnn export` wrote"
-        )
-    if version not in ("1", FORMAT):
-        raise InputError(
-            f"{source} has the format {version!r:.20}, where this version of decision-rnn reads 1 and {FORMAT}: use "
-            "the version that wrote it, or export the policy again"
-        )
-    if version == FORMAT and entries.get(DIGEST_KEY) != hashlib.sha256(data[:-DIGEST_SIZE]).hexdigest():
-        raise _damaged(source, "the checksum")
-    try:
-        metadata = json.loads(entries.get(POLICY_KEY, ""))
-    except (ValueError, RecursionError):
-        raise _damaged(source, "the description") from None
-    return session, metadata
+    return _run(source, onnxruntime.InferenceSession, data, options, **settings)
 
 
 def _run(source: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -220,7 +214,3 @@ def _run(source: str, function: Callable[..., Any], *arguments: Any, **options: 
         raise InputError(
             f"{source} is damaged or not an ONNX model, or onnxruntime {version} cannot run it ({why}): export it again"
         ) from None
-
-
-def _damaged(source: str, what: str) -> InputError:
-    return InputError(f"{source} is damaged or was changed after its export ({what} does not fit): export it again")

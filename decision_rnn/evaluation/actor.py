@@ -94,6 +94,7 @@ class WindowActor:
         return action, ActingState(after, action, state.timestep + 1, tuple(window))
 
 
-def actor_of(agent: DecisionAgent, window: int | None) -> DecisionAgent | WindowActor:
-    """The actor of an agent: the agent itself, which carries its state, or one that re-runs a window of steps."""
-    return agent if window is None else WindowActor(agent, window)
+def actor_of(agent: DecisionAgent, settings: EvaluationConfig) -> DecisionAgent | WindowActor:
+    """A copy of the agent, ready to act with a carried state or a window of steps, as the settings say."""
+    ready, window = prepare_to_act(agent), window_of(settings)
+    return ready if window is None else WindowActor(ready, window)

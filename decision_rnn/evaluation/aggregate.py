@@ -3,7 +3,7 @@ Precipice", 2021, section 4.3; their package is rliable), and intervals chosen b
 results/coverage.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,15 +72,6 @@ def interquartile_mean(scores: Scores) -> float:
     return float(stats.trim_mean(scores, 0.25, axis=None))
 
 
-def shared_datasets(variants: Iterable[Mapping[str, Scores]]) -> tuple[list[str], list[str]]:
-    """The datasets on which all variants have scores, and those on which some have none; an aggregate over the former
-    has to name the latter."""
-    maps = list(variants)
-    names = list(dict.fromkeys(name for scores in maps for name in scores))
-    kept = [name for name in names if all(name in scores and len(scores[name]) for scores in maps)]
-    return kept, [name for name in names if name not in kept]
-
-
 def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed: int = 0) -> SeedScores:
     """The interquartile mean over datasets and seeds, with an interval from the stratified bootstrap.
 
@@ -91,10 +82,7 @@ def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed
     bootstrap resamples runs within their dataset. rliable's percentile interval is too narrow for few seeds: the
     variance of a resampled dataset is (seeds - 1)/seeds of what it should be, and the quantiles are those of a normal
     distribution. Here the interval is the score ± t standard errors, where the standard error is the bootstrap's
-    standard deviation times sqrt(runs / (runs - datasets)) and t has runs - datasets degrees of freedom. On normal
-    scores of nine datasets by five seeds it covers in 96% of cases, the percentile interval in 91%; on three datasets
-    by five seeds it covers in 91%, so none is given there (results/coverage). For a single dataset use
-    `statistics.summarise_seeds`.
+    standard deviation times sqrt(runs / (runs - datasets)) and t has runs - datasets degrees of freedom.
 
     Args:
         scores: Scores of the seeds by dataset; their number may differ.
@@ -122,10 +110,7 @@ def half_width(bootstrapped: np.ndarray, runs: int, datasets: int) -> float:
 def bootstrap_means(datasets: Sequence[np.ndarray], resamples: int, seed: int) -> np.ndarray:
     """Interquartile means of the stratified bootstrap (Agarwal et al., 2021, section 4.1), (resamples,).
 
-    Args:
-        datasets: Scores of each dataset, (seeds,); each dataset is resampled separately.
-        resamples: Number of resamples.
-        seed: Seed of the resampling.
+    The scores of each dataset, (seeds,), are resampled separately.
     """
     generator = np.random.default_rng(seed)
     redrawn = [generator.choice(scores, (resamples, len(scores))) for scores in datasets]
@@ -138,27 +123,23 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
 
     The interval combines those of the datasets (`statistics.improvement_interval`): the distances of their ends from
     the estimates are added in squares (Zou and Donner, 2008). The interval of the stratified bootstrap, used in the
-    paper, has length zero where all runs of one variant are higher than all runs of the other; results/coverage has
-    the measured coverage of both.
+    paper, has length zero where all runs of one variant are higher than all runs of the other.
 
     Args:
         scores: Scores of the variant, by dataset.
-        others: Scores of the variant that it is compared with, by dataset.
+        others: Scores of the variant that it is compared with, on the same datasets.
 
     Raises:
-        InputError: If the two have different datasets, there is none, or a score is not finite.
+        InputError: If there is no dataset, or a score is not finite.
     """
     ours, theirs = _checked(scores), _checked(others)
-    _, missing = shared_datasets([ours, theirs])
-    if missing:
-        raise InputError(f"only one of two variants has scores on {', '.join(missing)}: compare them on what both have")
-    probabilities = np.array([probability_of_improvement(ours[name], theirs[name]) for name in ours])
-    runs = [(len(ours[name]), len(theirs[name])) for name in ours]
+    pairs = [(ours[name], theirs[name]) for name in ours]
+    probabilities = np.array([probability_of_improvement(*pair) for pair in pairs])
     mean = float(probabilities.mean())
-    if min(map(min, runs)) < FEWEST_FOR_INTERVAL:
+    if min(len(of) for pair in pairs for of in pair) < FEWEST_FOR_INTERVAL:
         return SeedScores(mean, None, None, None)
-    ends = np.array([improvement_interval(p, *of) for p, of in zip(probabilities, runs, strict=True)])
-    low, high = _mean_interval(probabilities, ends[:, 0], ends[:, 1])
+    intervals = [improvement_interval(p, *map(len, pair)) for p, pair in zip(probabilities, pairs, strict=True)]
+    low, high = _mean_interval(probabilities, *np.transpose(intervals))
     return SeedScores(mean, float(low), float(high), "95% interval")
 
 
@@ -167,8 +148,7 @@ def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> Per
 
     The pointwise band combines the datasets' Wilson intervals as in `compare_over_datasets`. Wilson intervals have a
     positive length even where all runs of a dataset are on one side of a threshold; those of the paper's percentile
-    bootstrap do not, and on nine datasets by five seeds its bands cover in 76% of cases, these in 98%
-    (results/coverage).
+    bootstrap do not.
 
     Args:
         scores: Scores of the seeds by dataset; their number may differ.

@@ -1,10 +1,13 @@
 """Evaluation of a trained agent: scores for every target return, those beyond the data reported as such."""
 
 import math
+import statistics
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+import torch
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
@@ -12,15 +15,17 @@ from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import Actor, actor_of, prepare_to_act, window_of
-from decision_rnn.evaluation.latency import action_cost
+from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.report import remark_on_cuts, remarks
-from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult
-from decision_rnn.evaluation.rollout import RolloutResult, rollout
-from decision_rnn.evaluation.targets import asked_returns
+from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult, stored_result, write_result
+from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
+from decision_rnn.evaluation.targets import asked_returns, capped_as_best
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
 from decision_rnn.workers import default_processes, jobs_at_a_time
+
+TIMED_ACTIONS = 200
+"""Number of consecutive actions whose median time is reported."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,23 @@ class EvaluatedPolicy:
     @classmethod
     def from_agent(cls, trained: TrainedAgent, settings: EvaluationConfig) -> "EvaluatedPolicy":
         """The agent, copied to the CPU."""
-        agent = prepare_to_act(trained.agent)
+        agent, actor = trained.agent, actor_of(trained.agent, settings)
         counts = count_parameters(agent), count_parameters(agent.backbone)
-        actor = actor_of(agent, window_of(settings))
         cost = action_cost(actor, agent.observation_dim)
         return cls(actor, trained.config, trained.provenance, trained.step, trained.seconds, *counts, cost)
+
+
+def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
+    """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last."""
+    observation, reward = torch.zeros(1, observation_dim), torch.zeros(1)
+    times = []
+    with one_thread(), torch.inference_mode():
+        state = actor.initial_state(torch.ones(1))
+        for _ in range(TIMED_ACTIONS):
+            begun = time.perf_counter()
+            _, state = actor.act(observation, reward, None, state)
+            times.append(time.perf_counter() - begun)
+    return statistics.median(times) * 1e6, sum(part.numel() * part.element_size() for part in state.flatten())
 
 
 def evaluate(
@@ -77,7 +94,7 @@ def evaluate(
     config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
     check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
-    protocol = Protocol.from_settings(settings, asked_returns(settings, dataset, config), config.takes_target)
+    protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
     played = rollout(
         policy.actor,
@@ -90,15 +107,13 @@ def evaluate(
         settings.max_episode_steps,
     )
     seconds = time.perf_counter() - begun
+    microseconds, state_bytes = policy.cost or (None, None)
     return Result(
         config=config,
         dataset=dataset,
         step=policy.step,
         protocol=protocol,
-        targets=tuple(
-            _target_result(target, dataset, episodes)
-            for target, episodes in zip(protocol.target_returns, played, strict=True)
-        ),
+        targets=tuple(_target_result(dataset, *of) for of in zip(protocol.target_returns, played, strict=True)),
         remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(played)),
         training_seconds=round(policy.seconds, 1),
         parameters=policy.parameters,
@@ -108,13 +123,13 @@ def evaluate(
         commit=commit(),
         versions=versions(PACKAGES),
         hardware=hardware(),
-        action_microseconds=None if policy.cost is None else round(policy.cost[0], 1),
-        state_bytes=None if policy.cost is None else policy.cost[1],
+        action_microseconds=microseconds and round(microseconds, 1),
+        state_bytes=state_bytes,
         jobs=jobs_at_a_time(),
     )
 
 
-def _target_result(target: float | None, dataset: DataSummary, episodes: RolloutResult) -> TargetResult:
+def _target_result(dataset: DataSummary, target: float | None, episodes: RolloutResult) -> TargetResult:
     scores = dataset.normalised(episodes.returns)
     if not np.isfinite(scores).all():
         raise InputError(
@@ -143,3 +158,21 @@ def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
     if config.partial == "drop":
         comparable += "; partial episodes were dropped"
     return replace(data, comparable=comparable)
+
+
+def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
+    """The stored result of a run's checkpoint, or that of `evaluate`, which is then stored."""
+    result = stored_result(run, trained.config, trained.provenance, trained.step, settings)
+    if result is None:
+        result = evaluate(trained, settings, processes)
+        write_result(run, result)
+    return result
+
+
+def checkpoint_settings(config: RunConfig, data: DataSummary) -> EvaluationConfig:
+    """How every checkpoint of a run is evaluated: with `evaluation.checkpoint_episodes`, at the first target return of
+    the run and, unless it is capped to the same, at the best in the data."""
+    settings = config.evaluation
+    first = asked_returns(settings, data, config)[0]
+    targets = (first,) if capped_as_best(first, data, config) else tuple(dict.fromkeys((first, data.return_max)))
+    return replace(settings, episodes=settings.checkpoint_episodes, target_returns=targets)

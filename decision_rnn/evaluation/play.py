@@ -1,8 +1,7 @@
 """Playing one episode at a time for a viewer: in a window, or as images."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -16,8 +15,7 @@ from decision_rnn.evaluation.actor import Actor
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """The state of an episode: steps taken so far, their undiscounted return, and whether it is over."""
 
     steps: int

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decision_rnn.backbones import registered
-from decision_rnn.evaluation.targets import is_best
 
 if TYPE_CHECKING:
     from decision_rnn.config import RunConfig
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
     from decision_rnn.evaluation.results import Protocol, Result, TargetResult
     from decision_rnn.evaluation.rollout import RolloutResult
     from decision_rnn.evaluation.statistics import SeedDeviation, SeedScores
-
-
-FAR_BEYOND = 2.0
-"""How far outside the data's returns a target may be, in multiples of their range, before it is said to be far."""
 
 
 def describe_range(in_range: bool | None, best: bool = False) -> str:
@@ -55,18 +50,19 @@ def format_deviation(deviation: SeedDeviation | None) -> str:
 def format_result(result: Result) -> str:
     """The result as a table for a terminal."""
     data, protocol = result.dataset, result.protocol
-    cloning = protocol.target_returns == (None,)
+    several, cloning = protocol.episodes > 1, protocol.target_returns == (None,)
 
-    def row(name: str, returns: tuple[float, float], scores: str, rest: str = "") -> str:
-        mean, sd = (format_return(value, data, least=1) for value in returns)
-        spread = f"{mean:>8} ± {sd:>6}" if protocol.episodes > 1 or not rest else f"{mean:>8}{'':9}"
-        return f"{name:>12}  {spread}  {scores}{rest}".rstrip()
+    def row(name: str, mean: float, sd: float, scores: str, spread: bool = True) -> str:
+        returns = f"{format_return(mean, data, least=1):>8}"
+        returns += f" ± {format_return(sd, data, least=1):>6}" if spread else f"{'':9}"
+        return f"{name:>12}  {returns}  {scores}".rstrip()
 
     def target_row(target: TargetResult) -> str:
         name = "cloning" if target.target_return is None else f"{target.target_return:g}"
-        score = f"{target.score_mean:>8.1f}" + (f" ± {target.score_sd:>6.1f}" if protocol.episodes > 1 else f"{'':9}")
-        where = describe_range(target.in_range, is_best(target.target_return, data.return_max))
-        return row(name, (target.return_mean, target.return_sd), score, f"  {target.length_mean:>6.0f}  {where}")
+        score = f"{target.score_mean:>8.1f}" + (f" ± {target.score_sd:>6.1f}" if several else f"{'':9}")
+        where = describe_range(target.in_range, target.target_return == data.return_max)
+        scores = f"{score}  {target.length_mean:>6.0f}  {where}"
+        return row(name, target.return_mean, target.return_sd, scores, several)
 
     # Where the source gives no reference scores, the data's returns take their place (`data.comparable` says so).
     own = data.reference_min == data.return_min
@@ -75,10 +71,10 @@ def format_result(result: Result) -> str:
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {protocol.episodes} episodes"
         f"{' of cloning' if cloning else ' per target'}, {protocol}, {data.environment_id}",
         f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
-        *(target_row(target) for target in result.targets),
-        row("(the data)", (data.return_mean, data.return_sd), f"{data.score_mean:>8.1f}"),
+        *map(target_row, result.targets),
+        row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
         f"± is one standard deviation over episodes; score 0 is {zero}, 100 {hundred}",
-        *(sentence for sentence in (data.comparable, *data.notes, *result.remarks, *beside_best(result)) if sentence),
+        *filter(None, (data.comparable, *data.notes, *result.remarks)),
     ]
     return "\n".join(lines)
 
@@ -89,17 +85,12 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
     for target in protocol.target_returns:
         if target is None or low <= target <= high:
             continue
-        bound, side = (high, "best") if target > high else (low, "worst")
-        text = f"{target:g} is beyond the data's {side} {bound:g}: its score measures extrapolation"
+        side = f"best {high:g}" if target > high else f"worst {low:g}"
+        text = f"{target:g} is beyond the data's {side}: its score measures extrapolation"
         cap = getattr(config.condition, "rtg_cap", 0.0)
         if target > high and cap:
             share = f"the {cap:g} quantile of " if cap < 1 else ""
             text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
-        if abs(target - bound) > FAR_BEYOND * (high - low):
-            text += (
-                f", and far from the data's returns, {low:g} to {high:g}: an episode may be unable to earn it, so "
-                "choose targets near the data's returns"
-            )
         yield text
     if config.top_fraction < 1 and config.takes_target:
         yield (
@@ -124,21 +115,3 @@ def remark_on_cuts(played: Sequence[RolloutResult]) -> Iterator[str]:
             f"{cut.sum()} of {len(cut)} episodes were cut after {lengths[cut].max():,} steps, before the environment "
             "ended them, and their returns lack what follows: evaluation.max_episode_steps sets the number"
         )
-
-
-def beside_best(result: Result) -> Iterator[str]:
-    """A sentence that compares the score at the data's best return with those at higher targets, if there are both.
-
-    It is not among the remarks that a result stores, since it contains scores, which differ between the seeds of a
-    comparison.
-    """
-    best = next((target for target in result.targets if is_best(target.target_return, result.dataset.return_max)), None)
-    if best is None or best.target_return is None:
-        return
-    beyond = [
-        f"at {target.target_return:g}, {target.score_mean:.1f}"
-        for target in result.targets
-        if target.target_return is not None and target.target_return > best.target_return
-    ]
-    if beyond:
-        yield (f"at the data's best, {best.target_return:g}, it scores {best.score_mean:.1f}; {'; '.join(beyond)}")

@@ -2,14 +2,15 @@
 
     <run>/results/step-10000-recurrent-100-episodes-1a2b3c4d.json
 
-A result is identified by the run's configuration, the data's fingerprint, the checkpoint's step and the protocol.
-Results that differ in any of these have different files, with a hash of this key in the name.
+A result is identified by its key: the run's configuration, the data's fingerprint, the checkpoint's step and the
+protocol. Results with different keys have different files, with a hash of the key in the name.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,8 @@ from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.actor import describe_state, window_of
-from decision_rnn.files import write_atomically
+from decision_rnn.evaluation.targets import asked_returns
+from decision_rnn.files import new_file
 from decision_rnn.messages import warn
 from decision_rnn.records import damaged, read_json, read_record
 
@@ -28,6 +30,8 @@ SCHEMA = 3
 PACKAGES = ("decision-rnn", "torch", "numpy", "gymnasium", "mujoco")
 """The packages whose versions a result records, because scores depend on them."""
 REMEDY = "delete it and evaluate the run again"
+SCALE = attrgetter("environment_id", "reference_min", "reference_max")
+"""What scores depend on besides the episodes that a fingerprint identifies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +55,13 @@ class Protocol:
     max_episode_steps: int | None = None
 
     @classmethod
-    def from_settings(cls, settings: EvaluationConfig, targets: Sequence[float], takes_target: bool) -> "Protocol":
-        """The protocol of these settings, with these target returns if the agent takes them."""
+    def from_settings(cls, settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> "Protocol":
+        """The protocol of an evaluation with these settings, for an agent trained on these data."""
         return cls(
             state=settings.state,
             window=window_of(settings),
             episodes=settings.episodes,
-            target_returns=tuple(targets) if takes_target else (None,),
+            target_returns=asked_returns(settings, data, config) if config.takes_target else (None,),
             seed=settings.seed,
             max_episode_steps=settings.max_episode_steps,
         )
@@ -89,31 +93,6 @@ class TargetResult:
     score_sd: float
     length_mean: float
     returns: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Key:
-    """What identifies a result; make one with `from_run`."""
-
-    config: RunConfig
-    fingerprint: str
-    step: int
-    protocol: Protocol
-
-    @classmethod
-    def from_run(cls, config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> "Key":
-        """The key of a run's result, without the parts of its configuration that its weights do not depend on: the
-        evaluation settings, the data's path and the order in which plugins were named."""
-        same = replace(config, evaluation=EvaluationConfig(), path=None, plugins=tuple(sorted(set(config.plugins))))
-        return cls(same, fingerprint, step, protocol)
-
-    @property
-    def file_name(self) -> str:
-        """Step and protocol in readable form, followed by a hash of the whole key."""
-        whole = json.dumps({**asdict(self), "config": to_dict(self.config)}, sort_keys=True)
-        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-        state = "recurrent" if self.protocol.state == "recurrent" else f"window-{self.protocol.window}"
-        return f"step-{self.step}-{state}-{self.protocol.episodes}-episodes-{digest}.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +148,9 @@ class Result(Measurements):
     environment_steps: int
 
     @property
-    def key(self) -> Key:
-        return Key.from_run(self.config, self.dataset.fingerprint, self.step, self.protocol)
+    def key(self) -> dict[str, Any]:
+        """What identifies the result, as from `result_key`."""
+        return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
@@ -183,83 +163,83 @@ class Result(Measurements):
 
         return format_result(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], source: str) -> "Result":
-        """Read the output of `to_dict`; InputError, naming `source`, if it is something else."""
-        schema = data.get("schema") if isinstance(data, Mapping) else None
-        if not isinstance(schema, int) or schema < 2:
-            raise damaged(source, ValueError("it is not a result of version 0.2 or later"), REMEDY)
-        if schema > SCHEMA:
-            raise InputError(
-                f"{source} is a result of schema {schema}, of which this version reads {SCHEMA} and older: "
-                "use the newer decision-rnn that wrote it"
-            )
-        try:
-            config = from_dict(data["config"], source)
-        except InputError as error:
-            raise InputError(f"the configuration in {source} cannot be used: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:
-            raise damaged(source, error, REMEDY) from None
-        try:
-            return read_record({**data, "config": config, "protocol": _translated(data.get("protocol"))}, cls)
-        except ValueError as error:
-            raise damaged(source, error, REMEDY) from None
 
-
-def _translated(protocol: Any) -> Any:
-    """A saved protocol; version 0.2 called the state `carry`."""
-    if isinstance(protocol, dict) and protocol.get("state") == "carry":
-        return {**protocol, "state": "recurrent"}
-    return protocol
+def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
+    """What identifies a result: all that its scores depend on. The configuration is without the parts that the weights
+    do not depend on: the evaluation settings, the data's path and the order in which plugins were named."""
+    same = replace(config, evaluation=EvaluationConfig(), path=None, plugins=tuple(sorted(set(config.plugins))))
+    return {"config": to_dict(same), "fingerprint": fingerprint, "step": step, "protocol": asdict(protocol)}
 
 
 def read_result(path: Path) -> Result:
-    """Read a result file; InputError if it cannot be read."""
-    return Result.from_dict(read_json(path, REMEDY), str(path))
+    """Read a result file, of this version or 0.2; InputError if it cannot be read."""
+    data = read_json(path, REMEDY)
+    try:
+        if data["schema"] > SCHEMA:
+            raise InputError(f"{path} is of a newer decision-rnn (schema {data['schema']}): use that version")
+        config, protocol = from_dict(data["config"], str(path)), data["protocol"]
+        if protocol["state"] == "carry":  # its name in version 0.2
+            protocol = {**protocol, "state": "recurrent"}
+        return read_record({**data, "config": config, "protocol": protocol}, Result)
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(str(path), error, REMEDY) from None
 
 
 def result_file(run: Path, result: Result) -> Path:
-    """The path of a result's file in the folder of its run."""
-    return run / "results" / result.key.file_name
+    """The path of a result's file in the folder of its run: step, protocol and a hash of the key."""
+    digest = hashlib.sha256(json.dumps(result.key, sort_keys=True).encode()).hexdigest()[:8]
+    state = "recurrent" if result.protocol.window is None else f"window-{result.protocol.window}"
+    return run / "results" / f"step-{result.step}-{state}-{result.protocol.episodes}-episodes-{digest}.json"
 
 
 def write_result(run: Path, result: Result) -> Path:
     """Write a result into the folder `results` of its run, atomically; returns the path of the file."""
     path = result_file(run, result)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
+        with new_file(path) as new:
+            new.write_text(json.dumps(result.to_dict(), indent=2) + "\n")
     except OSError as error:
         raise cannot_write(path, error) from None
     return path
 
 
-def find_result(run: Path, key: Key) -> Result | None:
-    """The result with this key in a run's folder, or None; unreadable files are skipped with a line on stderr.
+def stored_result(
+    run: Path, config: RunConfig, data: DataSummary, step: int, settings: EvaluationConfig
+) -> Result | None:
+    """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale.
 
-    Keys are compared, not the hashes in file names: a result written before a configuration option existed, or by
-    another name, matches a key in which the option has the value that `config_parser.from_dict` gives it.
+    Args:
+        run: The run's folder.
+        config: The run's configuration.
+        data: The data that it is trained on.
+        step: The checkpoint's step.
+        settings: How the checkpoint is evaluated.
     """
-    likely = run / "results" / key.file_name  # tried first, since reading a result's configuration is slow
-    return next((result for result in _read_results(run, key.step, likely) if result.key == key), None)
+    protocol = Protocol.from_settings(settings, data, config)
+    return next((result for result in _results(run, config, data, step) if result.protocol == protocol), None)
 
 
 def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
     """All results of this agent in a run's folder; unreadable files are skipped with a line on stderr."""
-    config, data = trained.config, trained.provenance
-    return [
-        result
-        for result in _read_results(run, trained.step)
-        if result.key == Key.from_run(config, data.fingerprint, trained.step, result.protocol)
-    ]
+    return list(_results(run, trained.config, trained.provenance, trained.step))
 
 
-def _read_results(run: Path, step: int, likely: Path | None = None) -> Iterator[Result]:
-    """The results of a checkpoint, by its file names or those that the user chose; `likely` is read first."""
-    paths = sorted((run / "results").glob("*.json"))
-    for path in sorted(paths, key=lambda path: path != likely):
-        if path.name.startswith(f"step-{step}-") or not path.name.startswith("step-"):
-            try:
-                yield read_result(path)
-            except InputError as error:
-                warn(f"skipped: {error}")
+def _results(run: Path, config: RunConfig, data: DataSummary, step: int) -> Iterator[Result]:
+    """The results of a checkpoint, in files with our names or the user's.
+
+    Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
+    configuration in which the option has the value that `config_parser.from_dict` gives it.
+    """
+    for path in sorted((run / "results").glob("*.json")):
+        if path.name.startswith("step-") and not path.name.startswith(f"step-{step}-"):
+            continue
+        try:
+            result = read_result(path)
+        except InputError as error:
+            warn(f"skipped: {error}")
+            continue
+        same = result.key == result_key(config, data.fingerprint, step, result.protocol)
+        if same and SCALE(result.dataset) == SCALE(data):
+            yield result

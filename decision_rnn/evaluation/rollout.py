@@ -107,7 +107,7 @@ def rollout(
     begins = [(seed + i % episodes, float(target_returns[i // episodes])) for i in range(count)]
     tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
     play = partial(play_group, actor, environment_id, step_limit(environment_id, max_episode_steps))
-    returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
+    found = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
@@ -115,21 +115,14 @@ def rollout(
         else:
             played = (play(task, shown.update) for task in tasks)
         for group, results in zip(groups, played, strict=True):
-            returns[group], lengths[group], cut[group] = results
-    parts = [slice(i, i + episodes) for i in range(0, count, episodes)]
-    return [
-        RolloutResult(target, returns[part], lengths[part], cut[part])
-        for target, part in zip(target_returns, parts, strict=True)
-    ]
+            for all_of_them, of_group in zip(found, results, strict=True):
+                all_of_them[group] = of_group
+    per_target = zip(*(part.reshape(-1, episodes) for part in found), strict=True)
+    return [RolloutResult(target, *parts) for target, parts in zip(target_returns, per_target, strict=True)]
 
 
 class GroupPolicy:
-    """An actor as the policy of a group of episodes, whose state loses the rows of those that are over.
-
-    Args:
-        actor: In evaluation mode, on the CPU.
-        target_returns: The target return of each episode.
-    """
+    """An actor as the policy of a group of episodes, whose state loses the rows of those that are over."""
 
     def __init__(self, actor: Actor, target_returns: Sequence[float]) -> None:
         self.actor = actor
@@ -152,17 +145,10 @@ def play_group(
     group: tuple[int, list[tuple[int, float]]],
     ended: Callable[[int], object],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Play a group of episodes as one batch.
+    """Play a group of episodes as one batch: their returns, lengths, and whether `max_steps` cut them, (episodes,).
 
-    Args:
-        actor: In evaluation mode, on the CPU. If it samples, it does so with torch's global generator.
-        environment_id: Gymnasium id of an environment with Box spaces.
-        max_steps: The largest length of an episode; None for the environment's own limit alone.
-        group: The seed of torch's generator, and each episode's own seed and target return.
-        ended: Called with the number of episodes that have just ended.
-
-    Returns:
-        Their returns, lengths, and whether `max_steps` cut them, each (episodes,).
+    `group` has the seed of torch's generator, with which an actor may sample, and each episode's own seed and target
+    return. `ended` is called with the number of episodes that have just ended.
     """
     random_seed, episodes = group
     count = len(episodes)

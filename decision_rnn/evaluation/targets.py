@@ -10,15 +10,10 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 
-MIN_SHARE = 0.01
-"""Share of the episodes that has to reach a target return: below it, a training batch of 128 slices holds about one
-slice, or none, of such an episode."""
-MIN_EPISODES = 10
-"""Number of episodes that has to reach it in a dataset of less than 1,000 episodes, the smallest number usual in a
-million steps: with fewer, how the return is earned cannot be distinguished from chance."""
-ENOUGH_SHARE = 0.1
-"""Share of the episodes that is enough even if it is less than MIN_EPISODES: a very small dataset has few episodes of
-any return."""
+MIN_SHARE, MIN_EPISODES, ENOUGH_SHARE = 0.01, 10, 0.1
+"""The share of the episodes that has to reach a target return: below 1%, a training batch of 128 slices holds about one
+slice of such an episode. In a small dataset, 10 episodes, with fewer of which how the return is earned cannot be
+distinguished from chance; in a very small one, which has few episodes of any return, a tenth."""
 
 
 def paper_returns(settings: EvaluationConfig, spec: DatasetSpec | DataSummary) -> tuple[float, ...]:
@@ -51,20 +46,13 @@ def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:
     """The target return if none is named: the first target of the evaluation; None in behaviour cloning."""
-    if not config.takes_target:
-        return None
-    return next(iter(asked_returns(config.evaluation, data, config)), None)
+    return asked_returns(config.evaluation, data, config)[0] if config.takes_target else None
 
 
 def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
     """Raise InputError, naming the agent, if it is trained by behaviour cloning and so cannot take a target return."""
     if not config.takes_target:
         raise InputError(f"{name} clones its data and takes no target return: leave it out")
-
-
-def is_best(target_return: float | None, return_max: float | None) -> bool:
-    """Whether a target return is that of the data's best episode; false if either of them is None."""
-    return target_return is not None and target_return == return_max
 
 
 def describe_reach(asked: Sequence[float], returns: np.ndarray) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decision_rnn.errors import InputError
-
 
 def tuning_curve(
     scores: Sequence[np.ndarray],
@@ -31,9 +29,9 @@ def tuning_curve(
     shrinks with their number. And a candidate without episodes is never chosen, whereas theirs gives it a mean of 0.
 
     Args:
-        scores: Scores of every seed, (candidates, episodes); column i may be of the same starting state for all
-            candidates. Seeds may differ in their number of episodes.
-        budgets: Numbers of episodes spent at which the curve is evaluated.
+        scores: Scores of every seed, (candidates, episodes), of two episodes or more; column i may be of the same
+            starting state for all candidates. Seeds may differ in their number of episodes.
+        budgets: Numbers of episodes spent, from 1, at which the curve is evaluated.
         exploration: UCB's coefficient, in squared points of score; on scores of 0 to 100, Unifloral's is close to
             greedy.
         trials: Number of simulated choices per seed.
@@ -41,26 +39,10 @@ def tuning_curve(
 
     Returns:
         (seeds, budgets), the expected score of the choice.
-
-    Raises:
-        InputError: If there is no seed, a seed has other candidates, fewer than two episodes or a score that is not
-            finite, or a budget is not positive.
     """
-    values = [np.asarray(of, np.float64) for of in scores]
-    for of in values:
-        if of.ndim != 2 or of.shape[0] != values[0].shape[0] or not of.shape[0] or of.shape[1] < 2:
-            raise InputError(
-                f"a seed's scores have shape {of.shape}: give every seed the same candidates, with 2 episodes or more"
-            )
-        if not np.isfinite(of).all():
-            raise InputError("an episode's score is not finite: evaluate that candidate again")
-    if not values or not budgets or min(budgets) < 1:
-        raise InputError(
-            f"{len(values)} seeds and budgets {list(budgets)}: give a seed, and budgets of an episode or more"
-        )
     generator = np.random.default_rng(seed)
     columns = np.array(budgets) - 1
-    return np.array([_simulate(of, max(budgets), exploration, trials, generator)[columns] for of in values])
+    return np.array([_simulate(of, max(budgets), exploration, trials, generator)[columns] for of in scores])
 
 
 def _simulate(
@@ -71,10 +53,8 @@ def _simulate(
     rows = np.arange(trials)
     halves = generator.permuted(np.tile(np.arange(episodes), (trials, 1)), axis=1)
     drawn, held = np.split(halves, [episodes // 2], axis=1)
-    weights = np.zeros((trials, episodes))
-    np.put_along_axis(weights, held, 1 / held.shape[1], axis=1)
     order = generator.permuted(np.tile(np.arange(candidates), (trials, 1)), axis=1)  # breaks ties at random
-    worth = np.take_along_axis(weights @ scores.T, order, axis=1)
+    worth = np.take_along_axis(scores[:, held].mean(axis=2).T, order, axis=1)
     totals, counts = np.zeros((2, trials, candidates))
     means = np.full((trials, candidates), -np.inf)
     expected = np.empty(budget)

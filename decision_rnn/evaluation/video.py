@@ -1,22 +1,19 @@
 """Records videos and clips of an agent in its environment, without a display, in a process of its own: MuJoCo chooses
 its driver on import, by MUJOCO_GL, and a driver that does not work can end the process.
 
-    python -m decision_rnn.evaluation.video < asked.json
+    python -m decision_rnn.evaluation.video '[arguments of _film, and plugins]'
 
-`asked.json` holds the arguments of `film` and "report", where to write the last moments of the episodes or an error.
+prints the last moments of the episodes as JSON in its last line, or exits with an error in the last line of stderr.
 """
 
 import io
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,9 +22,9 @@ import av
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.checkpoint import TrainedAgent, load_agent
+from decision_rnn.checkpoint import load_agent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import actor_of, prepare_to_act, window_of
+from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.play import Moment, draw, play, watched_environment
 from decision_rnn.files import new_file
 from decision_rnn.plugins import import_plugins
@@ -41,6 +38,8 @@ DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
 """MuJoCo's drivers without a display, in the order in which they are tried."""
 TIMEOUT = 600.0
 """Timeout in seconds per episode, including loading."""
+INPUT_ERROR = 2
+"""Exit code of the process for an InputError, which another driver does not mend."""
 
 
 def film(
@@ -72,79 +71,72 @@ def film(
     Raises:
         InputError: If nothing can be rendered here, or the agent cannot be used.
     """
-    with tempfile.TemporaryDirectory() as place:
-        made, report = Path(place) / f"video{video.suffix}", Path(place) / "report.json"
-        asked = {
-            "agent": str(agent.absolute()),
-            "video": str(made),
-            "report": str(report),
-            "target_return": target_return,
-            "episodes": episodes,
-            "seed": seed,
-            "seconds": seconds,
-            "plugins": list(plugins),
-        }
-        fault = _run_with_drivers(json.dumps(asked), report, TIMEOUT * episodes)
-        played: dict[str, Any] = {"error": fault} if fault is not None else json.loads(report.read_text())
-        if "error" in played:
-            raise InputError(played["error"])
-        with new_file(video) as new:
-            shutil.move(made, new)
-        return [Moment(**moment) for moment in played["episodes"]]
+    with new_file(video) as new:
+        asked = [str(agent), str(new), video.suffix, target_return, episodes, seed, seconds, list(plugins)]
+        return [Moment(*moment) for moment in _with_drivers(json.dumps(asked), TIMEOUT * episodes)]
 
 
-def _run_with_drivers(asked: str, report: Path, timeout: float) -> str | None:
-    """Run this file's program with the first driver that works; returns the error of the last driver if none does."""
-    fault = None
+def _with_drivers(asked: str, timeout: float) -> Any:
+    """What this file's program prints with the first driver that works; InputError if none does."""
+    reason = ""
     for driver in (os.environ["MUJOCO_GL"],) if os.environ.get("MUJOCO_GL") else DRIVERS:
         environment = os.environ | ({"MUJOCO_GL": driver} if driver else {})
-        command = [sys.executable, "-m", "decision_rnn.evaluation.video"]
+        command = [sys.executable, "-m", "decision_rnn.evaluation.video", asked]
         try:
-            done = subprocess.run(
-                command, input=asked, env=environment, capture_output=True, text=True, timeout=timeout
-            )
-            reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired:
             reason = f"it took longer than {timeout:.0f} seconds"
-        if report.is_file():
-            return None
-        fault = f"nothing renders here ({reason[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"
-    return fault
+            continue
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+        reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        if done.returncode == INPUT_ERROR:
+            raise InputError(reason)
+    raise InputError(
+        f"nothing renders here ({reason[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"
+    )
 
 
 def main() -> None:
-    """Film what stdin asks for, and end the process: a driver's exit handlers may abort or print errors."""
-    asked, status = json.load(sys.stdin), 0
+    """Film what the argument asks for, and end the process: a driver's exit handlers may abort or print errors."""
+    *asked, plugins = json.loads(sys.argv[1])
+    status = 0
     try:
-        import_plugins(asked["plugins"])
+        import_plugins(plugins)
         torch.set_num_threads(1)
-        trained = load_agent(Path(asked["agent"]))
-        first = trained.config.evaluation.seed if asked["seed"] is None else asked["seed"]
-        seeds = range(first, first + asked["episodes"])
-        ends = _film(trained, Path(asked["video"]), asked["target_return"], seeds, asked["seconds"])
-        Path(asked["report"]).write_text(json.dumps({"episodes": [asdict(moment) for moment in ends]}))
+        print(json.dumps(_film(*asked)))
     except InputError as error:
-        Path(asked["report"]).write_text(json.dumps({"error": str(error)}))
+        print(error, file=sys.stderr)
+        status = INPUT_ERROR
     except Exception:
         traceback.print_exc()
         status = 1
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def _film(
-    trained: TrainedAgent, path: Path, target_return: float | None, seeds: Sequence[int], seconds: float | None
+    folder: str,
+    file: str,
+    suffix: str,
+    target_return: float | None,
+    episodes: int,
+    seed: int | None,
+    seconds: float | None,
 ) -> list[Moment]:
-    actor = actor_of(prepare_to_act(trained.agent), window_of(trained.config.evaluation))
-    size, rate = FORMATS[path.suffix]
+    trained = load_agent(Path(folder))
+    settings = trained.config.evaluation
+    first, actor = settings.seed if seed is None else seed, actor_of(trained.agent, settings)
+    size, rate = FORMATS[suffix]
     environment = watched_environment(trained.provenance.environment_id, size)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / rate))
     ends = []
 
     def pictures() -> Iterator[Image.Image]:
-        for seed in seeds:
-            for moment in play(actor, environment, target_return, seed):
+        for episode in range(episodes):
+            for moment in play(actor, environment, target_return, first + episode):
                 over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
                 if moment.steps % every == 0 or over:
                     yield label(draw(environment), target_return, moment)
@@ -152,10 +144,10 @@ def _film(
                     break
             ends.append(moment)
 
-    if path.suffix == ".mp4":
-        write_video(pictures(), Fraction(speed / every).limit_denominator(1000), path)
+    if suffix == ".mp4":
+        write_video(pictures(), Fraction(speed / every).limit_denominator(1000), Path(file))
     else:
-        write_clip(list(pictures()), 1000 * every / speed, path)
+        write_clip(list(pictures()), 1000 * every / speed, Path(file))
     return ends
 
 
@@ -164,8 +156,8 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
     words = [f"earned {moment.earned:.0f}", f"step {moment.steps}"]
     if target_return is not None:
         words = [f"target {target_return:g}", words[0], f"to go {target_return - moment.earned:.0f}", words[1]]
-    pen = ImageDraw.Draw(picture)
     font = ImageFont.load_default(size=max(8, picture.width // 26))
+    pen = ImageDraw.Draw(picture)
     pen.text((6, 4), "   ".join(words), font=font, fill="white", stroke_width=1, stroke_fill="black")
     return picture
 

@@ -112,7 +112,7 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     monkeypatch.setattr(video, "draw", lambda environment: None)
     monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
     monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: list(pictures))
-    (end,) = video._film(trained, tmp_path / "a.mp4", -300.0, [7], None)
+    (end,) = video._film(str(tmp_path / "windowed" / "checkpoints" / "10"), "a.mp4", ".mp4", -300.0, 1, 7, None)
     assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
     assert "carried state" in inline_cli("play", "run").stdout
 

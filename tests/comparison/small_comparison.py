@@ -11,7 +11,7 @@ import pytest
 
 from decision_rnn import Episode
 from decision_rnn.cli.main import main
-from decision_rnn.comparison.executors.contract import Task
+from decision_rnn.comparison.executors import Task
 from decision_rnn.comparison.record import LOG
 from decision_rnn.workers import JOBS
 

@@ -18,8 +18,7 @@ import decision_rnn
 from decision_rnn.api.comparing import plan
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.comparison.compare import list_commands
-from decision_rnn.comparison.executors.contract import Task
-from decision_rnn.comparison.executors.ray import RayExecutor
+from decision_rnn.comparison.executors import RayExecutor, Task
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.comparison.report.page import build_page
@@ -456,5 +455,5 @@ def test_ray_task_asks_for_a_gpu_where_it_trains_on_one(device: str, gpus: int, 
 
     executor = RayExecutor.__new__(RayExecutor)
     executor.ray, executor.gpus = Cluster(), gpus
-    executor._submit(Task(Path("run"), "", (), device), 1)
+    executor.submit(Task(Path("run"), "", (), device), 1)
     assert executor.ray.options["num_gpus"] == asked

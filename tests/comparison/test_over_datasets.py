@@ -16,6 +16,7 @@ from decision_rnn.evaluation.aggregate import AGGREGATE_NOTE, IMPROVEMENT_NOTE, 
 
 NAMES = ("own/x", "own/y", "own/z")
 TABLE = "| interquartile mean of all runs | score | runs |"
+CLONED = "Behaviour cloning has no target and appears with its one score at all of them."
 
 
 def lacking(missing: Collection[tuple[str, str]], seeds: int = 2) -> Comparison:
@@ -39,6 +40,7 @@ def test_aggregates_are_those_of_the_datasets_that_all_variants_share() -> None:
     assert list(shown) == ["a", "b", "cloning (control)"]
     assert "Left out, because not every variant has a result there: own/x." in text
     assert "| improvement on a | probability | own/y | own/z |" in text
+    assert CLONED in text
     for of in over_datasets(made, summarise(made)):
         assert of.datasets == NAMES[1:]
         for label, aggregate in of.aggregates.items():
@@ -48,20 +50,17 @@ def test_aggregates_are_those_of_the_datasets_that_all_variants_share() -> None:
                 assert shown[label.replace("cloning", "cloning (control)")] == f"{aggregate.score:.1f}"
 
 
-def test_dataset_on_which_every_run_failed_is_named_as_left_out() -> None:
+def test_datasets_and_variants_without_results_are_named_as_left_out() -> None:
     text, _ = over_all(lacking({(label, "own/y") for label in ("a", "b", "cloning")}))
     assert text.startswith("2 of 3 datasets")
     assert text.count("Left out, because not every variant has a result there: own/y.") == 2  # for each kind of target
-
-
-def test_variant_without_any_result_is_named_as_left_out() -> None:
     made = lacking({("a", name) for name in NAMES})
     text, shown = over_all(made)
     assert text.startswith("All 3 datasets")
     assert list(shown) == ["b", "cloning (control)"]
     assert "improvement on b" in text
-    assert "Left out, because they have no result on any dataset: a." in text
-    assert "Left out, because they have no result on any dataset: a." in build_page(made)
+    for report in (text, build_page(made)):
+        assert "Left out, because they have no result on any dataset: a." in report
 
 
 def test_fewer_than_two_shared_datasets_give_no_aggregate_but_a_reason() -> None:
@@ -82,14 +81,8 @@ def test_behaviour_cloning_alone_is_aggregated_by_its_only_score() -> None:
     text, shown = over_all(made)
     assert text.startswith("All 3 datasets, without a target")
     assert shown == {"cloning (control)": mean}
-    assert "Without a target, the control cloning has the highest interquartile mean" in build_page(made)
-
-
-def test_note_on_behaviour_cloning_is_shown_only_with_it_and_targets() -> None:
-    note = "Behaviour cloning has no target and appears with its one score at all of them."
-    assert note in over_all(lacking(()))[0]
-    assert note not in over_all(lacking({("cloning", name) for name in NAMES}))[0]
-    assert note not in over_all(made_comparison((), 2, NAMES, (), checkpoints=0))[0]
+    assert CLONED not in text
+    assert "Without a target, cloning (control) has the highest interquartile mean" in build_page(made)
 
 
 @pytest.mark.parametrize(("seeds", "mean", "improvement"), [(4, False, False), (5, False, True), (10, True, True)])

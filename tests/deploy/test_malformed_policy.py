@@ -88,61 +88,42 @@ def add_node(operator: str, read: str, **options: Any) -> Change:
     return lambda model: model.graph.node.append(node)
 
 
-def put(*keys: Any) -> Callable[[dict[str, Any]], None]:
-    """put("state", 0, "initial", "x") sets another value at that place of the description."""
-    *path, last, value = keys
-
-    def change(policy: dict[str, Any]) -> None:
-        for key in path:
-            policy = policy[key]
-        policy[last] = value
-
-    return change
-
-
 CASES: dict[str, tuple[Callable[[onnx.ModelProto], bytes], str]] = {
-    **{f"cut-{share:.3f}": (cut(share), "damaged") for share in [*np.linspace(0, 0.999, 12).tolist(), 0.0001, 0.001]},
-    **{f"bit-{i}": (flipped(GENERATOR.random(), int(GENERATOR.integers(8))), "") for i in range(24)},
-    **{f"noise-{i}": (lambda _, i=i: np.random.default_rng(i).bytes(10**i), "not an ONNX model") for i in range(5)},
+    **{f"cut-{share:.3f}": (cut(share), "damaged") for share in (0, 0.0001, 0.01, 0.3, 0.9, 0.999)},
+    **{f"bit-{i}": (flipped(GENERATOR.random(), int(GENERATOR.integers(8))), "") for i in range(12)},
+    **{f"noise-{i}": (lambda _, i=i: np.random.default_rng(i).bytes(10**i), "not an ONNX model") for i in (1, 4)},
     "text": (lambda _: b"#!/bin/sh\necho hello\n", "not an ONNX model"),
     "zip": (lambda _: b"PK\x03\x04" + bytes(200), "not an ONNX model"),
-    "pickle": (
-        lambda _: b"\x80\x04\x95\x20" + bytes(7) + b"\x8c\x05posix\x94\x8c\x06system\x94\x93\x94.",
-        "not an ONNX model",
-    ),
-    "zeros": (lambda _: bytes(1000), "not an ONNX model"),
     "two-policies": (lambda model: 2 * model.SerializeToString(), "damaged"),
     "no-policy": (lambda model: (model.ClearField("metadata_props"), model.SerializeToString())[1], "not a policy of"),
-    "format-missing": (texted(**{FORMAT_KEY: None}), "not a policy of"),
-    **{f"format-{key!r}": (texted(**{FORMAT_KEY: key}), f"has the format '{key}'") for key in ("0", "3", "", "1.0")},
-    "checksum-missing": (
-        lambda model: (model.metadata_props.pop(), model.SerializeToString())[1],
-        r"damaged .*the checksum",
-    ),
+    **{f"format-{key}": (texted(**{FORMAT_KEY: key}), rf"decision_rnn_format is '?{key}") for key in (None, "3", "")},
+    "checksum-missing": (lambda model: (model.metadata_props.pop(), model.SerializeToString())[1], "damaged .*sha256"),
     "weight-changed": (
         lambda model: model.SerializeToString().replace(model.graph.initializer[0].raw_data[:8], bytes(8)),
-        r"damaged .*the checksum",
+        "damaged .*the checksum",
     ),
     **{
         f"description-{i}": (texted(**{POLICY_KEY: text}), "damaged")
-        for i, text in enumerate(["", "{", "[]", "null", "3", '"x"', "{}", "[" * 100_000, '{"state": {}}'])
+        for i, text in enumerate(["", "[]", "null", "{}", "[" * 100_000, '{"state": {}}'])
     },
     "without-state": (described(lambda policy: policy.pop("state")), "KeyError"),
-    "without-target": (described(lambda policy: policy.pop("target_return")), "KeyError"),
-    "target-a-word": (described(put("target_return", "default", "much")), "ValueError"),
+    "target-a-word": (described(lambda policy: policy["target_return"].update(default="much")), "ValueError"),
     **{
-        f"initial-{i}": (described(put("state", 3, "initial", x)), "")
+        f"initial-{i}": (described(lambda policy, x=x: policy["state"][3].update(initial=x)), "")
         for i, x in enumerate(["x", [0.0, 1.0], {"a": 1}])
     },
-    **{f"input-{i}-retyped": (graphed(retyped("input", i)), "") for i in range(8)},
-    **{f"output-{i}-retyped": (graphed(retyped("output", i)), "") for i in range(4)},
+    **{f"input-{i}-retyped": (graphed(retyped("input", i)), "") for i in (0, 2, 7)},
+    **{f"output-{i}-retyped": (graphed(retyped("output", i)), "") for i in (0, 3)},
     "input-renamed": (graphed(renamed("input", 0)), ""),
     "output-renamed": (graphed(renamed("output", 1)), ""),
     "input-missing": (graphed(lambda model: model.graph.input.pop()), ""),
     "output-missing": (graphed(lambda model: model.graph.output.pop()), "outputs"),
     "graph-missing": (graphed(lambda model: model.ClearField("graph")), ""),
     "unknown-operator": (graphed(add_node("Nope", "obs")), "cannot run it"),
-    "unknown-value": (graphed(add_node("Relu", "nothing")), "cannot run it"),
+    "unreadable-operator": (
+        lambda model: (add_node("Nope", "obs")(model), model.SerializeToString().replace(b"Nope", b"N\xbepe"))[1],
+        "cannot run it",  # onnxruntime would print an error whose text it cannot decode
+    ),
     "unknown-domain": (graphed(add_node("Relu", "obs", domain="other")), "cannot run it"),
     "other-shapes": (graphed(transpose_a_weight), "cannot run it"),
     "opset-of-the-future": (graphed(lambda model: setattr(model.opset_import[0], "version", 9999)), "cannot run it"),
@@ -167,18 +148,6 @@ def test_malformed_policy_is_refused_in_one_line_that_names_the_file(
     assert message.startswith(str(path))
     assert "\n" not in message
     assert len(message) < 500 + len(str(path))
-    assert capfd.readouterr() == ("", "")
-
-
-def test_policy_that_onnxruntime_cannot_describe_is_refused_without_output(
-    model: onnx.ModelProto, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """onnxruntime would print an error whose text it cannot decode."""
-    altered = copy.deepcopy(model)
-    add_node("Nope", "obs")(altered)
-    (tmp_path / "policy.onnx").write_bytes(altered.SerializeToString().replace(b"Nope", b"N\xbepe"))
-    with pytest.raises(InputError, match="cannot run it"):
-        Policy.load(tmp_path / "policy.onnx")
     assert capfd.readouterr() == ("", "")
 
 
@@ -210,7 +179,7 @@ def in_longer_bytes(model: onnx.ModelProto, location: str) -> bytes:
 
 
 @pytest.mark.parametrize("make", [in_a_weight, in_a_node, in_longer_bytes])
-@pytest.mark.parametrize("location", ["weights.bin", "{}/weights.bin", "../there/weights.bin", "absent", "/dev/zero"])
+@pytest.mark.parametrize("location", ["weights.bin", "{}/weights.bin", "absent"])
 def test_policy_that_refers_to_another_file_is_refused_before_onnxruntime_sees_it(
     make: Callable[[onnx.ModelProto, str], bytes],
     location: str,

@@ -45,7 +45,6 @@ OTHERS = [
     for name, options, agent in [
         *((name, option, AgentConfig()) for name, small in SMALL.items() for option in small[1:]),
         *((name, OTHER_STACK, THREE_TOKENS) for name in ("mingru", "transformer")),
-        ("lru", {}, None),  # behaviour cloning
         ("gru", {}, AgentConfig(timestep_embedding=True, previous_action=True)),
         ("mingru", {"width": 128, "layers": 3}, AgentConfig()),
     ]
@@ -53,6 +52,7 @@ OTHERS = [
 FAST = [
     ("mingru", {"width": 16, "layers": 2}, AgentConfig()),
     ("rnn", {"width": 8, "layers": 1}, AgentConfig(tokens="interleaved", timestep_embedding=True)),
+    ("mlp", {"width": 8, "layers": 1}, None),  # behaviour cloning
 ]
 
 
@@ -112,25 +112,24 @@ def test_onnx_export_of_a_run_evaluated_by_a_window_warns(tmp_path: Path, capfd:
     assert "carries its state, but the run is evaluated by a window of 7" in capfd.readouterr().err
 
 
-# The first is a quadrotor with thrust at four sites and one free joint, the second an arm driven by a tendon.
-ELSEWHERE = {
-    "sites": (
-        """<mujoco><worldbody><body><freejoint/><geom size="1"/><site name="a"/><site name="b"/></body></worldbody>
-        <actuator><motor site="a" gear="0 0 1 0 0 0"/><motor site="b" gear="0 0 1 0 0 0"/></actuator></mujoco>""",
-        13,
-        2,
-    ),
-    "tendon": (
-        """<mujoco><worldbody><body><joint name="shoulder"/><geom size="1"/><body><joint name="elbow"/><geom size="1"/>
-        </body></body></worldbody><tendon><fixed name="t"><joint joint="elbow" coef="1"/></fixed></tendon>
-        <actuator><motor tendon="t"/></actuator></mujoco>""",
-        4,
-        1,
-    ),
-}
-
-
-@pytest.mark.parametrize(("xml", "observations", "actions"), ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize(
+    ("xml", "observations", "actions"),
+    [
+        (  # a quadrotor with thrust at two sites and a free joint
+            """<mujoco><worldbody><body><freejoint/><geom size="1"/><site name="a"/><site name="b"/></body></worldbody>
+            <actuator><motor site="a" gear="0 0 1 0 0 0"/><motor site="b" gear="0 0 1 0 0 0"/></actuator></mujoco>""",
+            13,
+            2,
+        ),
+        (  # an arm driven by a tendon
+            """<mujoco><worldbody><body><joint name="shoulder"/><geom size="1"/><body><joint name="elbow"/>
+            <geom size="1"/></body></body></worldbody><tendon><fixed name="t"><joint joint="elbow" coef="1"/></fixed>
+            </tendon><actuator><motor tendon="t"/></actuator></mujoco>""",
+            4,
+            1,
+        ),
+    ],
+)
 def test_actions_of_actuators_that_drive_no_joint_have_no_names(
     xml: str, observations: int, actions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,10 +50,7 @@ def test_evaluate_marks_targets_inside_and_beyond_the_returns_of_the_data(
     text = format_result(result)
     for asked, place in (("-50", "beyond the data"), ("-400", "inside the data"), ("-1600", "beyond the data")):
         assert rows(text)[asked].endswith(place)
-    for remark in result.remarks:
-        assert remark in text
-    assert result.to_dict()["targets"][0]["in_range"] is False
-    assert result.to_dict()["remarks"] == list(result.remarks)
+    assert all(remark in text for remark in result.remarks)
 
 
 def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make, played: list[list[float]]) -> None:
@@ -67,21 +64,13 @@ def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make,
 def test_evaluate_adds_the_best_return_of_the_data_to_the_default_targets(
     pendulum: Make, played: list[list[float]]
 ) -> None:
-    trained = pendulum(return_max=-250.0)  # below -200, its first target
-    result = evaluate(trained, EvaluationConfig(episodes=2))
+    result = evaluate(pendulum(return_max=-250.0), EvaluationConfig(episodes=2))  # below -200, its first target
     assert played == [[-200.0, -400.0, -250.0]]
     assert result.protocol.target_returns == (-200.0, -400.0, -250.0)
     assert [target.in_range for target in result.targets] == [False, True, True]
-    text = format_result(result)
-    assert rows(text)["-250"].endswith("the data's best")
-    assert "the data's best" not in rows(text)["-400"]
-    scores = {asked: 100 * (0.75 * asked + 1600) / 1450 for asked in (-200.0, -250.0)}  # of 1 and 0.5 times the target
-    said = f"at the data's best, -250, it scores {scores[-250.0]:.1f}; at -200, {scores[-200.0]:.1f}"
-    assert text.splitlines()[-2:] == [
-        "-200 is beyond the data's best -250: its score measures extrapolation",
-        said,
-    ]
-    assert not any(said in remark for remark in result.remarks)  # remarks are shared by the seeds of a comparison
+    table = rows(format_result(result))
+    assert table["-250"].endswith("the data's best")
+    assert "the data's best" not in table["-400"]
 
 
 @pytest.mark.parametrize(
@@ -107,21 +96,11 @@ def test_evaluate_adds_the_best_return_to_default_targets_only_if_it_is_another(
     assert played == [asked]
 
 
-def test_remark_on_a_target_more_than_two_ranges_above_the_data_is_stronger(
-    pendulum: Make, played: list[list[float]]
-) -> None:
-    """The data's range is 1400 wide: two ranges above the best, -100, is 2700."""
-    remarks = evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(2700.0, 2701.0))).remarks
-    assert ["far from the data's returns" in remark for remark in remarks] == [False, True]
-    assert "-1500 to -100" in remarks[1]
-
-
 def test_evaluate_plays_a_cloning_agent_once_without_target_return(pendulum: Make, played: list[list[float]]) -> None:
     result = evaluate(pendulum(cloning=True), EvaluationConfig(episodes=2, target_returns=(1.0, 2.0, 3.0)))
     assert [len(targets) for targets in played] == [1]
     assert [(target.target_return, target.in_range) for target in result.targets] == [(None, None)]
-    assert result.protocol.target_returns == (None,)
-    assert result.remarks == ()
+    assert (result.protocol.target_returns, result.remarks) == ((None,), ())
     text = format_result(result)
     assert "cloning" in rows(text)
     assert "target" not in text

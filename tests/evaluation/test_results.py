@@ -14,7 +14,7 @@ from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.results import Protocol, Result, find_result, read_result, write_result
+from decision_rnn.evaluation.results import Protocol, Result, read_result, result_file, stored_result, write_result
 
 Make = Callable[..., TrainedAgent]
 
@@ -30,7 +30,7 @@ def old_form() -> dict[str, Any]:
         "dataset": "hopper-medium",
         "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
         "training": {"steps": 10_000, "learning_rate": 1e-3},
-        "evaluation": {"episodes": 2, "target_returns": None, "state": "recurrent", "window": 20, "seed": 7},
+        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
     }
     target = {"in_range": False, "return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2,
               "length_mean": 20.0, "returns": [10, 20.0]}  # fmt: skip
@@ -53,7 +53,7 @@ def old_form() -> dict[str, Any]:
         },
         "step": 10_000,
         "protocol": {
-            "state": "recurrent",
+            "state": "carry",
             "window": None,
             "episodes": 2,
             "target_returns": [3600.0, 1800.0],
@@ -78,19 +78,35 @@ def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: P
     assert json.loads(path.read_text())["schema"] == 3
 
 
+def found(run: Path, result: Result, **changes: Any) -> Result | None:
+    """What is stored in a run's folder for the configuration, data, step and protocol of a result, with changes."""
+    result = replace(result, **changes)
+    protocol = result.protocol
+    settings = EvaluationConfig(
+        episodes=protocol.episodes,
+        target_returns=protocol.target_returns,
+        state=protocol.state,
+        window=protocol.window or 20,
+        seed=protocol.seed,
+    )
+    return stored_result(run, result.config, result.dataset, result.step, settings)
+
+
 def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
-    result = Result.from_dict(old_form(), "result.json")
+    (tmp_path / "results").mkdir()
+    # The hash in the name is not that of this version's configuration.
+    path = tmp_path / "results" / "step-10000-carry-2-episodes-0123abcd.json"
+    path.write_text(json.dumps(old_form()))
+    result = read_result(path)
     assert (result.step, result.dataset.name, result.dataset.return_max) == (10_000, "standin/hopper-medium", 3100.0)
     assert result.dataset.score_mean == pytest.approx(100 * (1400 + 20.272305) / (3234.3 + 20.272305))
     assert result.dataset.notes == ("collected here",)
-    assert (result.protocol.window, result.protocol.target_returns) == (None, (3600.0, 1800.0))
+    assert (result.protocol.state, result.protocol.window) == ("recurrent", None)
+    assert result.protocol.target_returns == (3600.0, 1800.0)
     assert result.targets[1].returns == (10.0, 20.0)
-    assert Result.from_dict(result.to_dict(), "again") == result
-    (tmp_path / "results").mkdir()
-    name = "step-10000-carry-2-episodes-0123abcd.json"  # its hash is not that of this version's configuration
-    (tmp_path / "results" / name).write_text(json.dumps(old_form()))
-    assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, step=1)) is None
+    assert read_result(write_result(tmp_path / "again", result)) == result
+    assert found(tmp_path, result) == result
+    assert found(tmp_path, result, step=1) is None
 
 
 def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -109,21 +125,17 @@ def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     ("content", "words"),
     [
         (b"", "damaged"),
-        (b'{"schema": 2', "damaged"),
         (b"\xff\xfe", "damaged"),
         (b"[]", "damaged"),
         (b"{}", "damaged"),
-        (spoilt(("targets",), None), "damaged"),
         (spoilt(("targets",), [3]), "damaged"),
         (spoilt(("protocol", "state"), None), "damaged"),
-        (spoilt(("dataset", "fingerprint"), None), "damaged"),
         (spoilt(("dataset", "return_mean"), "1"), "damaged"),
-        (spoilt(("schema",), None), "damaged"),
         (spoilt(("schema",), 99), "newer"),
         (spoilt(("config", "backbone", "name"), "nothing"), "nothing"),
     ],
 )
-def test_damaged_result_file_raises_in_read_result_and_is_skipped_by_find_result(
+def test_damaged_result_file_raises_in_read_result_and_is_skipped_in_a_run(
     content: Any, words: str, result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "result.json"
@@ -133,19 +145,18 @@ def test_damaged_result_file_raises_in_read_result_and_is_skipped_by_find_result
     assert str(path) in str(caught.value)
     write_result(tmp_path, result)
     path.rename(tmp_path / "results" / "a.json")
-    assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, step=3)) is None
+    assert found(tmp_path, result) == result
     assert "a.json" in capsys.readouterr().err
 
 
-def test_find_result_accepts_files_without_newer_configuration_keys(result: Result, tmp_path: Path) -> None:
+def test_result_without_newer_configuration_keys_is_found(result: Result, tmp_path: Path) -> None:
     """Without `top_fraction`, all episodes were trained on."""
     path = write_result(tmp_path, result)
     data = json.loads(path.read_text())
     del data["config"]["top_fraction"]
     path.write_text(json.dumps(data))
-    assert find_result(tmp_path, result.key) == result
-    assert find_result(tmp_path, replace(result.key, config=replace(result.key.config, top_fraction=0.1))) is None
+    assert found(tmp_path, result) == result
+    assert found(tmp_path, result, config=replace(result.config, top_fraction=0.1)) is None
 
 
 def test_results_with_different_keys_have_different_files(result: Result, tmp_path: Path) -> None:
@@ -165,24 +176,28 @@ def test_results_with_different_keys_have_different_files(result: Result, tmp_pa
     all_of_them = [result, *others]
     assert len({write_result(tmp_path, each) for each in all_of_them}) == len(all_of_them)
     for each in all_of_them:
-        assert find_result(tmp_path, each.key) == each
+        assert found(tmp_path, each) == each
+    rescaled = replace(result.dataset, reference_max=result.dataset.reference_max + 1)
+    assert found(tmp_path, result, dataset=rescaled) is None
 
 
-def test_result_key_ignores_what_weights_and_scores_do_not_depend_on(result: Result) -> None:
+def test_result_key_ignores_what_weights_and_scores_do_not_depend_on(result: Result, tmp_path: Path) -> None:
     config = replace(result.config, path="elsewhere.hdf5", evaluation=EvaluationConfig(episodes=77))
     assert replace(result, config=config).key == result.key
-    one, other = (replace(result, config=replace(config, plugins=named)).key for named in (("a", "b"), ("b", "a")))
-    assert one == other != result.key
-    assert one.file_name == other.file_name
-    assert replace(result, evaluation_seconds=9.0, commit="other").key.file_name == result.key.file_name
+    one, other = (replace(result, config=replace(config, plugins=named)) for named in (("a", "b"), ("b", "a")))
+    assert one.key == other.key != result.key
+    assert result_file(tmp_path, one) == result_file(tmp_path, other)
+    assert replace(result, evaluation_seconds=9.0, commit="other").key == result.key
 
 
 def test_result_file_name_has_step_and_protocol_without_an_unused_window(result: Result, tmp_path: Path) -> None:
     name = write_result(tmp_path, result).relative_to(tmp_path).as_posix()
     assert name.startswith("results/step-10-recurrent-1-episodes-")
     windowed = replace(result, protocol=replace(result.protocol, state="window", window=20, episodes=100))
-    assert windowed.key.file_name.startswith("step-10-window-20-100-episodes-")
-    one, other = (Protocol.from_settings(EvaluationConfig(window=window), (2.0, 1.0), True) for window in (5, 20))
+    assert result_file(tmp_path, windowed).name.startswith("step-10-window-20-100-episodes-")
+    one, other = (
+        Protocol.from_settings(EvaluationConfig(window=window), result.dataset, result.config) for window in (5, 20)
+    )
     assert one == other
 
 
@@ -190,5 +205,5 @@ def test_write_result_into_an_unwritable_folder_raises_one_line(result: Result, 
     (tmp_path / "results").write_text("in the way")
     with pytest.raises(InputError) as caught:
         write_result(tmp_path, result)
-    assert str(caught.value) == f"cannot write {tmp_path / 'results' / result.key.file_name}: File exists"
+    assert str(caught.value) == f"cannot write {result_file(tmp_path, result)}: File exists"
     assert (tmp_path / "results").read_text() == "in the way"

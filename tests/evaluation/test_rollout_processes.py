@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.registration import EnvSpec
 from test_rollout import Reflex
 from torch import Tensor
 
@@ -32,36 +32,14 @@ from decision_rnn.evaluation.rollout import RolloutResult, rollout
 
 PLUGIN = """
 import gymnasium
-import numpy as np
-import torch
-
-from decision_rnn.agent import ActingState
+from test_rollout import Countdown, Reflex
 
 
-class Corridor(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,))
-    action_space = gymnasium.spaces.Box(-1, 1, (2,))
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.left = 3
-        return self.np_random.normal(size=4), {}
-
-    def step(self, action):
-        self.left -= 1
-        return self.np_random.normal(size=4), float(action.sum()), self.left == 0, False, {}
+class Scripted(Reflex):
+    pass
 
 
-gymnasium.register("Corridor-v0", entry_point=Corridor)
-
-
-class Scripted:
-    def initial_state(self, target_return):
-        timestep = torch.zeros(len(target_return), dtype=torch.int64)
-        return ActingState((target_return,), torch.zeros(len(target_return), 2), timestep, ())
-
-    def act(self, observation, reward, reset, state):
-        return torch.tanh(observation[:, :2] * state.condition[0][:, None]), state
+gymnasium.register("Corridor-v0", entry_point=Countdown)
 """
 
 
@@ -90,23 +68,6 @@ class BatchSize(Reflex):
 
     def choose(self, observation: Tensor, target: Tensor) -> Tensor:
         return torch.full((len(observation), 3), float(len(observation)))
-
-
-class Waiting(Reflex):
-    """Its action is the number of its process; the first is taken once that many processes play.
-
-    Each process writes the number of its environments into a file of its own.
-    """
-
-    def __init__(self, folder: Path, processes: int) -> None:
-        super().__init__()
-        self.folder, self.processes = folder, processes
-
-    def choose(self, observation: Tensor, target: Tensor) -> Tensor:
-        with (self.folder / str(os.getpid())).open("x") as file:  # fails if a process plays twice
-            file.write(str(len(observation)))
-        until(lambda: len(list(self.folder.iterdir())) == self.processes)
-        return torch.full((len(observation), 3), float(os.getpid()), dtype=torch.float64)
 
 
 class Paid(gymnasium.Env):
@@ -150,45 +111,31 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert not multiprocessing.active_children()
 
 
-@pytest.fixture
-def paid() -> Iterator[str]:
-    gymnasium.register("Paid-v0", entry_point=Paid)
-    yield "Paid-v0"
-    del gymnasium.registry["Paid-v0"]
-
-
-@pytest.mark.parametrize("make", [hopper_agent, lambda: WindowActor(hopper_agent(), 4), Dice])
-def test_rollout_is_identical_for_any_number_of_processes(make: Callable[[], Actor]) -> None:
-    one, two, three = (digits(rollout(make(), "Hopper-v5", [3600.0, 900.0], 4, 70, processes=n)) for n in (1, 2, 3))
-    assert one == two == three
-    assert len({value for _, returns, _ in one for value in returns}) > 4
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_rollout_group_sizes_do_not_depend_on_the_number_of_processes(paid: str, processes: int) -> None:
-    """Ten episodes in groups of at most three: four groups, of three, three, two and two."""
-    (result,) = rollout(BatchSize(), paid, [1.0], 10, 0, processes=processes)
-    assert result.returns.tolist() == [3.0, 3.0, 2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]
-
-
-def test_rollout_shares_100_episodes_equally_between_two_processes(
-    monkeypatch: pytest.MonkeyPatch, paid: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("make", "environment"),
+    [
+        (hopper_agent, "Hopper-v5"),
+        (lambda: WindowActor(hopper_agent(), 4), "Hopper-v5"),
+        (Dice, "Hopper-v5"),
+        (BatchSize, "Paid-v0"),
+    ],
+)
+def test_rollout_is_identical_for_any_number_of_processes(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Actor], environment: str
 ) -> None:
-    """Each process waits, with its first action, until both play."""
+    monkeypatch.setitem(gymnasium.registry, "Paid-v0", EnvSpec("Paid-v0", entry_point=Paid))
+    one, two, three = (digits(rollout(make(), environment, [3600.0, 900.0], 4, 70, processes=n)) for n in (1, 2, 3))
+    assert one == two == three
+    assert len({value for _, returns, _ in one for value in returns}) > (1 if make is BatchSize else 4)
+
+
+def test_100_episodes_are_two_equal_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    (result,) = rollout(Waiting(tmp_path, processes=2), paid, [1.0], 100, 0, processes=2)
-    played = {int(file.name): int(file.read_text()) for file in tmp_path.iterdir()}
-    assert list(played.values()) == [50, 50]
-    assert os.getpid() not in played
-    assert Counter(result.returns.astype(int).tolist()) == played
+    assert [len(group) for group in rollout_module.episode_groups(100)] == [50, 50]
 
 
 def bad_input() -> None:
     raise InputError("mend the agent")
-
-
-def bad_read() -> None:
-    raise EOFError("read too far")
 
 
 def in_two_words() -> None:
@@ -197,11 +144,7 @@ def in_two_words() -> None:
 
 @pytest.mark.parametrize(
     ("fail", "error", "words"),
-    [
-        (bad_input, InputError, "^mend the agent$"),
-        (bad_read, EOFError, "^read too far$"),
-        (in_two_words, RuntimeError, "^TwoWordsError: oh dear$"),
-    ],
+    [(bad_input, InputError, "^mend the agent$"), (in_two_words, RuntimeError, "^TwoWordsError: oh dear$")],
 )
 def test_rollout_reraises_exceptions_of_a_worker_process(
     fail: Callable[[], None], error: type[Exception], words: str
@@ -256,20 +199,18 @@ def test_evaluate_uses_available_cores_by_default(
 def test_prepare_to_act_returns_a_copy_with_the_same_weights_and_actions() -> None:
     agent = hopper_agent().train()
     ready = prepare_to_act(agent)
-    assert agent.training
-    assert not ready.training
+    assert (agent.training, ready.training) == (True, False)
     assert all(weight.is_contiguous() for weight in agent.parameters())
     for name, weight in agent.named_parameters():
         assert torch.equal(weight, ready.get_parameter(name))
     observation, reward = torch.randn(5, 11), torch.ones(5)
     agent.eval()
-    states = [actor.initial_state(torch.full((5,), 3600.0)) for actor in (agent, ready)]
+    one = two = agent.initial_state(torch.full((5,), 3600.0))
     with torch.inference_mode():
         for _ in range(10):
-            (one, states[0]), (two, states[1]) = (
-                actor.act(observation, reward, None, state) for actor, state in zip((agent, ready), states, strict=True)
-            )
-            torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+            action, one = agent.act(observation, reward, None, one)
+            other, two = ready.act(observation, reward, None, two)
+            torch.testing.assert_close(action, other, rtol=0, atol=1e-6)
 
 
 AFTER_THREADS = """

@@ -21,10 +21,8 @@ from decision_rnn.evaluation.statistics import (
 
 def test_normalised_scores_of_hopper_use_the_references_of_d4rl() -> None:
     spec = TASKS["hopper"].spec("d4rl/hopper-medium-v2", "Hopper-v4", "")
-    assert spec.normalised(3234.3) == pytest.approx(100)
-    assert spec.normalised(-20.272305) == pytest.approx(0)
-    # D4RL's hopper-medium: a mean return of 1422 is published as 44.3
-    assert spec.normalised(np.array([1422.0]))[0] == pytest.approx(44.3, abs=0.05)
+    assert spec.normalised(np.array([3234.3, -20.272305])) == pytest.approx([100, 0])
+    assert spec.normalised(1422.0) == pytest.approx(44.3, abs=0.05)  # published with D4RL's hopper-medium
 
 
 def test_summarise_seeds_of_fewer_than_five_seeds_gives_a_range_and_no_interval() -> None:
@@ -51,13 +49,7 @@ def test_summarise_seeds_interval_of_five_normal_scores_covers_the_mean_in_93_to
     """In 2,000 draws, 95% coverage falls below 93% once in 50,000 times; the percentile bootstrap covers 83%."""
     draws = np.random.default_rng(0).normal(70, 10, (2000, 5))
     covered = np.mean([summary.low <= 70 <= summary.high for summary in map(summarise_seeds, draws)])
-    assert covered >= 0.93
-    assert covered <= 0.97
-
-
-def test_summarise_seeds_of_equal_scores_has_an_interval_of_zero_length() -> None:
-    summary = summarise_seeds([90.1] * 5)
-    assert (summary.low, summary.score, summary.high) == pytest.approx((90.1, 90.1, 90.1))
+    assert 0.93 <= covered <= 0.97
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, float("nan")], [1.0, 2.0, 3.0, 4.0, float("inf")], [[1.0, 2.0]]])
@@ -104,8 +96,6 @@ def test_probability_of_improvement_is_mann_whitneys_u() -> None:
     generator = np.random.default_rng(0)
     for _ in range(20):
         a, b = generator.integers(0, 6, 7).astype(float), generator.integers(1, 7, 5).astype(float)  # with ties
-        count = sum((x > y) + 0.5 * (x == y) for x in a for y in b)
-        assert probability_of_improvement(a, b) == pytest.approx(count / 35)
         assert probability_of_improvement(a, b) == pytest.approx(stats.mannwhitneyu(a, b).statistic / 35)
 
 
@@ -154,12 +144,6 @@ def test_compare_seeds_without_variance_is_a_tie_only_for_equal_scores() -> None
     assert compare_seeds([80.0] * 5, [90.0, 90.1, 90.2, 90.3, 90.4]).verdict == "worse"
 
 
-def test_compare_seeds_of_fewer_than_five_seeds_has_no_verdict() -> None:
-    few = compare_seeds([90.0, 91.0, 92.0, 93.0], [10.0, 11.0, 12.0, 13.0, 14.0])
-    assert (few.verdict, few.low, few.high, few.p_value) == (None, None, None, None)
-    assert few.difference == 91.5 - 12.0
-
-
 def test_compare_variants_adjusts_p_values_by_holms_method() -> None:
     """Three comparisons: the least p-value is tripled, the next doubled, and none is less than the one before."""
     generator = np.random.default_rng(3)
@@ -185,13 +169,9 @@ def test_compare_variants_family_wise_error_rate_is_at_most_5_percent() -> None:
     assert wrong / 200 <= 0.05
 
 
-def test_compare_variants_excludes_variants_with_too_few_seeds_from_the_adjustment() -> None:
+def test_fewer_than_five_seeds_have_no_verdict_and_do_not_count_in_the_adjustment() -> None:
     scores = {"a": [50.0, 51, 52, 53, 54], "b": [60.0, 61, 62, 63, 64], "few": [70.0, 80.0]}
     compared = compare_variants(scores, reference="a")
-    assert (compared["few"].verdict, compared["few"].p_value) == (None, None)
+    few = compared["few"]
+    assert (few.difference, few.verdict, few.low, few.high, few.p_value) == (75.0 - 52.0, None, None, None, None)
     assert compared["b"].p_value == compare_seeds(scores["b"], scores["a"]).p_value
-
-
-def test_compare_variants_with_an_unknown_reference_raises() -> None:
-    with pytest.raises(InputError, match="known are a, b"):
-        compare_variants({"a": [1.0], "b": [2.0]}, reference="c")

@@ -28,8 +28,8 @@ def run_blocks(
 
     Args:
         block: Maps the parts of a block, the state before it (None for the initial state) and the number of void steps
-            of each row, (rows,) or None, to the output, (rows, time, ...), and the state after it. Void steps must
-            leave the initial state unchanged; their outputs are not used.
+            of each row, (rows,) or None, to the output, (rows, time, ...), and the state after it. The output may be
+            overwritten. Void steps must leave the initial state unchanged; their outputs are not used.
         parts: The kernel's inputs, each (batch, time, ...).
         state: The state before the first step; the initial state if None.
         initial_state: The mixer's method.
@@ -48,9 +48,11 @@ def run_blocks(
         if later is None:
             y, state = block(tuple(here), state, None)
         else:
-            filled = list(zip(here, fills, strict=True))
-            y, after = block(tuple(later.blank(*part) for part in filled), state, None)
-            y_later, after_later = block(tuple(later.part(*part) for part in filled), None, later.void)
+            first, further = zip(
+                *(later.split(part, fill) for part, fill in zip(here, fills, strict=True)), strict=True
+            )
+            y, after = block(first, state, None)
+            y_later, after_later = block(further, None, later.void)
             y, state = later.join(y, y_later), tuple(map(later.final, after, after_later))
         outputs.append(y)
     assert state is not None

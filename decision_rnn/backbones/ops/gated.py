@@ -7,7 +7,7 @@ batch, except with LSTM's peepholes, which it lacks.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,29 @@ from decision_rnn.backbones.resets import Resets, rows_by_step, send
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
 tanh_backward = torch.ops.aten.tanh_backward
-threshold_backward = torch.ops.aten.threshold_backward
+
+
+class Factors(NamedTuple):
+    """The derivatives of a step, each (time, batch, width): all that its gradient needs besides the recurrent weights.
+
+    With G the gradient of h_t and C that of the cell, the part of the state that carries memory (h itself where there
+    is no other), the step's gradients are
+
+        C = C + cell * G               of the cell, from what later steps and h_t need of it
+        grad_gate = gates * C          of each gate's pre-activation, and of the output gate's, output * G
+        C = keep * C                   of the cell before the step
+
+    Attributes:
+        gates: (time, batch, gates, width).
+        keep: None for 0.
+        cell: None for 1.
+        output: None where there is no output gate.
+    """
+
+    gates: Tensor
+    keep: Tensor | None
+    cell: Tensor | None = None
+    output: Tensor | None = None
 
 
 class GatedMixer(SequenceMixer):
@@ -32,7 +54,7 @@ class GatedMixer(SequenceMixer):
     Attributes:
         cell: Torch's layer.
         states: Number of parts of the state.
-        saved: Values per channel and step that `adjoint` needs besides the states.
+        saved: Values per channel and step that `factors` needs besides the states.
         gated_product: Whether a gate multiplies the recurrent product, which then has a gradient of its own.
         has_kernel: Whether torch's layer computes this mixer.
     """
@@ -61,7 +83,7 @@ class GatedMixer(SequenceMixer):
             return full_precision(lambda x, state: self.run_packed(x, state, reset), x, state)
         driven = self.drive(x.transpose(0, 1))
         recurrent = self.cell.all_weights[0][1].to(driven.dtype)
-        y, *after = _Loop.apply(self, reset, driven.to(state[0].dtype), recurrent, self.extra, *state)
+        y, *after = _Loop.apply(self, reset, driven, recurrent, self.extra, *state)
         return y.transpose(0, 1), tuple(after)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -77,33 +99,25 @@ class GatedMixer(SequenceMixer):
         """One step by torch's cell: the output and the state after it."""
 
     @abstractmethod
-    def advance(
-        self, driven: Tensor, before: State, recurrent: Tensor, extra: Tensor | None, after: State, saved: Tensor
-    ) -> None:
+    def advance(self, before: State, extra: Tensor | None, after: State, saved: Sequence[Tensor]) -> None:
         """One step of the loop, written into `after` and `saved`.
 
         Args:
-            driven: (batch, gates * width), the contribution of x.
             before: The state before the step.
-            recurrent: The recurrent weights, (width, gates * width).
-            extra: The parameter besides.
+            extra: The parameter besides the weights.
             after: The state after the step.
-            saved: (batch, saved * width), for `adjoint`.
+            saved: `saved` tensors, (batch, width), for `factors`. The first hold the gates' pre-activations.
         """
 
     @abstractmethod
-    def adjoint(
-        self, grads: State, before: State, after: State, extra: Tensor | None, saved: Tensor, grad_gates: Tensor
-    ) -> State:
-        """The gradients of one step, given those of the state after it.
+    def factors(self, before: State, after: State, extra: Tensor | None, saved: Tensor) -> Factors:
+        """The derivatives of all steps, from the states before and after them and from `saved`, time first.
 
-        Writes into grad_gates, (batch, gates * width), the gradient of `driven`, preceded if `gated_product` by that of
-        the last gate's recurrent product; returns new tensors with the gradient of the state before, without the part
-        that flows through the recurrent product.
+        If `gated_product`, the first of the gates is the last one's recurrent product.
         """
 
-    def extra_gradient(self, grad_gates: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
-        """The gradient of `extra`, from what `adjoint` wrote and the states before and after all steps."""
+    def extra_gradient(self, grads: Tensor, before: State, after: State) -> Tensor:
+        """The gradient of `extra`, from those of the gates, (time, batch, gates, width), and all states."""
         raise NotImplementedError
 
     def run_packed(self, x: Tensor, state: State, resets: Resets | None) -> tuple[Tensor, State]:
@@ -133,15 +147,11 @@ class GatedMixer(SequenceMixer):
         return out.view(batch, time, -1), tuple(part[0].index_select(0, at_last) for part in after)
 
 
-def add_product(out: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """out += x @ weight, in place, with the product in the precision of the weight."""
-    return out.addmm_(x, weight) if weight.dtype == out.dtype else out.add_(x.to(weight.dtype) @ weight)
-
-
 class _Loop(torch.autograd.Function):
     """`GatedMixer.advance` over time and its adjoint: all h, (time, batch, width), and the last of every state part.
 
-    Time comes first in memory, so that the numbers of a step are neighbours.
+    Time comes first in memory, so that the numbers of a step are neighbours. Backward, all that does not depend on the
+    later steps is computed for the whole slice at once.
     """
 
     @staticmethod
@@ -150,46 +160,63 @@ class _Loop(torch.autograd.Function):
         *initial: Tensor,
     ) -> State:  # fmt: skip
         (time, batch, _), width = driven.shape, recurrent.shape[1]
-        states = tuple(driven.new_empty(time + 1, batch, width) for _ in initial)
-        saved = driven.new_empty(time, batch, mixer.saved * width)
+        states = tuple(part.new_empty(time + 1, batch, width) for part in initial)
+        saved = initial[0].new_empty(time, batch, mixer.saved * width)
         for part, start in zip(states, initial, strict=True):
             part[0] = start
-        for t, rows in enumerate(rows_by_step(resets, time)):
-            before = tuple(part[t] if rows is None else part[t].index_fill(0, rows, 0) for part in states)
-            after = tuple(part[t + 1] for part in states)
-            mixer.advance(driven[t], before, recurrent.T, extra, after, saved[t])
+        if mixer.gated_product:
+            saved[..., -width:] = driven[..., -width:]
+            driven = driven.clone()
+            driven[..., -width:] = 0 if extra is None else extra
+        weight = recurrent.T.contiguous()  # a product with a transposed matrix takes half as long again
+        parts = zip(*(part.unbind() for part in saved.chunk(mixer.saved, dim=-1)), strict=True)
+        afters = zip(*(part[1:].unbind() for part in states), strict=True)
+        steps = zip(driven, saved[..., : len(recurrent)], parts, afters, rows_by_step(resets, time), strict=True)
+        before = initial
+        for driven_t, gates, saved_t, after, rows in steps:
+            if rows is not None:
+                before = tuple(part.index_fill(0, rows, 0) for part in before)
+            gates.copy_(torch.addmm(driven_t, before[0].to(weight.dtype), weight))
+            mixer.advance(before, extra, after, saved_t)
+            before = after
         ctx.save_for_backward(recurrent, extra, saved, *states)
         ctx.mixer, ctx.resets = mixer, resets
         return states[0][1:], *(part[-1].clone() for part in states)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *carried: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, grad_h: Tensor, *grad_cell: Tensor) -> tuple[Tensor | None, ...]:
         mixer: GatedMixer = ctx.mixer
         recurrent, extra, saved, *states = ctx.saved_tensors
-        (time, batch, width), gates = grad.shape, len(recurrent)
-        starts = rows_by_step(ctx.resets, time)
-        after, before = [part[1:] for part in states], [part[:-1] for part in states]
+        (time, batch, width), starts = grad.shape, rows_by_step(ctx.resets, len(grad))
+        after, before = tuple(part[1:] for part in states), tuple(part[:-1] for part in states)
         if any(rows is not None for rows in starts):
-            before = [part.clone() for part in before]
+            before = tuple(part.clone() for part in before)
             for part in before:
                 for part_t, rows in zip(part, starts, strict=True):
                     if rows is not None:
                         part_t.index_fill_(0, rows, 0)
-        # The gradients of the recurrent product, then of `driven`; they share what `rolled` leaves in common.
-        rolled = width if mixer.gated_product else 0
-        recurrent = recurrent.roll(rolled, 0)
-        grads = grad.new_empty(time, batch, gates + rolled)
-        grad_product, grad_driven = grads[..., :gates], grads[..., rolled:]
+        gates, keep, cell, output = mixer.factors(before, after, extra, saved)
+        count = gates.shape[2]
+        grads = recurrent.new_empty(time, batch, count + (output is not None), width)
+        # The recurrent product's gates come first, `driven`'s last; they share what `rolled` leaves in common.
+        rolled = int(mixer.gated_product)
+        recurrent = recurrent.roll(rolled * width, 0)
+        grad_product, grad_driven = grads[:, :, : len(recurrent) // width].flatten(2), grads[:, :, rolled:].flatten(2)
+        kept = grad_cell[0] if grad_cell else torch.zeros_like(grad_h)
         for t in reversed(range(time)):
-            carried = carried[0] + grad[t], *carried[1:]
-            before_t, after_t = tuple(part[t] for part in before), tuple(part[t] for part in after)
-            carried = mixer.adjoint(carried, before_t, after_t, extra, saved[t], grads[t])
-            add_product(carried[0], grad_product[t], recurrent)
+            grad_h = grad[t] + grad_h
+            kept = kept + grad_h if cell is None else torch.addcmul(kept, cell[t], grad_h)
+            torch.mul(kept.unsqueeze(1), gates[t], out=grads[t, :, :count])
+            if output is not None:
+                torch.mul(grad_h, output[t], out=grads[t, :, count])
+            grad_h = grad_product[t] @ recurrent
+            kept = kept * keep[t] if keep is not None else torch.zeros_like(kept)
             rows = starts[t]
             if rows is not None:
-                carried = tuple(part.index_fill_(0, rows, 0) for part in carried)
-        dtype = recurrent.dtype
-        grad_recurrent = grad_product.flatten(0, 1).to(dtype).T @ before[0].flatten(0, 1).to(dtype)
+                grad_h.index_fill_(0, rows, 0)
+                kept.index_fill_(0, rows, 0)
+        grad_recurrent = grad_product.flatten(0, 1).T @ before[0].flatten(0, 1).to(grads.dtype)
         grad_extra = None if extra is None else mixer.extra_gradient(grads, before, after)
-        return None, None, grad_driven, grad_recurrent.roll(-rolled, 0), grad_extra, *carried
+        grad_initial = (grad_h.to(kept.dtype), kept) if grad_cell else (grad_h + kept,)
+        return None, None, grad_driven, grad_recurrent.roll(-rolled * width, 0), grad_extra, *grad_initial

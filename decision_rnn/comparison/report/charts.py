@@ -1,51 +1,140 @@
-"""The charts of a report."""
+"""The charts of a report, and the tables of the numbers behind them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from decision_rnn.comparison.report.parts import Chart
-from decision_rnn.comparison.report.svg import DOT, END, LINE, Axis, Mark, Plot, Point, room_for
-from decision_rnn.comparison.report.words import listed
+from decision_rnn.comparison.report.parts import Chart, Findings, Table
+from decision_rnn.comparison.report.svg import DOT, END, LINE, Axis, Plot
 from decision_rnn.evaluation.report import format_scores
 from decision_rnn.evaluation.statistics import SeedScores
 
-Rows = Mapping[str, tuple[SeedScores, Sequence[float]]]
-"""By variant: a value with its spread, and the values of its seeds."""
+POINTS = 12
+"""The largest number of points of a curve that are marked, described and in the table behind the chart."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of one variant over the same x.
+
+    Attributes:
+        x: (points,), at least one.
+        y: By name, each (points,): the main one comes first; `seed ...` are those of seeds.
+        band: Lower and upper end around the main curve, each (points,), or None.
+    """
+
+    x: np.ndarray
+    y: Mapping[str, np.ndarray]
+    band: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def main(self) -> np.ndarray:
+        return next(iter(self.y.values()))
+
+    @property
+    def shown(self) -> list[int]:
+        """The indices of at most `POINTS` points."""
+        return sorted(set(np.linspace(0, len(self.x) - 1, POINTS).round().astype(int).tolist()))
+
+
+Number = Callable[[float], str]
+
+
+def numbers(title: str, x: str, curves: Mapping[str, Curves], number: Number) -> Table:
+    """The table behind a chart: a row for each variant and x, and a column for each curve."""
+    names = dict.fromkeys(name for of in curves.values() for name in of.y)
+    rows = []
+    for label, of in curves.items():
+        for i in of.shown:
+            values = (number(of.y[name][i]) if name in of.y else "" for name in names)
+            rows.append([label, f"{of.x[i]:,.6g}", *values, " to ".join(number(end[i]) for end in of.band or ())])
+    return Table(title, ["variant", x, *names, "band"], rows, behind_chart=True)
+
+
+def plots(
+    findings: Findings,
+    title: str,
+    axes: tuple[str, str],
+    curves: Mapping[str, Curves],
+    number: Number,
+    panels: bool = False,
+    log: str = "",
+    guide: Callable[[Plot], None] = lambda plot: None,
+) -> list[Chart]:
+    """One chart of the variants' curves, labelled at their ends; none if there are no curves.
+
+    Args:
+        findings: What is reported.
+        title: What is shown.
+        axes: Labels of x and y.
+        curves: The curves by variant.
+        number: Formats a value of y.
+        panels: Whether each variant has a chart of its own, with the main curves of the others in grey.
+        log: `x` for a logarithmic x axis, `y` for such a y axis if all values are positive.
+        guide: Draws what is below the curves.
+    """
+    if not curves:
+        return []
+    every = [np.stack([of.x, values]) for of in curves.values() for values in (*of.y.values(), *(of.band or ()))]
+    x, y = np.concatenate(every, axis=1)
+    spaces = Axis.around(axes[0], x, "x" in log), Axis.around(axes[1], y, "y" in log and y.min() > 0)
+    charts = []
+    for front in [[label] for label in curves] if panels else [list(curves)]:
+        described = [
+            f"{axes[0]} {of.x[i]:,.6g}: {number(of.main[i])}"
+            if panels
+            else f"{label} {number(of.main[i])} at {of.x[i]:,.6g}"
+            for label, of in ((label, curves[label]) for label in front)
+            for i in (of.shown if panels else [-1])
+        ]
+        named = f"{front[0]}: {title}" if panels else title
+        plot = Plot(named, "; ".join(described), *spaces, max(170, LINE * len(front)), () if panels else front)
+        guide(plot)
+        if not panels:
+            plot.labels({label: (of.x[-1], of.main[-1]) for label, of in curves.items()}, findings.marks)
+        for of in (of for label, of in curves.items() if label not in front):
+            plot.line(of.x, of.main, "grey")
+        for of, mark in ((curves[label], findings.marks[label]) for label in front):
+            if of.band:
+                plot.band(of.x, *of.band, mark.css)
+            for name, values in of.y.items():
+                kind = "" if values is of.main else " thin" if name.startswith("seed") else " dotted"
+                plot.line(of.x, values, mark.css + kind)
+            if len(of.x) <= POINTS:
+                plot.marks(of.x, of.main, mark.css, mark.shape)
+        charts.append(Chart(front[0] if panels else title, plot.svg()))
+    return charts
 
 
 def dots(
+    findings: Findings,
     title: str,
     unit: str,
-    rows: Rows,
-    marks: Mapping[str, Mark],
+    rows: Mapping[str, tuple[SeedScores, Sequence[float]]],
     reference: tuple[float, str],
-    aim: tuple[float, str] | None = None,
+    aim: float | None = None,
 ) -> Chart:
     """A row for every variant: a large mark at its value, a line for the spread, and a small dot for each seed.
 
     Args:
+        findings: What is reported.
         title: Title of the chart.
         unit: Label of the x axis.
-        rows: The rows, from the top.
-        marks: Marks of the variants.
+        rows: From the top, by variant: a value with its spread, and the values of its seeds.
         reference: Position of a dashed line, and the label above it.
-        aim: Position of a dotted line, and the label along it.
+        aim: Position of a dotted line at the target.
     """
     described = "; ".join(f"{label} {format_scores(of)}" for label, (of, _) in rows.items())
-    values = [reference[0], *([aim[0]] if aim else [])]
-    values += [
-        value for of, seeds in rows.values() for value in (of.score, of.low, of.high, *seeds) if value is not None
-    ]
+    spreads = [value for of, seeds in rows.values() for value in (of.score, of.low, of.high, *seeds)]
+    x = Axis.around(unit, [value for value in (reference[0], aim, *spreads) if value is not None])
     y = Axis("", len(rows) - 0.4, -0.6, names=tuple(rows))
-    plot = Plot(
-        title, f"{described}; {reference[1]} {reference[0]:.3g}", Axis.around(unit, values), y, 18 + 25 * len(rows)
-    )
+    plot = Plot(title, f"{described}; {reference[1]} {reference[0]:.3g}", x, y, 18 + 25 * len(rows))
     plot.vertical(*reference)
     if aim is not None:
-        plot.vertical(*aim, dotted=True)
+        plot.vertical(aim, "the target", dotted=True)
     for row, (label, (of, seeds)) in enumerate(rows.items()):
-        mark = marks[label]
+        mark = findings.marks[label]
         plot.marks(seeds, [row + 0.28] * len(seeds), f"{mark.css} seed", DOT)
         if of.low is not None and of.high is not None:
             plot.line([of.low, of.high], [row, row], mark.css)
@@ -53,41 +142,3 @@ def dots(
                 plot.marks([of.low, of.high], [row, row], f"{mark.css} end", END)
         plot.marks([of.score], [row], mark.css, mark.shape)
     return Chart(title, plot.svg())
-
-
-def overlay(
-    title: str, x: str, y: str, curves: Mapping[str, Sequence[Point]], marks: Mapping[str, Mark], log: str = ""
-) -> list[Chart]:
-    """All variants' curves in one chart, labelled at their ends; none without points. `log` names logarithmic axes."""
-    curves = {label: points for label, points in curves.items() if len(points)}
-    if not curves:
-        return []
-    every = np.array([point for points in curves.values() for point in points])
-    described = "; ".join(f"{label} ends at {points[-1][1]:.4g}" for label, points in curves.items())
-    axes = (Axis.around(x, every[:, 0], "x" in log), Axis.around(y, every[:, 1], "y" in log and every[:, 1].min() > 0))
-    plot = Plot(title, f"{y} over {x}: {described}", *axes, max(170, LINE * len(curves)), room_for(tuple(curves)))
-    for label, points in curves.items():
-        x_values, y_values = zip(*points, strict=True)
-        plot.line(x_values, y_values, marks[label].css)
-        if len(points) <= 12:
-            plot.marks(x_values, y_values, marks[label].css, marks[label].shape)
-    plot.labels({label: points[-1] for label, points in curves.items()}, marks)
-    return [Chart(title, plot.svg())]
-
-
-def cost_chart(title: str, x: str, costs: Mapping[str, Point], marks: Mapping[str, Mark]) -> list[Chart]:
-    """Scores over a cost: label to (cost, score). Costs of 0 cannot be shown on the logarithmic axis; none if no cost
-    can."""
-    points = {label: (cost, score) for label, (cost, score) in costs.items() if cost > 0}
-    if not points:
-        return []
-    described = "; ".join(f"{label}: {cost:,.0f}, score {score:.1f}" for label, (cost, score) in points.items())
-    places = np.array(list(points.values()))
-    axes = (Axis.around(x, places[:, 0], log=True), Axis.around("normalised score", places[:, 1]))
-    height, right = max(170, LINE * len(points)), room_for(tuple(points))
-    plot = Plot(f"Score over {title.lower()}", described, *axes, height, right)
-    plot.labels(points, marks)
-    for label, (cost, score) in points.items():
-        plot.marks([cost], [score], marks[label].css, marks[label].shape)
-    free = [label for label in costs if label not in points]
-    return [Chart(title, plot.svg(), f"Not shown, as its cost is 0: {listed(free)}." if free else "")]

@@ -21,40 +21,32 @@ SECONDS = 5.0
 """Longest clip: animations longer than this need a button to stop them (WCAG 2.2.2)."""
 
 
-def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Sequence[str] = ()) -> Section | None:
+def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Sequence[str] = ()) -> Section:
     """The section with clips of the first variants, or with the reasons why they cannot be rendered.
 
     Args:
         comparison: The record.
         folder: The folder of the record and of its runs.
-        count: Number of clips; None is returned for 0.
+        count: Number of clips.
         plugins: Modules that the agents or environments need.
     """
     charts: list[Chart] = []
     reasons: list[str] = []
-    for trial, target in _first_trials(comparison)[:count]:
+    datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
+    first = {trial.variant: trial for trial in reversed(comparison.trials)}
+    for trial in [first[variant.label] for variant in comparison.variants if variant.label in first][:count]:
+        target, _ = datasets[trial.dataset].with_results(trial)[0]
         try:
             charts.append(_clip(folder / trial.run, trial, target, plugins))
         except InputError as error:
             reasons.append(f"There is no clip of {trial.variant}: {error}.")
-    for reason in reasons:
-        warn(reason)
+            warn(reasons[-1])
     text = (
         "The beginning of the first episode of the first seed's agent, at its true speed, played once: an impression, "
         "not a measurement. Reload the page to see it again."
     )
-    group = Group("", text=reasons, charts=charts)
-    return Section("Clips", "", [group], text * bool(charts), foldable=False) if charts or reasons else None
-
-
-def _first_trials(comparison: Comparison) -> list[tuple[Trial, Target]]:
-    """For each variant the first run on the first dataset that has one, and its first target."""
-    found = {}
-    for dataset in reversed(comparison.datasets):
-        for variant in comparison.variants:
-            if trials := comparison.trials_of(variant.label, dataset.data.name):
-                found[variant.label] = trials[0], dataset.with_results(trials[0])[0][0]
-    return [found[variant.label] for variant in comparison.variants if variant.label in found]
+    groups = [Group("", text=reasons, charts=charts)] if charts or reasons else []
+    return Section("Clips", "", groups, text * bool(charts), foldable=False)
 
 
 def _clip(run: Path, trial: Trial, target: Target, plugins: Sequence[str]) -> Chart:
@@ -70,18 +62,10 @@ def _clip(run: Path, trial: Trial, target: Target, plugins: Sequence[str]) -> Ch
             *_, last = ImageSequence.Iterator(clip)
             last.save(still, "WEBP", quality=65)
     where = describe_targets([target])
-    ending = "the episode ends there" if end.ended else "the episode goes on"
-    note = f"{end.steps} steps earn {end.earned:.6g}, and {ending}"
+    note = f"{end.steps} steps earn {end.earned:.6g}, and the episode {'ends there' if end.ended else 'goes on'}"
+    urls = (f"data:image/webp;base64,{base64.b64encode(image).decode()}" for image in (still.getvalue(), moving))
     picture = Markup(
         '<picture><source media="(prefers-reduced-motion: reduce)" srcset="{}"><img src="{}" alt="{}" width="240" '
         'height="240"></picture>'
-    ).format(
-        _data_url(still.getvalue()),
-        _data_url(moving),
-        f"Animation: {trial.variant} on {trial.dataset}, seed {trial.seed}, {where}: {note}.",
-    )
+    ).format(*urls, f"Animation: {trial.variant} on {trial.dataset}, seed {trial.seed}, {where}: {note}.")
     return Chart(trial.variant, picture, f"{capitalised(where)}; {note}.")
-
-
-def _data_url(image: bytes) -> str:
-    return f"data:image/webp;base64,{base64.b64encode(image).decode()}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from decision_rnn.comparison.report.parts import Findings
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed, plural
+from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.machine import describe_hardware, describe_versions
 
 if TYPE_CHECKING:
@@ -19,40 +19,33 @@ def format_comparison(comparison: Comparison) -> str:
     """The tables of a comparison, followed by an explanation of their numbers."""
     findings = Findings(comparison)
     found = [made for make in SECTIONS if (made := make(findings)).groups]
+    groups = [group for section in found for group in section.groups]
     parts = []
-    for title in dict.fromkeys(group.title for section in found for group in section.groups):
-        groups = [group for section in found for group in section.groups if group.title == title]
-        tables = [table.markdown() for group in groups for table in group.tables if not table.behind_chart]
-        lines = [f"- {line}" for group in groups for line in group.text]
+    for title in dict.fromkeys(group.title for group in groups):
+        here = [group for group in groups if group.title == title]
+        tables = [table.markdown() for group in here for table in group.tables if not table.behind_chart]
+        lines = [f"- {line}" for group in here for line in group.text]
         parts += [f"## {title}", *tables, *["\n".join(lines)] * bool(lines)]
-    parts.append(" ".join(chain(describe(comparison), (section.text for section in found if section.text))))
+    parts.append(" ".join([*describe(comparison), *(section.text for section in found if section.text)]))
     return "\n\n".join([*parts, describe_origin(comparison)])
 
 
 def describe(comparison: Comparison) -> list[str]:
     """What was compared, in sentences."""
-    methods = [variant.label for variant in comparison.variants if not variant.control]
-    controls = [variant.label for variant in comparison.variants if variant.control]
-    steps = {variant.label: f"{variant.config['training']['steps']:,}" for variant in comparison.variants}
-    named = [
-        f"{plural(len(labels), noun)} ({listed(labels)})"
-        for labels, noun in ((methods, "variant"), (controls, "control"))
-        if labels
-    ]
-    acting = {variant.label: _acting(variant.window) for variant in comparison.variants}
+    variants = comparison.variants
+    kinds = {
+        noun: [of.label for of in variants if of.control == control]
+        for noun, control in (("variant", False), ("control", True))
+    }
+    named = [f"{plural(len(labels), noun)} ({listed(labels)})" for noun, labels in kinds.items() if labels]
+    steps = _by_label({of.label: f"{of.config['training']['steps']:,}" for of in variants})
+    seeds = f"{plural(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds))})"
     return [
-        f"{' and '.join(named)} on {listed(dataset.data.name for dataset in comparison.datasets)}, each trained for "
-        f"{_by_label(steps)} steps with {plural(len(comparison.seeds), 'seed')} "
-        f"({listed(map(str, comparison.seeds), 12)}).",
+        f"{' and '.join(named)} on {listed(of.data.name for of in comparison.datasets)}, each trained for {steps} "
+        f"steps with {seeds}.",
         f"The last checkpoint plays {plural(comparison.episodes, 'episode')} for each target, with "
-        f"{_by_label(acting)}.",
+        f"{_by_label({of.label: describe_state(of.window) for of in variants})}.",
     ]
-
-
-def _acting(window: int | None) -> str:
-    if window is None:
-        return "the recurrent state carried over the whole episode"
-    return f"a window of the last {window} steps re-run for every action"
 
 
 def describe_origin(comparison: Comparison) -> str:

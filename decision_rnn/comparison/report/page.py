@@ -12,9 +12,8 @@ from decision_rnn.comparison.report.markdown import describe, describe_origin
 from decision_rnn.comparison.report.parts import Findings, Section
 from decision_rnn.comparison.report.sections import SECTIONS
 from decision_rnn.comparison.report.words import listed, plural
-from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
-from decision_rnn.files import check_folder, write_atomically
+from decision_rnn.errors import cannot_write
+from decision_rnn.files import check_destination, write_atomically
 from decision_rnn.machine import versions
 
 
@@ -32,26 +31,26 @@ def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: 
 
     Raises:
         InputError: If there is no comparison, or the page cannot be written.
+        SystemFault: If the disk is full.
     """
     comparison = read_comparison(path)
     folder = path if path.is_dir() else path.parent
-    output = folder / "report.html" if output is None else output
-    if output.is_dir():
-        raise InputError(f"{output} is a folder: name the file of the page, such as {output / 'report.html'}")
+    output = output or folder / "report.html"
     try:
-        check_folder(output.parent)
-        page = build_page(comparison, clips_section(comparison, folder, clips, plugins))
         output.parent.mkdir(parents=True, exist_ok=True)
+        check_destination(output)
+        page = build_page(comparison, clips_section(comparison, folder, clips, plugins))
         write_atomically(output, page.encode())
     except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror}") from None
+        raise cannot_write(output, error) from None
     return output
 
 
 def build_page(comparison: Comparison, clips: Section | None = None) -> str:
     """The page of a comparison, as HTML, with the section of the clips (clips.py), if any."""
     findings = Findings(comparison)
-    made = [*(make(findings) for make in SECTIONS), *([clips] if clips else [])]
+    made = [*(make(findings) for make in SECTIONS), *filter(None, [clips])]
+    names = [dataset.data.name for dataset in comparison.datasets]
     failed = plural(len(comparison.failed), "failed run")
     environment = Environment(
         loader=PackageLoader("decision_rnn.comparison.report"),
@@ -62,16 +61,18 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
     )
     page = environment.get_template("page.html").render(
         version=versions(["decision-rnn"])["decision-rnn"],
-        title=f"Comparison on {listed((dataset.data.name for dataset in comparison.datasets), 4)}",
+        title=f"Comparison on {listed(names)}",
         compared=describe(comparison),
         conclusions=conclusions(findings),
         warning=f"Missing from all numbers: {failed}, listed below." * bool(comparison.failed),
         sections=[section for section in made if section.groups],
-        single=comparison.datasets[0].data.name if len(comparison.datasets) == 1 else "",
-        made=[describe_origin(comparison), *(_data(dataset.data) for dataset in comparison.datasets)],
+        single=names[0] if len(names) == 1 else "",
+        made=[
+            describe_origin(comparison),
+            *(
+                f"{of.data.name}: played in {of.data.environment_id}, fingerprint {of.data.fingerprint[:16]}."
+                for of in comparison.datasets
+            ),
+        ],
     )
     return page.strip() + "\n"
-
-
-def _data(data: DataSummary) -> str:
-    return f"{data.name}: played in {data.environment_id}, fingerprint {data.fingerprint[:16]}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -12,6 +13,7 @@ from markupsafe import Markup
 from decision_rnn.comparison.report.svg import SHAPES, Mark
 from decision_rnn.comparison.summary import VariantSummary, summarise
 from decision_rnn.comparison.verdicts import Overall, over_datasets
+from decision_rnn.evaluation.actor import describe_state
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Comparison
@@ -29,32 +31,24 @@ Columns = dict[str, dict[str, Cell | str]]
 """Cells by column and by label of the variant."""
 
 
-@dataclass(frozen=True)
 class Table:
     """A table; the first cell of a row is its header. Columns and rows without any text are left out.
 
-    Attributes:
+    Args:
         title: The title.
         head: Column headers.
-        rows: The rows.
+        rows: Cells or plain text.
         behind_chart: Whether it holds the numbers behind a chart: collapsed on the page, and not in Markdown.
     """
 
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    behind_chart: bool = False
-
-    @classmethod
-    def of(
-        cls, title: str, head: Sequence[str], rows: Sequence[Sequence[Cell | str]], behind_chart: bool = False
-    ) -> Table:
-        """A table from cells or plain text."""
+    def __init__(
+        self, title: str, head: Sequence[str], rows: Sequence[Sequence[Cell | str]], behind_chart: bool = False
+    ) -> None:
         cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
         cells = [row for row in cells if any(cell.text for cell in row[1:])]
         kept = [i for i in range(len(head)) if any(row[i].text for row in cells)]
-        body = tuple(tuple(row[i] for i in kept) for row in cells)
-        return cls(title, tuple(head[i] for i in kept), body, behind_chart)
+        self.title, self.behind_chart = title, behind_chart
+        self.head, self.rows = [head[i] for i in kept], [[row[i] for i in kept] for row in cells]
 
     def markdown(self) -> str:
         """The table in Markdown; its title is the header of the first column."""
@@ -73,12 +67,12 @@ class Chart:
 
 @dataclass(frozen=True)
 class Group:
-    """The part of a section on one dataset, or on one topic; empty tables are left out.
+    """The part of a section on one dataset, or on one topic.
 
     Attributes:
         title: The name of the dataset or topic.
         text: Paragraphs before the charts.
-        tables: Tables; on the page those behind charts come after the charts, the others before.
+        tables: Tables, left out if empty; on the page those behind charts come after the charts, the others before.
         charts: Charts, side by side if there is room.
     """
 
@@ -132,19 +126,23 @@ class Findings:
             for i, variant in enumerate(self.comparison.variants)
         }
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names of the variants in tables, by label: they add that a variant is a control, and how it acts if not
+        as the first one does."""
+        named, window = {}, self.comparison.variants[0].window
+        for variant in self.comparison.variants:
+            traits = ["control"] * variant.control + [describe_state(variant.window)] * (variant.window != window)
+            named[variant.label] = f"{variant.label} ({', '.join(traits)})" if traits else variant.label
+        return named
+
     def table(self, title: str, columns: Mapping[str, Mapping[str, Cell | str]], behind_chart: bool = False) -> Table:
         """A table with a row for each variant in one of the columns, in order, and then for what else is in them."""
-        traits = self.comparison.traits()
-        used = dict.fromkeys(label for column in columns.values() for label in column)
-        labels = [label for label in traits if label in used] + [label for label in used if label not in traits]
-        rows: list[list[Cell | str]] = [
-            [
-                f"{label} ({traits[label]})" if traits.get(label) else label,
-                *(of.get(label, "") for of in columns.values()),
-            ]
-            for label in labels
+        rows = [
+            [self.names.get(label, label), *(column.get(label, "") for column in columns.values())]
+            for label in dict.fromkeys(chain(self.names, *columns.values()))
         ]
-        return Table.of(title, ("variant", *columns), rows, behind_chart)
+        return Table(title, ("variant", *columns), rows, behind_chart)
 
     def on(self, dataset: ComparedDataset) -> list[VariantSummary]:
         """The summaries of one dataset."""

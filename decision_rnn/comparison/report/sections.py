@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.comparison.report.charts import cost_chart, dots, overlay
-from decision_rnn.comparison.report.overall import overall
+from decision_rnn.comparison.report.charts import Curves, dots, numbers, plots
 from decision_rnn.comparison.report.parts import Cell, Chart, Columns, Findings, Group, Section, Table
-from decision_rnn.comparison.report.svg import Axis, Plot, Point
+from decision_rnn.comparison.report.svg import Plot
 from decision_rnn.comparison.report.words import (
     capitalised,
     describe_difference,
@@ -19,34 +18,63 @@ from decision_rnn.comparison.report.words import (
     format_spread,
     listed,
     plural,
-    score_cell,
 )
-from decision_rnn.comparison.summary import (
-    BUDGETS,
-    METRICS,
-    LearningCurve,
-    TargetSummary,
-    VariantSummary,
-    compared_targets,
-    shown_targets,
-)
+from decision_rnn.comparison.summary import BUDGETS, METRICS, TargetSummary, compared_targets, shown_targets
 from decision_rnn.comparison.verdicts import differences, reference
+from decision_rnn.evaluation.aggregate import (
+    AGGREGATE,
+    AGGREGATE_NOTE,
+    IMPROVEMENT,
+    IMPROVEMENT_NOTE,
+    PROFILE_NOTE,
+    performance_profile,
+)
 from decision_rnn.evaluation.report import format_deviation, format_return, format_scores
 from decision_rnn.evaluation.statistics import (
     DEVIATION_NOTE,
     DIFFERENCE_NOTE,
     FEWEST_FOR_INTERVAL,
     INTERVAL_NOTE,
+    probability_of_improvement,
     summarise_seeds,
 )
 
 if TYPE_CHECKING:
-    from decision_rnn.comparison.record import ComparedDataset, Target
+    from decision_rnn.comparison.record import ComparedDataset, Role
+    from decision_rnn.comparison.summary import VariantSummary
+    from decision_rnn.comparison.verdicts import Overall
 
-CHART_POINTS, TABLE_POINTS = 200, 10
-"""The largest numbers of points of a loss curve in its chart and in its table."""
+CHART_POINTS = 200
+"""The largest number of points of a loss curve in its chart."""
+THRESHOLDS = 61
+"""Number of scores at which a performance profile is drawn."""
+TITLES: dict[Role | None, str] = {
+    "paper": "at the first target of each task",
+    "best": "at the best return of each dataset",
+    None: "without a target",
+}
+"""The targets at which scores are aggregated over datasets, by role."""
+NOTHING_SHARED = "There is no number over the datasets: fewer than two have a result of every variant."
+"""Shown for comparisons on several datasets without any aggregate."""
+COSTS: dict[str, tuple[str, str, Callable[[VariantSummary], float | None]]] = {
+    "Parameters": ("parameters", "{:,.0f}", lambda of: of.trials[0].parameters),
+    "Training": (
+        "seconds of training",
+        "{:,.0f} s",
+        lambda of: float(np.median([trial.training_seconds for trial in of.trials])),
+    ),
+    "One action": (
+        "µs for one action",
+        "{:,.0f} µs",
+        lambda of: min(
+            (known for trial in of.trials if (known := trial.action_microseconds) is not None), default=None
+        ),
+    ),
+    "State": ("bytes of state per environment", "{:,.0f} B", lambda of: of.trials[0].state_bytes),
+}
+"""By name: the unit, the format, and the cost of a variant, None if not known."""
 
-Summaries = Sequence[VariantSummary]
+Summaries = Sequence["VariantSummary"]
 
 
 def scores(findings: Findings) -> Section:
@@ -59,29 +87,37 @@ def scores(findings: Findings) -> Section:
                 describe_targets(targets): {
                     summary.variant: cell(of) for summary in found for of in summary.targets if of.target == targets[0]
                 }
-                for targets in shown_targets(found)
+                for targets in shown
             }
 
-        last = by_target(lambda of: score_cell(of.scores, of.per_seed))
+        shown = shown_targets(found)
+        last = by_target(_score_cell)
         for column in last.values():
             column["(the data's mean)"] = f"{dataset.data.score_mean:.1f}"
-        errors = {summary.variant: format_scores(of, "%") for summary in found if (of := summary.target_error)}
-        deviations = by_target(lambda of: format_deviation(of.deviation) if of.scores.spread == "95% interval" else "")
-        compared = {
+        last["target error, % of the data's range"] = {
+            summary.variant: format_scores(of, "%") for summary in found if (of := summary.target_error)
+        }
+        tested = any(len(summary.trials) >= FEWEST_FOR_INTERVAL for summary in found)
+        compared: Columns = {
             describe_targets(targets): {
                 label: describe_difference(of) for label, of in differences(found, targets[0]).items()
             }
-            for targets in compared_targets(found)
+            for targets in (compared_targets(found) if tested else ())
         }
-        tested = any(len(summary.trials) >= FEWEST_FOR_INTERVAL for summary in found)
+        deviations = by_target(lambda of: format_deviation(of.deviation) if of.scores.spread == "95% interval" else "")
         tables = [
-            findings.table("score of the last checkpoint", {**last, "target error, % of the data's range": errors}),
+            findings.table("score of the last checkpoint", last),
             findings.table("standard deviation over seeds", deviations),
-            findings.table(f"difference from {reference(found)}", compared if tested else {}),
+            findings.table(f"difference from {reference(found)}", compared),
             _every_target(dataset, found),
         ]
-        shown = [targets for targets in shown_targets(found) if targets[0].target_return is not None]
-        charts = [_score_chart(findings, dataset, found, targets) for targets in shown or shown_targets(found)]
+        charts = []
+        for targets in [targets for targets in shown if targets[0].target_return is not None] or shown:
+            results = {summary.variant: summary.of_target(targets[0]) for summary in found}
+            rows = {label: (of.scores, of.per_seed) for label, of in results.items()}
+            aims = [dataset.data.normalised(of.target_return) for of in targets if of.in_range and of.target_return]
+            title, mean = f"Scores, {describe_targets(targets)}", (dataset.data.score_mean, "mean of the data")
+            charts.append(dots(findings, title, "normalised score", rows, mean, next(map(float, aims), None)))
         return Group(dataset.data.name, tables=tables, charts=charts)
 
     every = list(chain.from_iterable(of.targets for of in findings.summaries))
@@ -108,118 +144,88 @@ def scores(findings: Findings) -> Section:
     return Section("Scores", " ".join(text), findings.groups(group), charts_text, foldable=False)
 
 
-def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
-    def returns(between: str, *values: float) -> str:
-        return between.join(format_return(value, dataset.data) for value in values)
+def _score_cell(of: TargetSummary) -> Cell:
+    """A score with its interval, and the score of every seed: in small print, or in brackets without an interval."""
+    seeds = ", ".join(f"{score:.1f}" for score in of.per_seed)
+    if of.scores.spread == "range":
+        return Cell(f"{of.scores.score:.1f} ({seeds})")
+    return Cell(format_scores(of.scores), f"seeds: {seeds}" * (of.scores.spread is not None))
 
+
+def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
     head = ["variant", "target", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%"]
-    rows: list[list[Cell | str]] = []
+    rows = []
     for summary in found:
         for of in summary.targets:
-            low, middle, high = of.return_quantiles
-            row: list[Cell | str] = [summary.variant, describe_targets([of.target]), score_cell(of.scores, of.per_seed)]
-            row += [format_deviation(of.deviation), returns(" ± ", *of.return_mean_sd)]
-            row += [returns("", middle), returns(" to ", low, high)]
+            means = float(np.mean([result.return_mean for result in of.results]))
+            deviation = float(np.sqrt(np.mean([result.return_sd**2 for result in of.results])))  # of a seed's episodes
+            mean, sd, low, middle, high = (
+                format_return(value, dataset.data) for value in (means, deviation, *of.return_quantiles)
+            )
+            row: list[Cell | str] = [summary.variant, describe_targets([of.target]), _score_cell(of)]
+            row += [format_deviation(of.deviation), f"{mean} ± {sd}", middle, f"{low} to {high}"]
             rows.append([*row, *(f"{metric(of):.4g}" for metric in METRICS.values())])
-    return Table.of("every target", [*head, *METRICS], rows, behind_chart=True)
-
-
-def _score_chart(findings: Findings, dataset: ComparedDataset, found: Summaries, targets: Sequence[Target]) -> Chart:
-    results = {summary.variant: summary.of_target(targets[0]) for summary in found}
-    aims = [of.target_return for of in targets if of.in_range and of.target_return is not None]
-    return dots(
-        f"Scores, {describe_targets(targets)}",
-        "normalised score",
-        {label: (of.scores, of.per_seed) for label, of in results.items()},
-        findings.marks,
-        (dataset.data.score_mean, "mean of the data"),
-        (float(dataset.data.normalised(aims[0])), "the target") if aims else None,
-    )
+    return Table("every target", [*head, *METRICS], rows, behind_chart=True)
 
 
 def achieved(findings: Findings) -> Section:
     """The returns that agents achieve over their target returns."""
 
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        asking = [summary for summary in found if summary.targets[0].target.target_return is not None]
-        rows = []
-        for summary in asking:
-            for i, trial in enumerate(summary.trials):
-                for asked, median in _medians(summary, i):
-                    returns = (format_return(value, dataset.data) for value in (median, median - asked))
-                    rows.append([summary.variant, f"{trial.seed}", f"{asked:g}", *returns])
-        head = ("variant", "seed", "target", "achieved", "difference")
+        def guide(plot: Plot) -> None:
+            ends = [max(plot.x.low, plot.y.low), min(plot.x.high, plot.y.high)]
+            if ends[0] < ends[1]:
+                plot.line(ends, ends, "reference")
+            if plot.x.low < dataset.data.return_max < plot.x.high:
+                plot.vertical(dataset.data.return_max, "best in the data", dotted=True)
+
+        curves = {}
+        for summary in (summary for summary in found if summary.asked):
+            asked, results = zip(*sorted(summary.asked.items()), strict=True)
+            low, middle, high = np.array([of.return_quantiles for of in results]).T
+            medians = np.median([[result.returns for result in of.results] for of in results], axis=-1).T
+            seeds = {f"seed {trial.seed}": of for trial, of in zip(summary.trials, medians, strict=True)}
+            curves[summary.variant] = Curves(np.array(asked), {"median": middle, **seeds}, (low, high))
+        number, axes = (lambda value: format_return(value, dataset.data)), ("target return", "achieved return")
         return Group(
             dataset.data.name,
-            tables=[Table.of("each seed's median return", head, rows, behind_chart=True)],
-            charts=[_achieved_chart(findings, dataset, asking, summary) for summary in asking],
+            tables=[numbers("achieved return", "target", curves, number)],
+            charts=plots(findings, "achieved over target return", axes, curves, number, panels=True, guide=guide),
         )
 
     charts_text = (
         "The return that an agent achieves for each target: a thick line with marks is the median of all seeds' "
-        "episodes, with a band from the 10th to the 90th percentile; thin lines are the medians of its seeds. On the "
-        "dashed diagonal the agent achieves its target; right of the dotted line the target is higher than any return "
-        "in the data. Thin lines close together point to the method, thin lines far apart to luck in training."
+        "episodes, with a band from the 10th to the 90th percentile; thin lines are those of its seeds, grey lines the "
+        "other variants. On the dashed diagonal the agent achieves its target; right of the dotted line the target "
+        "is higher than any return in the data. Thin lines close together point to the method, thin lines far apart to "
+        "luck in training."
     )
     return Section("Target and achieved return", "", findings.groups(group), charts_text)
-
-
-def _medians(summary: VariantSummary, seed: int) -> list[Point]:
-    """Target returns, each with the median return of one seed's episodes."""
-    return sorted((of.target.target_return or 0.0, of.seed_medians[seed]) for of in summary.targets)
-
-
-def _achieved_chart(findings: Findings, dataset: ComparedDataset, asking: Summaries, summary: VariantSummary) -> Chart:
-    """The panel of one variant, with the same axes as those of the others."""
-
-    def curve(of: VariantSummary) -> np.ndarray:
-        """(targets, 4): target return, and 10th percentile, median and 90th percentile of the achieved return."""
-        return np.array(sorted((of.target.target_return or 0.0, *of.return_quantiles) for of in of.targets))
-
-    every = np.concatenate([curve(of) for of in asking])
-    asked, low, middle, high = curve(summary).T
-    described = "; ".join(
-        f"target {a:.6g}, median {format_return(m, dataset.data)}, 10% to 90% {format_return(lo, dataset.data)} to "
-        f"{format_return(hi, dataset.data)}"
-        for a, lo, m, hi in curve(summary)
-    )
-    mark = findings.marks[summary.variant]
-    title = f"{summary.variant}: achieved over target return"
-    plot = Plot(title, described, Axis.around("target return", every[:, 0]), Axis.around("achieved return", every))
-    plot.diagonal()
-    if plot.x.low < dataset.data.return_max < plot.x.high:
-        plot.vertical(dataset.data.return_max, "best in the data", dotted=True)
-    plot.band(asked, low, high, mark.css)
-    for i in range(len(summary.trials)) if len(summary.trials) > 1 else ():
-        targets, medians = zip(*_medians(summary, i), strict=True)
-        plot.line(targets, medians, f"{mark.css} thin")
-    plot.line(asked, middle, mark.css)
-    plot.marks(asked, middle, mark.css, mark.shape)
-    return Chart(summary.variant, plot.svg())
 
 
 def learning(findings: Findings) -> Section:
     """The loss, and the scores of the checkpoints."""
 
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        losses = {summary.variant: _mean_loss(summary) for summary in found}
-        curves = {summary.variant: summary.curves for summary in found if summary.curves}
-        loss_rows, rows = [], []
-        for label, points in losses.items():
-            shown = dict.fromkeys(np.linspace(0, len(points) - 1, TABLE_POINTS).round().astype(int)) if points else ()
-            loss_rows += [[label, f"{points[i][0]:,.0f}", f"{points[i][1]:.4g}"] for i in shown]
-        for label, of in ((label, of) for label, of_variant in curves.items() for of in of_variant):
-            for step, column in zip(of.steps, of.per_seed.T, strict=True):
-                seeds = ", ".join(f"{score:.1f}" for score in column)
-                rows.append([label, describe_targets([of.target]), f"{step:,}", f"{column.mean():.1f}", seeds])
-        head = ("variant", "target", "step", "mean", "seeds")
+        losses = {summary.variant: _mean_loss(summary) for summary in found if any(of.loss for of in summary.trials)}
+        curves, ends = {}, dict[str, dict[str, Cell | str]]()
+        for summary in (summary for summary in found if summary.curves):
+            first, *_ = scores = {describe_targets([target]): of for target, of in summary.curves.items()}
+            seeds = {f"seed {trial.seed}": of for trial, of in zip(summary.trials, scores[first], strict=True)}
+            means = {target: of.mean(axis=0) for target, of in scores.items()}
+            curves[summary.variant] = Curves(np.array(summary.steps), means | seeds)
+            for target, of in scores.items():
+                for which, per_seed in (("last", of[:, -1]), ("best", of.max(axis=1))):
+                    column = ends.setdefault(f"{which}, {target}", {})
+                    column[summary.variant] = format_scores(summarise_seeds(per_seed))
         tables = [
-            findings.table("score by checkpoint", _last_and_best(curves)),
-            Table.of("every checkpoint's score", head, rows, behind_chart=True),
-            Table.of("loss", ("variant", "step", "loss"), loss_rows, behind_chart=True),
+            findings.table("score by checkpoint", ends),
+            numbers("score of each checkpoint", "step", curves, "{:.1f}".format),
+            numbers("loss", "step", losses, "{:.4g}".format),
         ]
-        charts = overlay("Loss", "training steps", "loss", losses, findings.marks, log="y")
-        charts += [_learning_chart(findings, curves, label) for label in curves]
+        charts = plots(findings, "Loss", ("training steps", "loss"), losses, "{:.4g}".format, log="y")
+        axes = ("training steps", "normalised score")
+        charts += plots(findings, "score over steps", axes, curves, "{:.1f}".format, panels=True)
         return Group(dataset.data.name, tables=tables, charts=charts)
 
     text = (
@@ -237,89 +243,45 @@ def learning(findings: Findings) -> Section:
     return Section("Learning curves", text * checkpoints, groups, charts_text * checkpoints + losses_text)
 
 
-def _last_and_best(curves: dict[str, tuple[LearningCurve, ...]]) -> Columns:
-    """Scores of the last and the best checkpoint over the same episodes, by target."""
-    columns: Columns = {}
-    for label, of_variant in curves.items():
-        for of in of_variant:
-            for which, per_seed in (("last", of.per_seed[:, -1]), ("best", of.per_seed.max(axis=1))):
-                column = columns.setdefault(f"{which}, {describe_targets([of.target])}", {})
-                column[label] = format_scores(summarise_seeds(per_seed))
-    return columns
-
-
-def _learning_chart(findings: Findings, curves: dict[str, tuple[LearningCurve, ...]], label: str) -> Chart:
-    """Scores of a variant's checkpoints over steps; the means of the others are grey behind it."""
-    described = "; ".join(
-        f"{describe_targets([of.target])}: "
-        + ", ".join(
-            f"step {step:,} {score:.1f}" for step, score in zip(of.steps, of.per_seed.mean(axis=0), strict=True)
-        )
-        for of in curves[label]
-    )
-    every = list(chain.from_iterable(curves.values()))
-    steps = Axis.around("training steps", [step for of in every for step in of.steps])
-    score = Axis.around("normalised score", np.concatenate([of.per_seed.ravel() for of in every]))
-    plot, mark = Plot(f"{label}: score over steps", described, steps, score), findings.marks[label]
-
-    for other, (first, *_) in curves.items():
-        if other != label:
-            plot.line(first.steps, first.per_seed.mean(axis=0), "grey")
-    first, *others = curves[label]
-    for seed in first.per_seed:
-        plot.line(first.steps, seed, f"{mark.css} thin")
-    plot.line(first.steps, first.per_seed.mean(axis=0), mark.css)
-    plot.marks(first.steps, first.per_seed.mean(axis=0), mark.css, mark.shape)
-    for of in others:
-        plot.line(of.steps, of.per_seed.mean(axis=0), f"{mark.css} dotted")
-    return Chart(label, plot.svg())
-
-
-def _mean_loss(summary: VariantSummary) -> list[Point]:
+def _mean_loss(summary: VariantSummary) -> Curves:
     """The loss over steps, mean over the seeds that logged it; if there are many points, neighbours are averaged."""
     by_step: dict[int, list[float]] = {}
     for step, loss in chain.from_iterable(trial.loss for trial in summary.trials):
         by_step.setdefault(step, []).append(loss)
     points = np.array([(step, np.mean(losses)) for step, losses in sorted(by_step.items())])
-    parts = np.array_split(points, min(len(points), CHART_POINTS)) if len(points) else []
-    return [(float(part[-1, 0]), float(part[:, 1].mean())) for part in parts]
+    parts = np.array_split(points, min(len(points), CHART_POINTS))
+    return Curves(np.array([of[-1, 0] for of in parts]), {"loss": np.array([of[:, 1].mean() for of in parts])})
 
 
 def cost(findings: Findings) -> Section:
     """Parameters, training time, time of an action and size of the state, and the score over each."""
-    kinds = {
-        "Parameters": ("parameters", "{:,.0f}"),
-        "Training": ("seconds of training", "{:,.0f} s"),
-        "One action": ("µs for one action", "{:,.0f} µs"),
-        "State": ("bytes of state per environment", "{:,.0f} B"),
-    }
 
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        costs = {summary.variant: dict(zip(kinds, _costs(summary), strict=True)) for summary in found}
-        scores = {summary.variant: summary.of_target(shown_targets(found)[0][0]).scores.score for summary in found}
+        first = shown_targets(found)[0][0]
         columns: Columns = {}
         charts: list[Chart] = []
-        for kind, (unit, form) in kinds.items():
-            known = {label: cost for label, of in costs.items() if (cost := of[kind]) is not None}
-            columns[kind.lower()] = {label: form.format(cost) for label, cost in known.items()}
-            points = {label: (cost, scores[label]) for label, cost in known.items()}
-            charts += cost_chart(kind, unit, points, findings.marks)
+        for kind, (unit, form, measure) in COSTS.items():
+            known = {of: value for of in found if (value := measure(of)) is not None}
+            columns[kind.lower()] = {of.variant: form.format(value) for of, value in known.items()}
+            points = {
+                of.variant: Curves(np.array([value]), {"score": np.array([of.of_target(first).scores.score])})
+                for of, value in known.items()
+                if value > 0
+            }
+            charts += plots(findings, kind, (unit, "normalised score"), points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("cost", columns)], charts=charts)
 
+    jobs = sorted({trial.jobs for trial in findings.comparison.trials if trial.jobs is not None})
+    together = f", {' or '.join(map(str, jobs))} runs at a time" if jobs not in ([], [1]) else ""
     text = (
-        f"Training: median wall time of a run{findings.comparison.describe_jobs()}; one action: median at batch 1 on "
-        "one thread, of the fastest seed, since other work on the machine can only slow it down; state: memory per "
-        "environment."
+        f"Training: median wall time of a run{together}; one action: median at batch 1 on one thread, of the fastest "
+        "seed, since other work on the machine can only slow it down; state: memory per environment."
     )
-    charts_text = "The charts show the score at the first target: further left is cheaper, further up is better."
+    charts_text = (
+        "The charts show the score at the first target: further left is cheaper, further up is better. A variant whose "
+        "cost is 0 has no place on a logarithmic axis."
+    )
     return Section("Score against cost", text, findings.groups(group), charts_text)
-
-
-def _costs(summary: VariantSummary) -> tuple[float | None, ...]:
-    first, actions = summary.trials[0], [trial.action_microseconds for trial in summary.trials]
-    training = float(np.median([trial.training_seconds for trial in summary.trials]))
-    known = [action for action in actions if action is not None]
-    return first.parameters, training, min(known, default=None), first.state_bytes
 
 
 def tuning(findings: Findings) -> Section:
@@ -333,8 +295,12 @@ def tuning(findings: Findings) -> Section:
             }
             for spent in BUDGETS
         }
-        points = {label: [(float(spent), of.score) for spent, of in curve.items()] for label, curve in curves.items()}
-        charts = overlay("Score of the choice", "episodes spent", "normalised score", points, findings.marks, log="x")
+        axes = ("episodes spent", "normalised score")
+        points = {
+            label: Curves(np.array(BUDGETS), {"score": np.array([of.score for of in curve.values()])})
+            for label, curve in curves.items()
+        }
+        charts = plots(findings, "Score of the choice", axes, points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 
     text = (
@@ -343,6 +309,73 @@ def tuning(findings: Findings) -> Section:
         "do without."
     )
     return Section("Score against episodes spent on choosing a target", text, findings.groups(group))
+
+
+def overall(findings: Findings) -> Section:
+    """The variants over all datasets that they share, after Agarwal et al., "Deep RL at the Edge of the Statistical
+    Precipice" (2021): interquartile means, probabilities of improvement and performance profiles."""
+    found, title = findings.overall, "Over all datasets"
+    if not found:
+        reason = [Group(title, text=[NOTHING_SHARED])] * (len(findings.comparison.datasets) > 1)
+        return Section(title, "", reason, foldable=False)
+    aggregates = [of for overall in found for of in overall.aggregates.values()]
+    improvements = [of for overall in found for of in overall.improvements.values()]
+    text = [f"Interquartile mean: {AGGREGATE_NOTE if any(of.spread for of in aggregates) else AGGREGATE}."]
+    if improvements:
+        note = IMPROVEMENT_NOTE if any(of.spread for of in improvements) else IMPROVEMENT
+        text.append(f"Improvement: {note}; at 0.5 the two are even.")
+    if not all(of.spread for of in [*aggregates, *improvements]):
+        text.append("No interval is given for few seeds or datasets.")
+    if found[0].role is not None and not all(summary.asked for summary in findings.summaries):
+        text.append("Behaviour cloning has no target and appears with its one score at all of them.")
+    charts_text = f"A profile is the {PROFILE_NOTE}; the other variants are grey behind it."
+    return Section(title, " ".join(text), [_over_datasets(findings, of) for of in found], charts_text, foldable=False)
+
+
+def _over_datasets(findings: Findings, overall: Overall) -> Group:
+    every = {of.data.name: of.data.score_mean for of in findings.comparison.datasets}
+    left_out = [name for name in every if name not in overall.datasets]
+    without = [label for label in findings.names if label not in overall.scores]
+    text = [f"Left out, because not every variant has a result there: {', '.join(left_out)}."] * bool(left_out)
+    text += [f"Left out, because they have no result on any dataset: {', '.join(without)}."] * bool(without)
+
+    columns: Columns = {
+        "score": {label: format_scores(of) for label, of in overall.aggregates.items()},
+        "runs": {label: f"{sum(map(len, of.values()))}" for label, of in overall.scores.items()},
+    }
+    tables = [findings.table("interquartile mean of all runs", columns)]
+    mean = float(np.mean([every[name] for name in overall.datasets])), "mean of the data"
+    bars = {label: (of, ()) for label, of in overall.aggregates.items()}
+    charts = [dots(findings, "Interquartile mean", "normalised score", bars, mean)]
+    if overall.improvements:
+        title, others = f"improvement on {overall.reference}", overall.scores[overall.reference]
+        columns = {"probability": {label: format_scores(of, digits=2) for label, of in overall.improvements.items()}}
+        for name in overall.datasets:
+            columns[name] = {
+                label: f"{probability_of_improvement(overall.scores[label][name], others[name]):.2f}"
+                for label in overall.improvements
+            }
+        tables.append(findings.table(title, columns))
+        bars = {label: (of, ()) for label, of in overall.improvements.items()}
+        charts.append(dots(findings, f"Probability of {title}", "probability", bars, (0.5, "even")))
+    scores = np.concatenate([of for by_dataset in overall.scores.values() for of in by_dataset.values()])
+    thresholds = np.linspace(min(0.0, scores.min()), scores.max() * 1.02, THRESHOLDS)
+    profiles = {}
+    for label, by_dataset in overall.scores.items():
+        of = performance_profile(by_dataset, thresholds)
+        profiles[label] = Curves(thresholds, {"fraction": of.fractions}, (of.low.clip(0), of.high.clip(max=1)))
+    axes, title = ("normalised score", "fraction of runs"), "fraction of runs above a score"
+    tables.append(numbers(title, "score", profiles, "{:.2f}".format))
+    charts += plots(findings, title, axes, profiles, "{:.2f}".format, panels=True)
+    datasets = f"{len(overall.datasets)} of {len(every)} datasets" if left_out else f"All {len(every)} datasets"
+    return Group(f"{datasets}, {TITLES[overall.role]}", text, tables, charts)
+
+
+def failed(findings: Findings) -> Section:
+    """The runs that failed."""
+    lines = [f"{run.variant} on {run.dataset}, seed {run.seed}: {run.error}" for run in findings.comparison.failed]
+    text = "The command tries these again when it is repeated."
+    return Section("Failed runs", "", [Group("Failed runs", text=lines)] * bool(lines), text)
 
 
 def remarks(findings: Findings) -> Section:
@@ -360,13 +393,6 @@ def remarks(findings: Findings) -> Section:
 
     text = "What to know before believing the scores."
     return Section("Remarks", "", findings.groups(group), text, foldable=False)
-
-
-def failed(findings: Findings) -> Section:
-    """The runs that failed."""
-    lines = [f"{run.variant} on {run.dataset}, seed {run.seed}: {run.error}" for run in findings.comparison.failed]
-    text = "The command tries these again when it is repeated."
-    return Section("Failed runs", "", [Group("Failed runs", text=lines)] * bool(lines), text)
 
 
 SECTIONS: list[Callable[[Findings], Section]] = [scores, achieved, learning, cost, tuning, overall, failed, remarks]

@@ -54,7 +54,7 @@ class Axis:
     names: Sequence[str] = ()
 
     @classmethod
-    def around(cls, label: str, values: Sequence[float] | np.ndarray, log: bool = False) -> "Axis":
+    def around(cls, label: str, values: Values, log: bool = False) -> "Axis":
         """An axis that holds all values, with a margin; for a logarithmic one they are positive."""
         low, high = float(np.min(values)), float(np.max(values))
         if log:
@@ -93,14 +93,16 @@ class Plot:
         x: The x axis.
         y: The y axis.
         height: Height between the axes, in pixels.
-        right: Room for labels to the right, in pixels.
+        named: Labels for which there is room to the right.
     """
 
-    def __init__(self, title: str, described: str, x: Axis, y: Axis, height: float = 170, right: float = 10) -> None:
+    def __init__(
+        self, title: str, described: str, x: Axis, y: Axis, height: float = 170, named: Sequence[str] = ()
+    ) -> None:
         self.alternative, self.x, self.y = f"{title}: {described}", x, y
         ticks = y.ticks()
-        room = max((len(text) for _, text in ticks), default=1) * LETTER
-        self.left, self.right = room + (24 if y.label else 10), WIDTH - right
+        self.left = max((len(text) for _, text in ticks), default=1) * LETTER + (24 if y.label else 10)
+        self.right = WIDTH - (16 + max(len(shortened(label)) for label in named) * LETTER if named else 10)
         self.top, self.bottom = 16.0, 16.0 + height
         self.parts: list[Markup] = []
         for value, text in ticks:
@@ -143,12 +145,6 @@ class Plot:
             inside = min(max(at, half), WIDTH - half)
             self._text(inside, self.top - 5, text, 'class="note" text-anchor="middle"')
 
-    def diagonal(self) -> None:
-        """The line on which y equals x, as far as it is inside the axes."""
-        low, high = max(self.x.low, self.y.low), min(self.x.high, self.y.high)
-        if low < high:
-            self.line([low, high], [low, high], "reference")
-
     def labels(self, points: Mapping[str, Point], marks: Mapping[str, Mark]) -> None:
         """Write labels to the right without overlap, with thin lines to their points."""
         height = self.bottom - self.top
@@ -179,11 +175,6 @@ class Plot:
             self.parts.append(Markup('<text x="{:.1f}" y="{:.1f}" {}>{}</text>').format(x, y, Markup(attributes), text))
 
 
-def room_for(labels: Sequence[str]) -> float:
-    """The room in pixels that `Plot.labels` needs to the right."""
-    return 16 + max(len(shortened(label)) for label in labels) * LETTER
-
-
 def shortened(label: str) -> str:
     """A label, with an ellipsis in the middle if it is too long for a chart."""
     half = (LONGEST - 1) // 2
@@ -192,10 +183,8 @@ def shortened(label: str) -> str:
 
 def compact(value: float) -> str:
     """A number short enough for a tick: `1.5k`, `2M`."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}".replace("-", "\N{MINUS SIGN}")
-    return f"{value:.6g}".replace("-", "\N{MINUS SIGN}")
+    size, letter = next((of for of in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= of[0]), (1.0, ""))
+    return f"{value / size:.6g}{letter}".replace("-", "\N{MINUS SIGN}")
 
 
 def spread_out(places: Sequence[float], gap: float) -> list[float]:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from decision_rnn.comparison.report.parts import Cell
-from decision_rnn.evaluation.report import describe_range, format_scores
+from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Target
 
 
-def listed(names: Iterable[str], most: int | None = None) -> str:
-    """`a, b and c`; with more than `most` names, the last ones are counted: `a, b and 3 more`."""
-    names = list(names)
-    if most is not None and len(names) > most:
-        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+def listed(names: Iterable[str]) -> str:
+    """`a, b and c`."""
+    *most, last = [*names] or [""]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def plural(count: int, noun: str) -> str:
@@ -37,14 +34,6 @@ def describe_targets(targets: Sequence[Target]) -> str:
         return "no target"
     named = ((f"{of.target_return:.6g}", describe_range(of.in_range, "best" in of.roles)) for of in targets)
     return f"target {' or '.join(', '.join(filter(None, names)) for names in named)}"
-
-
-def score_cell(scores: SeedScores, per_seed: Sequence[float]) -> Cell:
-    """A score with its interval, and the score of every seed: in small print, or in brackets without an interval."""
-    seeds = ", ".join(f"{score:.1f}" for score in per_seed)
-    if scores.spread == "range":
-        return Cell(f"{scores.score:.1f} ({seeds})")
-    return Cell(format_scores(scores), f"seeds: {seeds}" * (scores.spread is not None))
 
 
 def format_spread(scores: SeedScores) -> str:

@@ -1,0 +1,236 @@
+"""Executors, which start the runs of a comparison: on this machine, or as tasks of a Ray cluster."""
+
+import contextlib
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from decision_rnn import workers
+from decision_rnn.checkpoint import checkpoints_of
+from decision_rnn.comparison.record import LOG
+from decision_rnn.errors import InputError, cannot_write
+from decision_rnn.files import locked, write_atomically
+from decision_rnn.workers import JOBS, LIFELINE, available_cores, thread_limits
+
+CONFIG = "trial.yaml"
+"""The file in a run's folder with the configuration that it is started with."""
+POLL = 0.2
+"""Seconds between looks at a process."""
+STARTS = 2
+"""How often a run is started if its process is killed: another run may have used up the memory."""
+LOSSES = 3
+"""How often a task of a Ray cluster is started again after its node was lost."""
+
+
+Events = Generator[tuple[int, str | None] | None, None, None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to be trained and evaluated.
+
+    Attributes:
+        folder: The run's folder.
+        config: Its configuration, as YAML.
+        plugins: Modules that it needs.
+        device: Its `training.device`.
+    """
+
+    folder: Path
+    config: str
+    plugins: tuple[str, ...]
+    device: str
+
+    def write(self) -> list[str]:
+        """Write the configuration into the run's folder; returns the words of the command that starts or resumes it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / CONFIG, self.config.encode())
+        words = ["train", "--config", str(self.folder / CONFIG), "--output", str(self.folder)]
+        words += ["--plugins", ",".join(self.plugins)] * bool(self.plugins)
+        return words + ["--resume"] * (self.folder / "config.yaml").is_file()
+
+    def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
+        """Start the run in a process that ends with this one and appends its output to the run's log.
+
+        Args:
+            jobs: Number of runs at the same time.
+            threads: Number of threads of each, and of processes that play episodes.
+
+        Raises:
+            OSError: If the folder cannot be written.
+        """
+        words = [*self.write(), "--processes", str(threads)]
+        environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
+        if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
+            environment[JOBS] = str(jobs)
+        with (self.folder / LOG).open("ab") as log:
+            log.write(f"$ decision-rnn {shlex.join(words)}\n".encode())
+            log.flush()
+            return subprocess.Popen(
+                [*workers.PROGRAM, *words], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
+            )
+
+    def train(self, jobs: int, threads: int, stop: threading.Event) -> str | None:
+        """Run the process to its end, and once more if it is killed, from the last checkpoint; `stop` ends it early.
+
+        Returns:
+            The error in one line; None if the run succeeded.
+        """
+        for _ in range(STARTS):
+            try:
+                process = self.start(jobs, threads)
+            except OSError as error:
+                return str(cannot_write(self.folder, error))
+            while process.poll() is None:
+                if stop.wait(POLL):
+                    process.kill()  # safe: its files are written atomically
+                    process.wait()
+            if stop.is_set() or process.returncode >= 0:
+                return self.fault() if process.returncode else None
+        signal = -process.returncode
+        return f"its process was killed {STARTS} times, by signal {signal}: if memory ran out, try fewer --jobs"
+
+    def fault(self) -> str:
+        """The last line of the run's log: the error of a run that has failed."""
+        lines = (self.folder / LOG).read_text(errors="replace").split("\n")
+        return next(filter(None, map(str.strip, reversed(lines)))).removeprefix("decision-rnn: ")
+
+
+class Executor(Protocol):
+    """Trains runs, several at a time."""
+
+    jobs: int
+    """Number of runs at a time, as far as it is known."""
+
+    def run(self, tasks: Sequence[Task]) -> Events:
+        """Train every task, by `Task.train`.
+
+        Yields the number of every task that has ended, with its error in one line or None, and None about once a
+        second. Closing the generator early stops everything that it has started.
+
+        Raises:
+            InputError: If no task can be run at all.
+        """
+
+
+class LocalExecutor:
+    """Trains runs in processes on this machine, each with an equal share of the cores, or fewer threads if
+    OMP_NUM_THREADS is lower. The last digits of a run's results depend on its number of threads.
+
+    A run whose process is killed, such as when memory runs out, resumes from its last checkpoint. If it is killed
+    again, it has failed.
+
+    Args:
+        jobs: Number of runs at a time; if left out, the number of cores. On two cores, two runs with one thread each
+            did 1.6 times as many training steps (minGRU, defaults) as one run with two threads, and playing episodes
+            uses one thread.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs or available_cores()
+        self.threads = max(1, min(torch.get_num_threads(), available_cores() // self.jobs))
+
+    def run(self, tasks: Sequence[Task]) -> Events:
+        stop, shared = threading.Event(), min(self.jobs, len(tasks))
+        with ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                running = {pool.submit(task.train, shared, self.threads, stop): i for i, task in enumerate(tasks)}
+                while running:
+                    for ended in wait(running, 1.0, FIRST_COMPLETED).done:
+                        yield running.pop(ended), ended.result()
+                    yield None
+            finally:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+
+
+class RayExecutor:
+    """Trains runs as Ray tasks (https://docs.ray.io/en/latest/ray-core/tasks.html) of one core each, and of one GPU
+    where they train on one.
+
+    Every node needs this package, the plugins, the datasets' files and the comparison's folder, on a file system that
+    they share. A run whose node is lost resumes on another from its last checkpoint.
+
+    Args:
+        jobs: Number of tasks at a time; if left out, the number of cores in the cluster.
+        address: Address of a running cluster, `auto` for the one on this machine; if left out, one is started here
+            and stopped at the end.
+
+    Raises:
+        InputError: If Ray is not installed, or there is no cluster at that address.
+    """
+
+    def __init__(self, jobs: int | None = None, address: str | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise InputError(
+                "--executor ray needs Ray, which is not installed: pip install 'decision-rnn[ray]'"
+            ) from None
+        self.ray: Any = ray
+        self.started = not ray.is_initialized()
+        if self.started:
+            options = {"include_dashboard": False} if address is None else {"address": address}
+            try:
+                ray.init(log_to_driver=False, **options)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise InputError(
+                    f"there is no Ray cluster at {address}: start one by `ray start --head`, or leave out "
+                    f"--ray_address ({' '.join(str(error).split())[:200]})"
+                ) from None
+        resources = ray.cluster_resources()
+        self.gpus = int(resources.get("GPU", 0))
+        self.limit = jobs
+        self.jobs = jobs or max(1, int(resources.get("CPU", 1)))
+
+    def run(self, tasks: Sequence[Task]) -> Events:
+        ray, waiting = self.ray, list(range(len(tasks)))
+        running: dict[Any, int] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < (self.limit or len(tasks)):
+                    number = waiting.pop(0)
+                    running[self.submit(tasks[number], min(self.jobs, len(tasks)))] = number
+                for reference in ray.wait(list(running), timeout=1.0)[0]:
+                    number = running.pop(reference)
+                    try:
+                        yield number, ray.get(reference)
+                    except ray.exceptions.RayError as error:
+                        yield number, f"its task was lost: {' '.join(str(error).split())[:300]}"
+                yield None
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+            if self.started:
+                ray.shutdown()
+
+    def submit(self, task: Task, jobs: int) -> Any:
+        """Submit a run to the cluster; returns the reference of its error."""
+        on_gpu = task.device == "cuda" or (task.device == "auto" and self.gpus > 0)  # a task sees no GPU that it
+        remote = self.ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=LOSSES)(_on_node)  # does not ask for
+        return remote.remote(replace(task, folder=task.folder.absolute()), jobs, os.getcwd())
+
+
+def _on_node(task: Task, jobs: int, folder: str) -> str | None:
+    """Train a run on a node, with one thread as for a local run, so that results are equal to the last digit."""
+    with contextlib.suppress(OSError):  # plugins and files are looked for here; the node may not have this folder
+        os.chdir(folder)
+    with locked(task.folder / "training"):
+        pass  # a run on a node taken for lost may need a moment to end
+    return task.train(jobs, 1, threading.Event())
+
+
+EXECUTORS: dict[str, Callable[[int | None, str | None], Executor]] = {
+    "local": lambda jobs, address: LocalExecutor(jobs),
+    "ray": RayExecutor,
+}
+"""From the number of runs at a time, None for the executor's default, and the address of a cluster to an executor; a
+module named by --plugins adds its own."""
