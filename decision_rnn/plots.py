@@ -70,7 +70,7 @@ def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
         if kind == "time":
             curves["speed"].setdefault(layer, []).append((int(at), row.ratio))
     kinds = list(dict.fromkeys(KIN.get(layer, layer) for layer in curves["time"]))
-    colours = [*plt.get_cmap("tab20").colors[::2], *plt.get_cmap("tab20").colors[1::2]]
+    colours = plt.get_cmap("tab20")(np.r_[0:20:2, 1:20:2])
     figure, panels = plt.subplots(2, 2, figsize=(12, 10.5), layout="constrained")
     for panel, (kind, title) in zip(panels.flat, PANELS.items(), strict=True):
         for layer, points in curves[kind].items():

@@ -157,6 +157,7 @@ def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, 
         ("provenance.reference_min", True),
         ("provenance.environment_id", 7),
         ("provenance.environment_settings", []),
+        *(("provenance", value) for value in ({}, {"spec": 5}, {"spec": {"name": "x"}}, 5)),
     ],
 )
 def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
@@ -204,6 +205,7 @@ def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
     config, agent = trained.config, trained.agent
     assert (config.condition.rtg_cap, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
     assert (config.training.tbptt_slices, config.training.ema_decay) == (3, 0.999)
+    assert (trained.provenance.name, trained.provenance.environment_id) == ("standin/hopper-medium", "Hopper-v5")
     assert config == from_dict(read_yaml(OLD / "config.yaml"), "config.yaml")
     assert from_dict(json.loads(json.dumps(to_dict(config))), "again") == config
 

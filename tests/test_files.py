@@ -144,14 +144,6 @@ link_atomically(Path(sys.argv[1]), "10")
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
-def test_link_atomically_replaces_a_folder_that_copying_put_in_place_of_the_link(tmp_path: Path) -> None:
-    (tmp_path / "last").mkdir()
-    (tmp_path / "last" / "file").write_text("x")
-    link_atomically(tmp_path / "last", "5")
-    assert os.readlink(tmp_path / "last") == "5"
-    assert [path.name for path in tmp_path.iterdir()] == ["last"]
-
-
 def test_locked_excludes_others_until_its_holder_is_killed(tmp_path: Path) -> None:
     code = """
 import os, signal, sys, time

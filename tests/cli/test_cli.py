@@ -211,20 +211,6 @@ def test_bench_data_prints_a_table_and_writes_json_rows(inline_cli: SmallCLI, tm
     assert "cannot write rows.json/rows.json: Not a directory" in done.stderr
 
 
-def test_bench_backbones_writes_json_rows_and_a_plot(small_cli: SmallCLI, tmp_path: Path) -> None:
-    command = ["bench", "backbones", "--backbones", "mingru,transformer", "--lengths", "5,9", "--rounds", "1"]
-    done = small_cli(*command, "--steps", "3", "--json", "rows.json", "--plot", "picture.png")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["name"] for row in rows if row["name"].endswith(("time-9", "step-3"))] == [
-        *(f"backbones/{name}/time-9" for name in ("mingru", "transformer", "torch.nn.GRU")),
-        *(f"backbones/{name}/step-3" for name in ("mingru", "transformer", "torch.nn.GRU")),
-    ]
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert "backbones/mingru/memory-5" in done.stdout
-
-
 def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:
     lines = f"{sys.executable} -u {SMALL_CLI} data list | head -n 1"
     done = subprocess.run(lines, shell=True, env=small_environment, capture_output=True, text=True)

@@ -100,7 +100,6 @@ compare hopper-medium --seeds 0 | --seeds
 compare hopper-medium --backbones
 compare hopper-medium --backbones , | --backbones
 compare hopper-medium --backbones mingru,nothing | nothing | known
-compare hopper-medium --backbones mingru,lru,mingru | mingru | twice
 compare hopper-medium --backbone lru | --backbones
 compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | mingru has no backbone.heads
 evaluate
