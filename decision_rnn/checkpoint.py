@@ -4,11 +4,11 @@
                              config.json            how it was made: enough to rebuild and evaluate it
                              training_state.pt      optimiser, random generators, position in the stream,
                                                    losses not logged yet
-    <run>/checkpoints/last -> <step>                for people; the package goes by the steps
 
 Every folder is written under a temporary name, fsynced and renamed, so that it is complete or absent.
 """
 
+import contextlib
 import io
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, SystemFault
-from decision_rnn.files import link_atomically, new_directory, remove_directory
+from decision_rnn.files import new_directory, remove_directory
 from decision_rnn.plugins import import_plugins
 from decision_rnn.records import read_record
 
@@ -76,7 +76,7 @@ class _Description:
 
 
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
-    """Write a checkpoint of that step and point `last` at it; all but the newest `KEPT` are removed.
+    """Write a checkpoint of that step; all but the newest `KEPT` are removed.
 
     Raises:
         SystemFault: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
@@ -88,7 +88,8 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
         with new_directory(folder) as new:
             write_agent(new, trained)
             (new / "training_state.pt").write_bytes(buffer.getbuffer())
-        link_atomically(folder.parent / "last", folder.name)
+        with contextlib.suppress(OSError):
+            (folder.parent / "last").unlink()  # version 0.2 linked the newest checkpoint
         for old in checkpoints_of(run)[:-KEPT]:
             remove_directory(old)
     except OSError as error:

@@ -147,17 +147,6 @@ def remove_directory(path: Path) -> None:
         path.rename(temporary)  # what others still add stays hidden and is removed with the next leftovers
 
 
-def link_atomically(path: Path, target: str) -> None:
-    """Make `path` a symbolic link to `target`, replacing an existing link, or the folder that copying without links put
-    in its place. Where no link can be made, as on a file system without symbolic links, nothing is changed."""
-    with contextlib.suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            remove_directory(path)
-        with _temporary_for(path) as temporary:
-            temporary.symlink_to(target)
-            temporary.replace(path)
-
-
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock of `path`, which excludes other processes; the operating system releases it if this one dies.

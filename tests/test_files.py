@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from decision_rnn.files import link_atomically, locked, new_directory, new_file, remove_directory, write_atomically
+from decision_rnn.files import locked, new_directory, new_file, remove_directory, write_atomically
 
 KILLED = """
 import os, signal, sys
@@ -125,23 +125,6 @@ def test_file_system_without_locks_warns_once_and_is_still_written_to(
         (folder / "file").write_text("x")
     assert {path.name for path in tmp_path.iterdir()} == before | {"made"}  # the leftover may belong to a live process
     assert capsys.readouterr().err == ""
-
-
-def test_link_atomically_replaces_link_and_removes_leftover_of_killed_process(tmp_path: Path) -> None:
-    code = """
-import os, signal, sys
-from pathlib import Path
-from decision_rnn.files import link_atomically
-Path.replace = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
-link_atomically(Path(sys.argv[1]), "10")
-"""
-    link_atomically(tmp_path / "last", "5")
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "last")])
-    assert os.readlink(tmp_path / "last") == "5"
-    assert len(list(tmp_path.iterdir())) == 2
-    link_atomically(tmp_path / "last", "20")
-    assert os.readlink(tmp_path / "last") == "20"
-    assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
 def test_locked_excludes_others_until_its_holder_is_killed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.files import link_atomically, working_alone
+from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, tell
 from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
@@ -248,7 +248,5 @@ def _resume(
     trainer.load_state_dict(state)
     trainer.model.objective.load_training_state(state.get("objective", {}))
     stream.load_state_dict(state["stream"])
-    # The run was killed before this link was made, or a damaged newer checkpoint was deleted.
-    link_atomically(folder.parent / "last", folder.name)
     means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
     return saved.seconds, {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}

@@ -126,7 +126,7 @@ def test_backbone_of_a_plugin_is_chosen_by_its_registered_name(
     refused([*train, "--backbone", "average"], "average", "--plugins")
     done = command(*train, "--backbone", "average", "--plugins", "layers")
     assert done.returncode == 0, done.stderr
-    config = json.loads((tmp_path / "run" / "checkpoints" / "last" / "config.json").read_text())["config"]
+    config = json.loads((tmp_path / "run" / "checkpoints" / "3" / "config.json").read_text())["config"]
     assert (config["backbone"]["name"], config["backbone"]["decay"], config["plugins"]) == ("average", 0.8, ["layers"])
     refused(["evaluate", "run", "--episodes", "1"], "--plugins layers")
     done = command("train", "--plugins", "layers", "--backbone", "average", "--help")

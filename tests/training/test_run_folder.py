@@ -1,10 +1,7 @@
 """A run's folder: one process at a time, kills at the worst moments, and full disks."""
 
-import errno
 import json
-import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -75,14 +72,6 @@ def dies(path, target):
 
 Path.replace = dies
 """
-KILLED_AT_LINK = """
-def dies(link, target):
-    if target == "12":
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.symlink(target, link)
-
-Path.symlink_to = dies
-"""
 KILLED_AT_REMOVAL = """
 import shutil
 
@@ -116,7 +105,7 @@ def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weigh
     time.sleep(1)  # TensorBoard orders its files by the second
     train(configure(), tmp_path / "killed", resume=True)
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()) == ["12", "8", "last"]
+    assert sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()) == ["12", "8"]
     # TensorBoard shows steps that were trained twice only once.
     events = EventAccumulator(str(tmp_path / "killed")).Reload().Scalars("training/loss")
     assert [event.step for event in events] == [2, 4, 6, 8, 10, 12]
@@ -130,45 +119,17 @@ def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_pa
     assert last_checkpoint(tmp_path / "run").name == "12"
 
 
-def test_resume_links_last_after_a_kill_before_linking(store: EpisodeStore, tmp_path: Path) -> None:
-    train_and_be_killed(store, tmp_path / "run", KILLED_AT_LINK)
-    last = tmp_path / "run" / "checkpoints" / "last"
-    assert os.readlink(last) == "8"
-    train(configure(), tmp_path / "run", resume=True)
-    assert os.readlink(last) == "12"
-
-
-def test_resume_repairs_dangling_last_link(tmp_path: Path) -> None:
+def test_run_goes_on_from_the_checkpoint_before_a_damaged_one_that_was_deleted(tmp_path: Path) -> None:
     train(configure(), tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
+    whole = weights(tmp_path / "run")
     for file in (folder / "12").iterdir():
         file.unlink()
     with pytest.raises(InputError, match="to go on from step 8"):
         train(configure(), tmp_path / "run", resume=True)
     (folder / "12").rmdir()  # as the error says
-    with pytest.raises(InputError, match="learning_rate"):
-        train(configure("--training.learning_rate", "1"), tmp_path / "run", resume=True)
     train(configure(), tmp_path / "run", resume=True)
-    assert (folder / "last" / "config.json").is_file()
-
-
-def test_run_copied_without_symbolic_links_can_be_resumed(tmp_path: Path) -> None:
-    train(configure(), tmp_path / "run", callback=lambda step, *now: step < 8)
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")  # follows links, as zip and rsync -L do
-    train(configure(), tmp_path / "copy", resume=True)
-    assert os.readlink(tmp_path / "copy" / "checkpoints" / "last") == "12"
-
-
-def test_run_on_a_file_system_without_symbolic_links_is_trained_and_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, target: str) -> None:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(path))
-
-    monkeypatch.setattr(Path, "symlink_to", refuse)
-    train(configure(), tmp_path / "run", callback=lambda step, *now: step < 8)
-    train(configure(), tmp_path / "run", resume=True)
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
+    assert weights(tmp_path / "run") == whole
 
 
 def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
@@ -179,7 +140,7 @@ def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
     assert folders
     assert all((folder / "config.json").is_file() for folder in folders)
     train(configure(), tmp_path / "run", resume=True)
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8", "last"]
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
 
 
 HOLDER = """
