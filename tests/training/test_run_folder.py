@@ -139,6 +139,7 @@ def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
     folders = [path for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()]
     assert folders
     assert all((folder / "config.json").is_file() for folder in folders)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "12")
     train(configure(), tmp_path / "run", resume=True)
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
 
