@@ -131,12 +131,13 @@ class ActingLoop(ABC):
         count = self._settle(len(batch), "observations") if rows is None else len(rows)
         if len(batch) != count:
             raise InputError(f"there are {len(batch)} observations for {count} environments of index")
-        rewards, ended = _per_row(reward, count, "reward", np.float32), _per_row(done, count, "done", np.bool_)
+        rewards = _per_row(reward, count, "reward", np.float32)
+        ended = done if done is False else _per_row(done, count, "done", np.bool_)
         if not count:
             return np.zeros((0, self.action_dim), np.float32)
         where = slice(None) if rows is None else rows
         next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
-        if not next_step:
+        if ended is not False and not next_step:
             self._first[where] |= ended
         if rows is None:
             actions = self._act_all(batch, rewards)

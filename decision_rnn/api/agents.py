@@ -39,19 +39,11 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
 
 def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
     """The agent or exported policy of that name, and its run's folder if there is one here."""
-    if is_policy(name):
-        try:
-            from decision_rnn.deploy.actor import load_policy
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"{name} is acted with by the package {error.name}, which is not installed: pip install "
-                "'decision-rnn[onnx]'"
-            ) from None
-        return load_policy(Path(name)), None
-    folder = find_agent(name)
-    return checkpoint.load_agent(folder), checkpoint.run_of(folder)
-
-
-def is_policy(name: str | Path) -> bool:
-    """Whether a name is the file of an exported policy."""
-    return Path(name).suffix == ".onnx"
+    if Path(name).suffix != ".onnx":
+        folder = find_agent(name)
+        return checkpoint.load_agent(folder), checkpoint.run_of(folder)
+    try:
+        from decision_rnn.deploy.actor import load_policy
+    except ModuleNotFoundError as error:
+        raise InputError(f"{name} needs {error.name}, which is missing: pip install 'decision-rnn[onnx]'") from None
+    return load_policy(Path(name)), None

@@ -15,7 +15,7 @@ from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten, run_option
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.messages import quiet
-from decision_rnn.parsing import Option, convert, options_of, split_names, suggest
+from decision_rnn.parsing import convert, options_of, split_names, suggest
 from decision_rnn.plugins import import_plugins
 
 DEFAULT_BACKBONES = ("mingru", "minlstm", "lru", "transformer")
@@ -90,8 +90,8 @@ def compare(
     """
     arguments = {name: value for name, value in locals().items() if name != "config"} | config
     import_plugins(plugins)
-    path, partial = config.get("path"), config.get("partial", "keep")
-    found = [find_dataset(data, environment_id, path, partial) for data in _listed(datasets)]
+    part = config.get("path"), config.get("partial", "keep")
+    found = [find_dataset(data, environment_id, *part) for data in _listed(datasets)]
     if len({(dataset.path, dataset.partial) for dataset in found}) > 1:
         raise InputError(
             "compare(): the datasets differ in path or partial, which all runs of a comparison share: open them with "
@@ -99,11 +99,11 @@ def compare(
         )
     keys = run_keys(config, steps, "compare()") | {"datasets": [dataset.name for dataset in found]}
     if found:
-        keys |= {"path": None if found[0].path is None else str(found[0].path), "partial": found[0].partial}
-    keys |= {name: plain(arguments[name]) for name in OPTIONS} | {"plugins": list(plugins)}
+        keys |= {"path": plain(found[0].path), "partial": found[0].partial}
     arguments |= {name: keys[name] for name in ("datasets", "path", "partial") if name in keys}
+    keys |= {name: plain(arguments[name]) for name in (*OPTIONS, "plugins", "variants")}
     with quiet(not progress):
-        return run_plan(plan(keys | {"variants": plain(variants)}, "compare()"), _call(arguments))
+        return run_plan(plan(keys, "compare()"), _call(arguments))
 
 
 def plan(keys: Mapping[str, Any], source: str) -> Plan:
@@ -117,8 +117,12 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
     Raises:
         InputError: If a key is unknown or invalid; the message names it.
     """
-    shared, declared = dict(keys), options_of(compare)
-    options = {name: _option(declared[name], shared.pop(name, None), source) for name in OPTIONS}
+    shared = dict(keys)
+    options: dict[str, Any] = {name: option.default for name, option in options_of(compare).items() if name in OPTIONS}
+    for name in OPTIONS:
+        if (value := shared.pop(name, None)) is not None:
+            hint = options_of(compare)[name].hint
+            options[name] = output_folder(value) if name == "output" else convert(value, hint, f"{source}: {name}")
     own = shared.pop("variants", None) or {}
     if not isinstance(own, Mapping) or not all(isinstance(of, Mapping) for of in own.values()):
         raise InputError(f"{source}: variants must hold labels, each with the keys of that variant: {own!r:.100}")
@@ -141,15 +145,7 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
         () if controls == ["none"] else controls,
         source,
     )
-    output = output_folder(options.pop("output"))
-    return Plan(variants=variants, datasets=tuple(datasets), output=output, **options)
-
-
-def _option(option: Option, value: Any, source: str) -> Any:
-    """The value of an option of `compare`, or its default for None."""
-    if value is None:
-        return option.default
-    return value if option.name == "output" else convert(value, option.hint, f"{source}: {option.name}")
+    return Plan(variants=variants, datasets=tuple(datasets), **options)
 
 
 def _listed(datasets: Any) -> Sequence[Any]:

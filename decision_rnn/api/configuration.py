@@ -30,17 +30,12 @@ def configuration(
     # The dataset follows: episodes in memory are stored only once all keys have been checked.
     described = new_config({**run_keys(config, steps, "train()"), **given}, "train()")
     dataset = find_dataset(data, environment_id, described.path, described.partial)
-    path = None if dataset.path is None else str(dataset.path)
-    return replace(described, dataset=dataset.name, path=path, partial=dataset.partial)
+    return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
 
 
 def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[str, Any]:
-    """The keyword arguments of a run as plain values, with `steps` in the training section.
-
-    Raises:
-        InputError: If `dataset`, which is not a keyword, is among them, or if the steps are given twice; the message
-            names `source`.
-    """
+    """The keyword arguments of a run as plain values, with `steps` in the training section; raises InputError, naming
+    `source`, if one is given twice."""
     keys: dict[str, Any] = plain(config)
     if "dataset" in keys:
         raise InputError(f"{source}: dataset is {keys['dataset']!r:.100} beside the data given first: leave it out")

@@ -46,22 +46,21 @@ def find_dataset(
     whole = of_minari and data.total_episodes == data.storage.total_episodes
     if environment_id is not None and (whole or isinstance(data, Dataset | str | EpisodeStore)):
         raise InputError(f"environment_id is {environment_id!r:.100}, which this dataset defines itself: leave it out")
-    if path is not None and not isinstance(path, str | Path):
-        raise InputError(f"path is {path!r:.100}: it must be the path of a file")
     if path is not None and not isinstance(data, str):
         raise InputError(f"path is {str(path)!r:.100}: it is the file of a dataset that is named, so leave it out")
     if isinstance(data, Dataset):
         return data if partial == "keep" else open_dataset(data.name, data.path, partial)
     if isinstance(data, str):
         return open_dataset(data, path, partial)
-    if isinstance(data, EpisodeStore):
-        settings = data.manifest["source"].get("environment_settings")
-        name = data.name or _keep(data.read_episodes(), data.environment_id, settings)
-        return open_dataset(name, None, partial)
+    if whole:
+        return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
     settings = None
-    if of_minari:
-        if whole:
-            return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
+    if isinstance(data, EpisodeStore):
+        if data.name:
+            return open_dataset(data.name, None, partial)
+        environment_id, settings = data.environment_id, data.manifest["source"].get("environment_settings")
+        data = data.read_episodes()
+    elif of_minari:
         if environment_id is None and data.spec.env_spec is not None:
             metadata = data.storage.read_raw_metadata(data.storage.data_path)
             environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
@@ -75,15 +74,7 @@ def find_dataset(
         raise InputError(
             "a list of episodes does not say which environment it is from: name it, such as environment_id='Hopper-v5'"
         )
-    return open_dataset(_keep(data, environment_id, settings), None, partial)
-
-
-def _keep(episodes: Iterable[Any], environment_id: str, settings: dict[str, Any] | None) -> str:
-    """Write episodes as a dataset named by a hash of their contents, unless it exists; returns its name.
-
-    `settings` are those of their environment, as for `write_store`.
-    """
-    kept = list(as_episodes(episodes, "the list of episodes"))
+    kept = list(as_episodes(data, "the list of episodes"))
     digest = hashlib.sha256(environment_id.encode())
     if describe_alteration(environment_id, settings):  # the same numbers may come from another environment
         digest.update(json.dumps(settings, sort_keys=True).encode())
@@ -95,4 +86,4 @@ def _keep(episodes: Iterable[Any], environment_id: str, settings: dict[str, Any]
     name = f"own/episodes-{digest.hexdigest()[:16]}"
     if not SOURCES["own"].folder(name).is_dir():
         write_store(name, kept, environment_id, environment_settings=settings)
-    return name
+    return open_dataset(name, None, partial)

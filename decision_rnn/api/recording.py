@@ -97,18 +97,17 @@ def record(
 
 
 def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
-    if isinstance(policy, str | Path):
-        policy = load_agent(policy)
-    agent = policy.agent if isinstance(policy, Run) else policy
-    if isinstance(agent, TrainedAgent):
-        return EnvironmentActor(agent, target_return, env=environment)
-    if isinstance(agent, EnvironmentActor) or not callable(agent):
+    if isinstance(policy, str | Path | Run):
+        policy = policy.agent if isinstance(policy, Run) else load_agent(policy)
+    if isinstance(policy, TrainedAgent):
+        return EnvironmentActor(policy, target_return, env=environment)
+    if isinstance(policy, EnvironmentActor) or not callable(policy):
         raise InputError(
-            f"{type(agent).__name__} is not a policy: give a function of an observation, a run or an agent"
+            f"{type(policy).__name__} is not a policy: give a function of an observation, a run or an agent"
         )
     if target_return is not None:
         raise InputError("target_return is given but the policy is a function, which takes none: leave it out")
-    return lambda observation, reward, done: np.asarray(agent(observation))
+    return lambda observation, reward, done: np.asarray(policy(observation))
 
 
 def _shown(episodes: Iterator[Episode], quota: Quota) -> Iterator[Episode]:

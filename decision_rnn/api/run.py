@@ -258,17 +258,13 @@ def evaluate(
     import_plugins(plugins)
     if processes is not None and (type(processes) is not int or processes < 1):
         raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
-    folder = agent.folder if isinstance(agent, Run) else None
-    subject: Any = agent.agent if isinstance(agent, Run) else agent
-    if isinstance(agent, str | Path):
-        subject, folder = load_subject(agent)
+    subject, folder = (agent.agent, agent.folder) if isinstance(agent, Run) else (agent, None)
+    if isinstance(subject, str | Path):
+        subject, folder = load_subject(subject)
     if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, EvaluatedPolicy):
-        if state == "window":
-            raise InputError("an exported policy acts by a carried state: evaluate its run for state window")
-        if rtg_cap is not None:
-            raise InputError("an exported policy keeps its rtg_cap: evaluate its run for another")
+    if isinstance(subject, EvaluatedPolicy) and (state == "window" or rtg_cap is not None):
+        raise InputError("an exported policy keeps its rtg_cap and its carried state: evaluate its run for others")
     if target_returns is not None:
         check_conditioned(subject.config)
     settings = evaluation_settings(
@@ -281,11 +277,11 @@ def evaluate(
         max_episode_steps=max_episode_steps,
     )
     written = output_folder(output) or folder
-    if written is not None:
-        try:
+    try:
+        if written is not None:
             check_folder(written / "results")  # before minutes are spent on the evaluation
-        except OSError as error:
-            raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
+    except OSError as error:
+        raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
         if isinstance(subject, TrainedAgent) and rtg_cap is not None:
             subject = with_rtg_cap(subject, rtg_cap)

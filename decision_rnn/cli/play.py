@@ -12,7 +12,7 @@ from decision_rnn.parsing import COMMAND_LINE, split_names
 
 if TYPE_CHECKING:
     from decision_rnn.checkpoint import TrainedAgent
-    from decision_rnn.evaluation.play import Moment
+    from decision_rnn.evaluation.video import Moment
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ def has_screen() -> bool:
 
 def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed: int) -> None:
     from decision_rnn.evaluation.actor import actor_of
-    from decision_rnn.evaluation.play import play, watched_environment
+    from decision_rnn.evaluation.video import play, watched_environment
 
     actor = actor_of(trained.agent, trained.config.evaluation)
     environment = watched_environment(trained.provenance.environment_id)

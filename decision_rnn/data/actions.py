@@ -1,5 +1,6 @@
 """Checks whether an agent, whose actions are within [-1, 1], can learn a dataset's actions."""
 
+import contextlib
 from typing import Literal
 
 import gymnasium
@@ -25,7 +26,11 @@ def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None
     """
     if actions == "keep" and store.largest_action <= TOLERATED:
         return
-    box = _box(store)
+    space = None
+    if not describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
+        with contextlib.suppress(MissingEnvironmentError):
+            space = environment_spaces(store.environment_id)[1]
+    box = space if isinstance(space, gymnasium.spaces.Box) else None
     clips = box is not None and bool((box.low == -1).all() and (box.high == 1).all())
     if actions == "clip" and (box is None or clips):
         return
@@ -39,14 +44,3 @@ def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None
         f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1; "
         f"{advice}"
     )
-
-
-def _box(store: EpisodeStore) -> gymnasium.spaces.Box | None:
-    """The action space of the environment that the data were collected in; None if it is unknown or not a Box."""
-    if describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
-        return None
-    try:
-        space = environment_spaces(store.environment_id)[1]
-    except MissingEnvironmentError:
-        return None
-    return space if isinstance(space, gymnasium.spaces.Box) else None

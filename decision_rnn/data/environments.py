@@ -4,12 +4,13 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from decision_rnn.data.playing import Quota, play_one
 from decision_rnn.data.store.episode import Episode
@@ -89,9 +90,22 @@ def environment_sizes(environment_id: str) -> tuple[int, int]:
     sizes = []
     for space, kind in zip(environment_spaces(environment_id), ("observations", "actions"), strict=True):
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise InputError(f"{environment_id} has {kind} that are not flat vectors: {space}")
+            raise InputError(
+                f"{environment_id} has {kind} that are not flat vectors: no agent can be trained or "
+                f"evaluated on {space}"
+            )
         sizes.append(space.shape[0])
     return sizes[0], sizes[1]
+
+
+def known_sizes(environment_id: str, settings: dict[str, Any] | None = None) -> tuple[int, int] | None:
+    """The sizes of an environment's observations and actions; None if it cannot be made here with these settings.
+
+    Raises InputError if a space is not a flat Box.
+    """
+    with contextlib.suppress(MissingEnvironmentError):
+        return None if describe_alteration(environment_id, settings) else environment_sizes(environment_id)
+    return None
 
 
 def check_environment(
@@ -105,19 +119,17 @@ def check_environment(
         settings: The dataset's settings besides the id (`DatasetSpec.environment_settings`): if they differ from the
             registered ones, it is another environment.
     """
-    without = "or leave evaluation out, --evaluation.episodes 0"
+    without = "leave evaluation out, --evaluation.episodes 0"
     try:
         environment_sizes(environment_id)
-    except MissingEnvironmentError as error:
-        asked = f" (the dataset asks for {', '.join(map(repr, requirements)):.300})" if requirements else ""
-        raise MissingEnvironmentError(f"{error}{asked}, {without}") from None
     except InputError as error:
-        raise InputError(f"{error}: no agent can be evaluated in it, {without.removeprefix('or ')}") from None
+        asked = f" (the dataset asks for {', '.join(map(repr, requirements)):.300})" if requirements else ""
+        raise type(error)(f"{error}{asked}, or {without}") from None
     altered = describe_alteration(environment_id, settings)
     if altered:
         raise InputError(
             f"the data were collected in {environment_id} with {altered}, and agents are evaluated in the registered "
-            f"one: register that environment under an id of its own and name it in the dataset, {without}"
+            f"one: register that environment under an id of its own and name it in the dataset, or {without}"
         )
 
 
@@ -128,8 +140,7 @@ def describe_alteration(environment_id: str, settings: dict[str, Any] | None) ->
     """
     if settings is None or environment_id not in gymnasium.registry:
         return None
-    usual = registered_settings(environment_id)
-    for key, value in usual.items():
+    for key, value in registered_settings(environment_id).items():
         if (settings.get(key) or None) != (value or None):
             return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
     return None
@@ -140,14 +151,7 @@ def registered_settings(environment_id: str) -> dict[str, Any]:
 
     Gymnasium's own `EnvSpec.to_json` refuses environments whose entry point is a class.
     """
-    registered = gymnasium.registry[environment_id]
-    settings = {
-        "kwargs": registered.kwargs,
-        "max_episode_steps": registered.max_episode_steps,
-        "additional_wrappers": [asdict(wrapper) for wrapper in registered.additional_wrappers],
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(settings, default=repr))
-    return plain
+    return _settings(gymnasium.registry[environment_id])
 
 
 def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tuple[str, dict[str, Any]]:
@@ -155,10 +159,10 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
 
     Wrappers that change neither observations, actions nor rewards are left out. Raises InputError if it has no id.
     """
-    around = []  # wrappers of the vector environment, outermost first: its spec leaves them out
+    around: list[dict[str, Any]] = []  # wrappers of the vector environment, innermost first: its spec leaves them out
     while isinstance(environment, gymnasium.vector.VectorWrapper):
         kind = type(environment)
-        around.append({"name": kind.__name__, "entry_point": f"{kind.__module__}:{kind.__name__}", "kwargs": None})
+        around.insert(0, {"name": kind.__name__, "entry_point": f"{kind.__module__}:{kind.__name__}", "kwargs": None})
         environment = environment.env
     # The spec of a vector environment leaves out the wrappers of its environments too.
     made = environment.envs[0].spec if isinstance(environment, gymnasium.vector.SyncVectorEnv) else environment.spec
@@ -167,11 +171,18 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
             f"the environment {environment} has no id, so that no agent can be evaluated in it: register it "
             "(gymnasium.register) and make it by gymnasium.make"
         )
-    kwargs = {key: value for key, value in made.kwargs.items() if key not in RENDERING_ARGUMENTS}
-    wrappers = [*map(asdict, made.additional_wrappers), *reversed(around)]
-    wrappers = [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS]
-    settings = {"kwargs": kwargs, "max_episode_steps": made.max_episode_steps, "additional_wrappers": wrappers}
-    return made.id, json.loads(json.dumps(settings, default=repr))
+    return made.id, _settings(made, around)
+
+
+def _settings(spec: EnvSpec, around: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    wrappers = [*map(asdict, spec.additional_wrappers), *around]
+    settings = {
+        "kwargs": {key: value for key, value in spec.kwargs.items() if key not in RENDERING_ARGUMENTS},
+        "max_episode_steps": spec.max_episode_steps,
+        "additional_wrappers": [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=repr))
+    return plain
 
 
 def play_episodes(
@@ -191,21 +202,3 @@ def play_episodes(
     environment_sizes(environment_id)
     with contextlib.closing(make_environment(environment_id)) as environment:
         yield from play_one(environment, lambda observation, reward, first: policy(observation), Quota(episodes), seed)
-
-
-def of_environment(episodes: Iterable[Episode], environment_id: str, name: str) -> Iterator[Episode]:
-    """Yield the episodes of `name`; raises InputError if their sizes are not those of the environment.
-
-    If it cannot be made here, its sizes are unknown and nothing is checked.
-    """
-    sizes = None
-    with contextlib.suppress(MissingEnvironmentError):
-        sizes = environment_sizes(environment_id)
-    for index, episode in enumerate(episodes):
-        if sizes is not None and (episode.observations.shape[1], episode.actions.shape[1]) != sizes:
-            raise InputError(
-                f"{name}: episode {index} has observations of shape {episode.observations.shape} and actions of "
-                f"{episode.actions.shape} where {environment_id} has {sizes[0]} and {sizes[1]} numbers in each row: "
-                "name the environment it came from"
-            )
-        yield episode

@@ -1,13 +1,9 @@
 """A summary of a dataset in a few lines of text."""
 
-import numpy as np
-
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
-
-BINS, WIDTH = 12, 40  # of the histogram
 
 
 def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
@@ -33,15 +29,8 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),
     ]
-    lines = [spec.name, *(f"  {key:<12} {value}" for key, value in rows), "", "  episodes by return"]
-    return "\n".join([*lines, *histogram(store.episode_returns)])
-
-
-def histogram(returns: np.ndarray) -> list[str]:
-    """A text histogram of returns, a line per bin: its range, a bar, its number of episodes."""
-    counts, edges = np.histogram(returns, BINS)
-    bars = ("#" * -(-int(count) * WIDTH // int(counts.max())) for count in counts)  # rounded up: a single episode shows
-    return [
-        f"  {low:>9.1f} to {high:>9.1f} |{bar:<{WIDTH}} {count}"
-        for low, high, bar, count in zip(edges[:-1], edges[1:], bars, counts, strict=True)
+    lines = [
+        spec.name,
+        *(f"  {key:<12} {value}" for key, value in rows),
     ]
+    return "\n".join(lines)

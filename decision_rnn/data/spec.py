@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
+from minari.serialization import deserialize_space, serialize_space
 
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -17,33 +18,10 @@ D4RL_REFERENCES = (
 )
 
 
-def normalised_scores(returns: np.ndarray | float, reference_min: float, reference_max: float) -> np.ndarray:
-    """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
-    return 100.0 * (np.asarray(returns, np.float64) - reference_min) / (reference_max - reference_min)
-
-
-def describe_space(space: Box) -> dict[str, Any]:
-    """A Box as plain JSON: bounds are texts, since JSON has no infinity, and a single one if all entries have it."""
-    described = {"type": "Box", "shape": list(space.shape), "dtype": str(space.dtype)}
-    for name, bound in (("low", space.low), ("high", space.high)):
-        texts = bound.astype(str)
-        described[name] = texts.flat[0].item() if (texts == texts.flat[0]).all() else texts.tolist()
-    return described
-
-
-def read_space(described: dict[str, Any]) -> Box:
-    """The space that `describe_space` described; raises KeyError, TypeError or ValueError for anything else."""
-    if described["type"] != "Box":
-        raise ValueError(f"a space is of type {described['type']!r:.100}, which this version does not read")
-    shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"])
-    low, high = (np.broadcast_to(np.asarray(described[name]).astype(dtype), shape) for name in ("low", "high"))
-    return Box(low, high, shape, dtype.type)
-
-
-def flat_spaces(observation_dim: int, action_dim: int) -> dict[str, Any]:
+def flat_spaces(observation_dim: int, action_dim: int) -> dict[str, str]:
     """`DatasetSpec.spaces` of vectors: observations without bounds, actions within [-1, 1]."""
     spaces = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": Box(-1.0, 1.0, (action_dim,))}
-    return {name: describe_space(space) for name, space in spaces.items()}
+    return {name: serialize_space(space) for name, space in spaces.items()}
 
 
 @dataclass(frozen=True)
@@ -53,11 +31,10 @@ class DatasetSpec:
     `reference_min` and `reference_max` are the returns that score 0 and 100: normalised score = 100 * (return - min) /
     (max - min). `target_returns` are the targets of evaluation and `return_scale` divides returns-to-go, as in the
     Decision Transformer (Chen et al. 2021, appendix A). `comparable` is a sentence on where the references come from
-    and which scores ours may be compared with. `contents` is the fingerprint of the store that the spec was read from,
-    None if the dataset's name alone determines it.
+    and which scores ours may be compared with.
 
-    `spaces` are the Gymnasium spaces of an observation and an action, each as `describe_space` gives it, so that the
-    spec is plain JSON; None in checkpoints of version 0.2. Read them as `observation_space` and `action_space`.
+    `spaces` are the Gymnasium spaces of an observation and an action in Minari's JSON; None in checkpoints of
+    version 0.2. Read them as `observation_space` and `action_space`.
 
     `requirements` are the packages that the dataset declares for its environment, in pip's syntax.
     `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
@@ -72,28 +49,24 @@ class DatasetSpec:
     target_returns: tuple[float, ...]
     return_scale: float
     comparable: str
-    contents: str | None = field(default=None, kw_only=True)
     requirements: tuple[str, ...] = field(default=(), kw_only=True)
     environment_settings: dict[str, Any] | None = field(default=None, kw_only=True)
-    spaces: dict[str, Any] | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        for name in ("target_returns", "requirements"):  # JSON gives lists
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+    spaces: dict[str, str] | None = field(default=None, kw_only=True)
 
     @property
     def observation_space(self) -> gymnasium.Space[Any] | None:
         """The space of an observation; None if it is not known."""
-        return None if self.spaces is None else read_space(self.spaces["observation"])
+        return None if self.spaces is None else deserialize_space(self.spaces["observation"])
 
     @property
     def action_space(self) -> gymnasium.Space[Any] | None:
         """The space of an action; None if it is not known."""
-        return None if self.spaces is None else read_space(self.spaces["action"])
+        return None if self.spaces is None else deserialize_space(self.spaces["action"])
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
-        """The scores of returns, as `normalised_scores` gives them."""
-        return normalised_scores(returns, self.reference_min, self.reference_max)
+        """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
+        span = self.reference_max - self.reference_min
+        return 100.0 * (np.asarray(returns, np.float64) - self.reference_min) / span
 
 
 @dataclass(frozen=True)
@@ -191,8 +164,7 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
         )
     return replace(
         spec,
-        contents=store.fingerprint,
         spaces=flat_spaces(store.observation_dim, store.action_dim),
-        requirements=source.get("requirements", ()),
+        requirements=tuple(source.get("requirements", ())),
         environment_settings=source.get("environment_settings"),
     )

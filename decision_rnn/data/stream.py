@@ -1,17 +1,17 @@
 """Training batches: slices of the stream of steps, with reset flags, and no padding anywhere."""
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.resets import Resets, send
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
-MAPPED_BYTES = 1 << 29  # slices of a larger table are read from the file, not from a memory map or a GPU
+MAPPED_BYTES = 1 << 29  # a larger table is neither kept in memory nor on a GPU
+BITS = torch.tensor([1, 2, 4], dtype=torch.uint8)[:, None, None]
 
 
 class Batch(NamedTuple):
@@ -32,45 +32,9 @@ class Batch(NamedTuple):
     reset: Resets  # where the recurrent state is reset, of (B, K)
 
 
-class MappedTable:
-    """A table that is memory-mapped or on a GPU."""
-
-    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
-        self.rows = torch.from_numpy(table).to(device)
-        width = table.shape[1]
-        self.windows = self.rows.as_strided((len(table) - context + 1, context, width), (width, width, 1))
-
-    def gather(self, starts: Tensor, rows: np.ndarray | None) -> Tensor:
-        """The rows with the given numbers (B, K), as (B, K, columns); None for those that follow each start (B,)."""
-        if rows is None:  # copying whole windows is faster
-            return self.windows.index_select(0, _send(starts, self.rows.device))
-        index = _send(torch.from_numpy(rows).flatten(), self.rows.device)
-        return self.rows.index_select(0, index).view(*rows.shape, -1)
-
-
-class TableFile:
-    """A table that may exceed memory, read from its file on demand.
-
-    A memory map would become fully resident, because the system also loads the pages around each slice.
-    """
-
-    def __init__(self, table: np.memmap, context: int, device: torch.device) -> None:
-        self.file = open(str(table.filename), "rb", buffering=0)  # noqa: SIM115 - open as long as the stream
-        self.first_byte, self.row_bytes, self.columns = table.offset, table.strides[0], table.shape[1]
-        self.context, self.device = context, device
-
-    def gather(self, starts: Tensor, rows: np.ndarray | None) -> Tensor:
-        """As `MappedTable.gather`."""
-        if rows is None:
-            rows = starts.numpy()[:, None] + np.arange(self.context)
-        block = np.empty((*rows.shape, self.columns), np.float32)
-        for window, numbers, jumps in zip(block, rows, np.diff(rows) != 1, strict=True):
-            for begin, end in pairwise([0, *(np.flatnonzero(jumps) + 1), len(window)]):
-                consecutive = window[begin:end]
-                self.file.seek(self.first_byte + int(numbers[begin]) * self.row_bytes)
-                if self.file.readinto(consecutive.data) != consecutive.nbytes:
-                    raise InputError(f"{self.file.name} was truncated while it was read: start again")
-        return torch.from_numpy(block).to(self.device)
+def _windows(rows: Tensor, context: int) -> Tensor:
+    """All slices of consecutive rows of a contiguous tensor (steps, ...), as a view (starts, context, ...)."""
+    return rows.as_strided((len(rows) - context + 1, context, *rows.shape[1:]), (rows.stride(0), *rows.stride()))
 
 
 class WeightedStarts:
@@ -122,19 +86,23 @@ class StepStream:
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
-        self.store, self.context, self.batch_size, self.tbptt_slices = store, context, batch_size, tbptt_slices
+        self.context, self.batch_size, self.tbptt_slices = context, batch_size, tbptt_slices
         self.clip_actions = clip_actions
+        self.file = store.file
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
-        reader = MappedTable if store.file.nbytes <= MAPPED_BYTES else TableFile
-        # What to add to a step's number in the store to get its row in the file; None where they are the same.
-        apart = store.first_rows - store.offsets[:-1]
-        self.apart = apart if apart.any() else None
-        self.table: MappedTable | TableFile = reader(store.file, context, self.device)
+        self.table = torch.from_numpy(store.file).to(self.device) if store.file.nbytes <= MAPPED_BYTES else None
         self.starts = store.steps - context + 1  # a slice starts at one of the first so many steps
         self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
         self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
+        edges = np.zeros(store.steps, np.uint8)  # of every step, in bits: an episode begins, ends terminated, truncated
+        edges[store.offsets[:-1]] = 1
+        edges[store.offsets[1:] - 1] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)
+        self.edges = _windows(torch.from_numpy(edges), context)
+        apart = store.first_rows - store.offsets[:-1]
+        rows = np.repeat(apart, store.episode_lengths) + np.arange(store.steps) if apart.any() else None
+        self.rows = None if rows is None else _windows(torch.from_numpy(rows), context)  # in the file, of a selection
 
     def sample(self) -> Batch:
         """The next batch."""
@@ -147,57 +115,38 @@ class StepStream:
             elsewhere |= self.following >= self.starts
             starts = torch.where(elsewhere, starts, self.following)
             self.following = starts + self.context
-        flags, rows, steps = self._flags(starts.numpy())
-        block = self.table.gather(starts, self._rows(starts.numpy(), flags[0]))
+        flags = (self.edges.index_select(0, starts) & BITS).bool()
+        block = self._gather(starts)
         if self.tbptt_slices > 1:
-            flags[0, :, 0] |= elsewhere.numpy()
-            rows, steps = np.nonzero(flags[0])
-        parts = dict(zip(self.store.columns, block.split_with_sizes(self.widths, -1), strict=True))
+            flags[0, :, 0] |= elsewhere
+        to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
         if self.clip_actions:
-            for name in ("previous_action", "action"):
-                parts[name].clamp_(-1, 1)
-        begins, terminated, truncated = _send(torch.from_numpy(flags), self.device).unbind()
+            previous_action.clamp_(-1, 1)
+            action.clamp_(-1, 1)
+        begins, terminated, truncated = send(flags, self.device).unbind()
         return Batch(
-            observation=parts["observation"],
-            action=parts["action"],
-            previous_action=parts["previous_action"],
-            reward=parts["reward"][..., 0],
-            return_to_go=parts["return_to_go"],
-            timestep=parts["timestep"][..., 0].long(),
+            observation=observation,
+            action=action,
+            previous_action=previous_action,
+            reward=reward[..., 0],
+            return_to_go=to_go,
+            timestep=timestep[..., 0].long(),
             terminated=terminated,
             truncated=truncated,
-            reset=Resets(begins, torch.from_numpy(rows), torch.from_numpy(steps)),
+            reset=Resets(begins, *flags[0].nonzero(as_tuple=True)),
         )
 
-    def _flags(self, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The flags (3, B, K) bool of the slices that start at (B,): an episode begins; it ends terminated, truncated.
-        And the rows and steps where episodes begin.
-
-        A boundary between two episodes is the first's end, unless the slice starts there, and the other's beginning,
-        unless the slice ends there.
-        """
-        offsets = self.store.offsets
-        low, high = np.searchsorted(offsets, [starts, starts + self.context + 1])  # from the first to the last edge
-        counts = high - low
-        row = np.repeat(np.arange(len(starts)), counts)
-        episode = np.arange(len(row)) + np.repeat(high - np.cumsum(counts), counts)
-        step = offsets[episode] - starts[row]
-        flags = np.zeros((3, len(starts), self.context), bool)
-        begins, ends = step < self.context, step > 0
-        first = row[begins], step[begins]
-        flags[0][first] = True
-        last, episode = (row[ends], step[ends] - 1), episode[ends] - 1
-        flags[1][last] = self.store.terminated[episode]
-        flags[2][last] = self.store.truncated[episode]
-        return flags, *first
-
-    def _rows(self, starts: np.ndarray, begins: np.ndarray) -> np.ndarray | None:
-        """The rows of a selection's file (B, K) of the slices that start at (B,), given where episodes begin."""
-        if self.apart is None:
-            return None
-        first = np.searchsorted(self.store.offsets, starts, side="right") - 1
-        episodes = first[:, None] + np.cumsum(begins, 1) - begins[:, :1]
-        return starts[:, None] + np.arange(self.context) + self.apart[episodes]
+    def _gather(self, starts: Tensor) -> Tensor:
+        """The rows of the slices that start at (B,), as (B, K, columns)."""
+        table, file = self.table, self.file
+        if table is None:  # a map that is kept would become resident: the system also loads the pages around each slice
+            table = torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape))
+        if self.rows is None:  # copying whole windows is faster
+            block = _windows(table, self.context).index_select(0, send(starts, table.device))
+        else:
+            rows = self.rows.index_select(0, starts)
+            block = table.index_select(0, send(rows.flatten(), table.device)).view(*rows.shape, -1)
+        return block if table is self.table else send(block, self.device)
 
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""
@@ -209,8 +158,3 @@ class StepStream:
         self.generator.set_state(state["generator"])
         if self.tbptt_slices > 1:
             self.following = state["following"]
-
-
-def _send(x: Tensor, device: torch.device) -> Tensor:
-    """Move x to the device; to a GPU from pinned memory, so that the host does not wait."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x

@@ -48,14 +48,6 @@ class EvaluatedPolicy:
     backbone_parameters: int
     cost: tuple[float, int] | None = None
 
-    @classmethod
-    def from_agent(cls, trained: TrainedAgent, settings: EvaluationConfig) -> "EvaluatedPolicy":
-        """The agent, copied to the CPU."""
-        agent, actor = trained.agent, actor_of(trained.agent, settings)
-        counts = count_parameters(agent), count_parameters(agent.backbone)
-        cost = action_cost(actor, agent.observation_dim)
-        return cls(actor, trained.config, trained.provenance, trained.step, trained.seconds, *counts, cost)
-
 
 def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
     """Median microseconds of one `act` in one environment, on one thread, and the bytes of state after the last."""
@@ -90,7 +82,10 @@ def evaluate(
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     if isinstance(policy, TrainedAgent):
-        policy = EvaluatedPolicy.from_agent(policy, settings)
+        agent, actor = policy.agent, actor_of(policy.agent, settings)
+        counts = count_parameters(agent), count_parameters(agent.backbone)
+        cost = action_cost(actor, agent.observation_dim)
+        policy = EvaluatedPolicy(actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost)
     config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
     check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)

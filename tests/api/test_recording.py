@@ -64,25 +64,25 @@ def test_record_of_a_run_has_the_returns_of_evaluate_and_can_be_trained_on(run: 
     assert again.agent.provenance.fingerprint == dataset.open().fingerprint
 
 
-def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(inside: Path) -> None:
-    wrapped = gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), -1.0, 1.0)
-    dataset = record(lambda observation: np.zeros(1), wrapped, "own/wrapped", episodes=1, progress=False)
-    with pytest.raises(InputError) as caught:
-        decision_rnn.train(dataset, steps=1, output="wrapped", progress=False)
-    assert "Pendulum-v1 with additional_wrappers" in str(caught.value)
-    watched = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make(CAR))
-    dataset = record(push, watched, "own/watched", episodes=1, progress=False)
-    decision_rnn.train(dataset, steps=1, output="watched", progress=False)
-
-
-def test_train_refuses_data_recorded_with_wrappers_of_a_vector_environment_that_change_it(inside: Path) -> None:
-    halved = gymnasium.wrappers.vector.TransformReward(gymnasium.make_vec(CAR, num_envs=2), lambda reward: reward / 2)
-    dataset = record(push, halved, "own/halved", episodes=2, progress=False)
+@pytest.mark.parametrize(
+    ("make", "wrappers"),
+    [
+        (gymnasium.make, gymnasium.wrappers),
+        (lambda name: gymnasium.make_vec(name, num_envs=2), gymnasium.wrappers.vector),
+    ],
+)
+def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
+    inside: Path, make: Any, wrappers: Any
+) -> None:
+    halved, watched = (
+        wrappers.TransformReward(make(CAR), lambda reward: reward / 2),
+        wrappers.RecordEpisodeStatistics(make(CAR)),
+    )
+    dataset = record(push, halved, f"own/halved-{wrappers.__name__[-6:]}", episodes=2, progress=False)
     with pytest.raises(InputError, match=f"{CAR} with additional_wrappers .*TransformReward"):
         decision_rnn.train(dataset, steps=1, output="halved", progress=False)
-    watched = gymnasium.wrappers.vector.RecordEpisodeStatistics(gymnasium.make_vec(CAR, num_envs=2))
-    dataset = record(push, watched, "own/watched-vector", episodes=2, progress=False)
-    decision_rnn.train(dataset, steps=1, output="watched-vector", progress=False)
+    dataset = record(push, watched, f"own/watched-{wrappers.__name__[-6:]}", episodes=2, progress=False)
+    decision_rnn.train(dataset, steps=1, output="watched", progress=False)
 
 
 @pytest.mark.parametrize(

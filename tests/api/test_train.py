@@ -1,10 +1,9 @@
 """`train` and `Run` from Python: forms of data, callbacks, progress output, Ctrl-C, errors."""
 
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +59,8 @@ def test_callback_gets_step_metrics_and_agent_and_leaves_the_weights_unchanged(r
         (step, loss, step, False) for step, loss in zip(*(run.metrics[k] for k in ("step", "loss")), strict=True)
     ]
     assert weights(watched) == weights(run)
+    with pytest.raises(ZeroDivisionError):
+        train("own/swing", **QUICK, output="failed", callback=lambda *now: 1 / 0)
 
 
 @pytest.mark.parametrize("no", [False, np.False_])
@@ -72,14 +73,6 @@ def test_callback_returning_false_stops_training_and_resume_gives_identical_weig
     again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True, callback=lambda *now: None)
     assert again.agent.step == 20
     assert weights(again) == weights(run)
-
-
-def test_train_propagates_exceptions_of_the_callback(inside: Path) -> None:
-    def fail(*now: Any) -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        train("own/swing", **QUICK, output="failed", callback=fail)
 
 
 def test_train_and_evaluate_with_progress_false_print_nothing(inside: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -159,18 +152,13 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
     ("arguments", "options", "told"),
     [
         (("own/swin",), {}, "there is no dataset own/swin"),
-        (("hoper-medium",), {}, "did you mean"),
         (([],), {}, "environment_id"),
         ((3,), {}, "int is not a dataset"),
-        (({"observations": []},), {}, "dict is not a dataset"),
         (([3],), {"environment_id": CAR}, "of type int"),
-        (("own/swing", "mingur"), {}, "mingru"),
         (("own/swing", {"name": "mingru", "widht": 3}), {}, "backbone.widht"),
         (("own/swing",), {"steps": "many"}, "training.steps is 'many'"),
-        (("own/swing",), {"steps": 0}, "training.steps is 0"),
         (("own/swing",), {"seed": -1}, "seed is -1"),
         (("own/swing",), {"batch_size": 3}, "did you mean training.batch_size"),
-        (("own/swing",), {"trainig": {}}, "did you mean training"),
         (("own/swing",), {"training": {"batch_sice": 3}}, "training.batch_sice"),
         (("own/swing",), {"training": 3}, "training is 3"),
         (("own/swing",), {"dataset": "hopper-medium"}, "dataset is 'hopper-medium' beside the data given first"),
@@ -183,7 +171,6 @@ def test_train_refuses_to_evaluate_parts_of_data_from_an_altered_environment(ins
         (("own/swing",), {"steps": 3, "training": {"steps": 3}}, "leave one of the two out"),
         (("own/swing",), {"plugins": ["no_such_module"]}, "no_such_module"),
         (("own/swing",), {"plugins": "layers"}, "plugins is 'layers': it must be a list of modules' names"),
-        (("own/swing",), {"plugins": 3}, "plugins is 3: it must be a list"),
         (("own/swing",), {"plugins": [3]}, "--plugins: the module 3 cannot be imported"),
         (("own/swing",), {"output": 3}, "output is 3: it must be the path of a folder"),
         (("own/swing",), {"path": 3}, "path is 3: it must be text or null"),
@@ -214,30 +201,16 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: run.evaluate(3, window=5), "window is 5 but the state is carried"),
         (lambda run: decision_rnn.compare("own/swing", dataset="hopper-medium"), "dataset is 'hopper-medium'"),
         (lambda run: Run("nowhere").metrics, "nowhere"),
-        (lambda run: Run("nowhere").agent, "nowhere"),
         (lambda run: decision_rnn.compare([]), "no dataset"),
-        (
-            lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", partial="drop")]),
-            "differ in path or partial",
-        ),
-        (
-            lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", "hopper.hdf5")]),
-            "differ in path or partial",
-        ),
+        (lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", partial="drop")]), "path or partial"),
+        (lambda run: decision_rnn.compare(["own/swing", open_dataset("own/nope", "hopper.hdf5")]), "path or partial"),
         (lambda run: open_dataset("own/swing", partial="Keep"), "partial is 'Keep': it must be keep or drop"),
         (lambda run: decision_rnn.compare("own/swing", ["mingur"]), "mingru"),
-        (lambda run: decision_rnn.compare("own/swing", ["lru", "lru"]), "lru twice"),
         (lambda run: decision_rnn.compare("own/swing", seeds=0), "seeds"),
         (lambda run: decision_rnn.compare("own/swing", seeds="three"), "seeds is 'three': it must be a whole number"),
-        (lambda run: decision_rnn.compare("own/swing", seeds=2.5), "seeds is 2.5: it must be a whole number"),
-        (lambda run: decision_rnn.compare("own/swing", jobs="two"), "jobs is 'two': it must be a whole number"),
-        (lambda run: decision_rnn.compare("own/swing", checkpoint_episodes="x"), "checkpoint_episodes is 'x'"),
         (lambda run: decision_rnn.compare("own/swing", output=3), "output is 3"),
         (lambda run: run.evaluate(3, output=3), "output is 3"),
         (lambda run: Run(run.folder, plugins="layers").agent, "plugins is 'layers'"),
-        (lambda run: decision_rnn.compare("own/swing", batch_size=3), "did you mean training.batch_size"),
-        (lambda run: decision_rnn.compare("own/swing", variants={"a": {"seed": 3}}), "variant a has seed"),
-        (lambda run: decision_rnn.compare("own/swing", controls=["cnov"]), "conv"),
         (lambda run: decision_rnn.compare("own/swing", executor="slurm"), "slurm"),
     ],
 )
@@ -333,14 +306,6 @@ def test_interrupted_train_says_how_to_resume_and_resumes(run: Run, inside: Path
 
 def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
     """As in a notebook widget or a service, where no signal handler can be set."""
-    runs: list[Run] = []
-    work = lambda: runs.append(train("own/swing", **QUICK, output="thread"))  # noqa: E731
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert runs[0].evaluate(3.0, episodes=1, processes=1, progress=False).step == 2
-
-
-def test_dir_of_the_package_lists_public_names_without_importing_torch() -> None:
-    code = "import decision_rnn, sys; assert {'train', 'Run', 'record'} <= set(dir(decision_rnn)); "
-    assert subprocess.run([sys.executable, "-c", code + "sys.exit('torch' in sys.modules)"]).returncode == 0
+    with ThreadPoolExecutor(1) as pool:
+        trained = pool.submit(train, "own/swing", **QUICK, output="thread").result()
+    assert trained.evaluate(3.0, episodes=1, processes=1, progress=False).step == 2

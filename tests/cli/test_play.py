@@ -17,7 +17,7 @@ from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.data.environments import make_environment
 from decision_rnn.evaluation import video
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.play import Moment
+from decision_rnn.evaluation.video import Moment
 
 WINDOWED = EvaluationConfig(state="window", window=1, episodes=1, target_returns=(-300.0,))
 CLI = Callable[..., subprocess.CompletedProcess[str]]
@@ -103,12 +103,11 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     (carried,) = evaluate(trained, replace(WINDOWED, seed=7, state="recurrent"), processes=1).targets
     assert abs(target.return_mean - carried.return_mean) > 1
     monkeypatch.setattr(command, "has_screen", lambda: True)
-    monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: make_environment(name))
+    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
     done = inline_cli("play", "windowed", "--seed", "7")
     first, episode = done.stdout.splitlines()
     assert first == "mingru of own/pendulum in Pendulum-v1, window of 1"
     assert f"target -300, return {target.return_mean:.1f}, " in episode
-    monkeypatch.setattr(video, "watched_environment", lambda name, size: make_environment(name))
     monkeypatch.setattr(video, "draw", lambda environment: None)
     monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
     monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: list(pictures))
@@ -123,8 +122,8 @@ def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, mo
         raise RuntimeError("GLFW:\ncannot open display")
 
     monkeypatch.setattr(command, "has_screen", lambda: True)
-    monkeypatch.setattr("decision_rnn.evaluation.play.play", refuse)
-    monkeypatch.setattr("decision_rnn.evaluation.play.watched_environment", lambda name: io.BytesIO())
+    monkeypatch.setattr("decision_rnn.evaluation.video.play", refuse)
+    monkeypatch.setattr("decision_rnn.evaluation.video.watched_environment", lambda name: io.BytesIO())
     done = inline_cli("play", "run")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

@@ -116,7 +116,7 @@ def test_changed_d4rl_file_is_converted_again(data: Path, capfd: pytest.CaptureF
     first = open_dataset(NAME, path=make_file(data / FILE, seed=1)).open()
     second = open_dataset(NAME, path=make_file(data / FILE, seed=2)).open()
     assert second.fingerprint != first.fingerprint
-    assert "made from other contents" in capfd.readouterr().err
+    assert "made from something else" in capfd.readouterr().err
 
 
 def test_partial_option_keeps_or_drops_partial_episodes(

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
-from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.training.loop import train
@@ -130,17 +129,6 @@ def test_write_store_works_without_the_environment(
     assert "no environment 'factory/Plant-v0' here" in text
 
 
-def test_dataset_spec_keeps_environment_settings_through_json(absent: Path) -> None:
-    spec = open_dataset("minari/reach/medium-v0").spec
-    again = DatasetSpec(**json.loads(json.dumps(asdict(spec))))
-    assert again == spec
-    assert again.environment_settings == {
-        "kwargs": REACH["kwargs"],
-        "max_episode_steps": 50,
-        "additional_wrappers": None,
-    }
-
-
 @pytest.mark.parametrize("changes", [{}, {"id": "Pendulum-v1"}])
 def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path, changes: dict[str, str]) -> None:
     edit(absent, env_spec=json.dumps(REACH | changes))
@@ -185,7 +173,7 @@ def test_environment_registered_with_a_class_is_recognised_after_minari_export(
     """As environments in a user's own module are: JSON cannot name a class."""
     registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
-    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", metadata={}, source={})
+    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", sizes=(3, 1), metadata={}, source={})
     spec = open_dataset("minari/swing/x-v0").spec
     assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

@@ -22,7 +22,8 @@ def write(episodes: list[Episode]) -> None:
         "ref_min_score": -20.0,
         "ref_max_score": 80.0,
     }
-    write_dataset(ID, episodes, environment_id="Hopper-v5", metadata=metadata, source={"recipe": "random"})
+    source = {"recipe": "random"}
+    write_dataset(ID, episodes, environment_id="Hopper-v5", sizes=(11, 3), metadata=metadata, source=source)
 
 
 @pytest.mark.usefixtures("folders")
@@ -65,7 +66,7 @@ def test_failed_write_dataset_leaves_no_minari_dataset() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        write_dataset(ID, failing(), environment_id="Hopper-v5", metadata={}, source={})
+        write_dataset(ID, failing(), environment_id="Hopper-v5", sizes=(11, 3), metadata={}, source={})
     assert minari.list_local_datasets() == {}
     assert not any(path.name.startswith(".") for path in dataset_folder(ID).parent.iterdir())
 
@@ -111,5 +112,5 @@ def test_read_episodes_with_dict_observations_raises() -> None:
         observation_space=space,
         action_space=gymnasium.spaces.Box(-1, 1, (1,)),
     )
-    with pytest.raises(InputError, match="observations that are not flat vectors"):
+    with pytest.raises(InputError, match="unless its observations or actions are not flat vectors"):
         list(read_episodes("theirs/dict-v0"))

@@ -84,7 +84,9 @@ def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:
         for n, *ends in kinds
     ]
     store = store_of(episodes, folders / "store")
-    write_dataset("own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", metadata={}, source={})
+    write_dataset(
+        "own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", sizes=(11, 3), metadata={}, source={}
+    )
     again = open_dataset("minari/own/copy-v0").open()
     assert again.fingerprint == store.fingerprint
     np.testing.assert_array_equal(again.exact_rewards, store.exact_rewards)
@@ -116,7 +118,7 @@ def test_changed_minari_dataset_is_converted_again(capfd: pytest.CaptureFixture[
     assert open_dataset(f"minari/{MEDIUM}").open().fingerprint == first.fingerprint  # the store outlives it
     publish(MEDIUM, play("Hopper-v5", seed=2))
     assert open_dataset(f"minari/{MEDIUM}").open().fingerprint != first.fingerprint
-    assert "made from other contents" in capfd.readouterr().err
+    assert "made from something else" in capfd.readouterr().err
 
 
 def test_minari_dataset_of_another_environment_than_its_name_says_raises() -> None:
@@ -174,7 +176,7 @@ def test_render_mode_does_not_count_as_an_altered_environment() -> None:
 def test_minari_observations_of_another_size_than_the_environments_raise() -> None:
     episodes = [replace(e, observations=e.observations[:, :5]) for e in play("Hopper-v5")]
     publish("theirs/random-v0", episodes)
-    with pytest.raises(InputError, match=r"minari/theirs/random-v0: episode 0 has observations of shape \(\d+, 5\)"):
+    with pytest.raises(InputError, match=r"minari/theirs/random-v0 .*episode 0 has .*\(5, 3\) numbers where \(11, 3\)"):
         open_dataset("minari/theirs/random-v0").open()
 
 

@@ -1,8 +1,6 @@
 """Own datasets: from arrays, or from an environment and a policy, to a dataset that trains."""
 
-import os
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from d4rl_files import hopper_episodes
-from faults import FEW_AND_MANY, Draw, Payload, explore
-from hypothesis import strategies as st
+from faults import Payload
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
 from decision_rnn.cli.arguments import parse_run
@@ -109,58 +106,22 @@ def test_write_store_with_unusable_environment_raises(environment: Any, own: Pat
     assert not own.exists() or not list(own.iterdir())
 
 
-def wrong_length(draw: Draw, episode: Episode, mark: Path) -> Any:
-    key = draw(st.sampled_from(("observations", "actions", "rewards")))
-    rows = draw(st.integers(0, 12).filter(lambda n: n != len(getattr(episode, key))))
-    return {key: np.zeros((rows, *getattr(episode, key).shape[1:]))}
+def not_finite(values: np.ndarray, value: float) -> np.ndarray:
+    values = values.astype(np.float64)
+    values.reshape(-1)[3] = value
+    return values
 
 
-def wrong_shape(draw: Draw, episode: Episode, mark: Path) -> Any:
-    key = draw(st.sampled_from(("observations", "actions", "rewards")))
-    shapes = st.lists(st.integers(0, 9), max_size=4).filter(lambda shape: len(shape) != getattr(episode, key).ndim)
-    return {key: np.zeros(draw(shapes))}
-
-
-def wrong_width(draw: Draw, episode: Episode, mark: Path) -> Any:
-    key = draw(st.sampled_from(("observations", "actions")))
-    values = getattr(episode, key)
-    width = draw(st.integers(0, 20).filter(lambda n: n != values.shape[1]))
-    return {key: np.zeros((len(values), width))}
-
-
-def not_finite(draw: Draw, episode: Episode, mark: Path) -> Any:
-    key = draw(st.sampled_from(("observations", "actions", "rewards")))
-    values = getattr(episode, key).astype(np.float64)
-    values.reshape(-1)[draw(st.integers(0, values.size - 1))] = draw(st.sampled_from((np.nan, np.inf, -np.inf, 1e39)))
-    return {key: values}
-
-
-def no_numbers(draw: Draw, episode: Episode, mark: Path) -> Any:
-    key = draw(st.sampled_from(("observations", "actions", "rewards")))
-    payload = Payload(mark)
-    values = (None, "text", [[1], [1, 2]], [1j], {"a": 1}, np.array([payload]), pickle.dumps(payload), payload)
-    return {key: draw(st.sampled_from(values))}
-
-
-FAULTS = [wrong_length, wrong_shape, wrong_width, not_finite, no_numbers]
-
-
-@FEW_AND_MANY
-@pytest.mark.parametrize("fault", FAULTS)
-def test_write_store_with_faulty_episode_raises(
-    fault: Callable[[Draw, Episode, Path], Any], examples: int, tmp_path: Path
-) -> None:
-    def refuse(data: st.DataObject) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            folder = tmp_path / os.urandom(8).hex()
-            patch.setenv("DECISION_RNN_DATA", str(folder))
-            episodes = hopper_episodes(KINDS)
-            index = data.draw(st.integers(0, 2))
-            changed = fault(data.draw, episodes[index], folder / "mark")
-            episodes[index] = replace(episodes[index], **changed)
-            with pytest.raises(InputError, match=f"own/bad.*episode {index}|^episode {index}"):
-                write_store("own/bad", episodes, "Hopper-v5")
-            assert not (folder / "mark").exists()
-            assert list((folder / "own").iterdir()) == []
-
-    explore(refuse, examples)
+def test_write_store_with_faulty_episode_raises_and_writes_nothing(own: Path) -> None:
+    """Of another length, rank or width, not finite, or no numbers."""
+    payload, good = Payload(own.parent / "mark"), hopper_episodes(KINDS)
+    no_numbers = [None, "text", [[1], [1, 2]], [1j], {"a": 1}, np.array([payload]), pickle.dumps(payload), payload]
+    for key in ("observations", "actions", "rewards"):
+        values = getattr(good[1], key)
+        shapes = [(3, *values.shape[1:]), (0, *values.shape[1:]), (), values.shape[:1] * 3, (*values.shape[:-1], 5)]
+        faulty = [*map(np.zeros, shapes), *(not_finite(values, x) for x in (np.nan, -np.inf, 1e39)), *no_numbers]
+        for fault in faulty:
+            with pytest.raises(InputError, match=r"own/bad.*episode 1\b"):
+                write_store("own/bad", [good[0], replace(good[1], **{key: fault}), good[2]], "Hopper-v5")
+            assert list(own.iterdir()) == []
+    assert not payload.mark.exists()

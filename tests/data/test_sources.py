@@ -58,7 +58,7 @@ def test_store_of_custom_source_is_rebuilt_if_its_data_change(
 
 
 def test_register_source_with_taken_prefix_raises() -> None:
-    with pytest.raises(ValueError, match=r"prefix 'own', which is taken: registered are standin, d4rl"):
+    with pytest.raises(ValueError, match=r"prefix 'own'.*not taken; registered are standin, d4rl"):
         register_source(type("Mine", (type(SOURCES["own"]),), {"prefix": "own"}))
     assert list(SOURCES) == ["standin", "d4rl", "minari", "own"]
 
@@ -76,6 +76,6 @@ def test_register_source_without_required_members_raises_naming_them() -> None:
         def names(self) -> list[str]:
             return []
 
-    with pytest.raises(ValueError, match=r"source Half has no pattern, open, spec: derive it from Source"):
+    with pytest.raises(TypeError, match=r"Half .*open.*spec"):
         register_source(Half)
     assert "half" not in SOURCES

@@ -9,6 +9,7 @@ import pytest
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.spec import DatasetSpec, observation_index
 from decision_rnn.errors import InputError
+from decision_rnn.records import read_record
 
 
 @pytest.mark.usefixtures("folders")
@@ -18,7 +19,7 @@ def test_every_dataset_spec_round_trips_through_json() -> None:
         spec = open_dataset(name).spec
         described = asdict(spec)
         assert set(described) == keys
-        assert DatasetSpec(**json.loads(json.dumps(described))) == spec
+        assert read_record(json.loads(json.dumps(described)), DatasetSpec) == spec
 
 
 def test_observation_index_of_velocity_mask_is_the_positions() -> None:

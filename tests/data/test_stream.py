@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import numpy as np
@@ -168,13 +167,3 @@ def test_stream_of_large_store_gives_the_same_batches(store: EpisodeStore, monke
     for _ in range(20):
         assert_same(mapped.sample(), read.sample())
     assert StepStream(store, context=85, batch_size=2, seed=0).sample().reset.mask.shape == (2, 85)
-
-
-def test_stream_raises_if_the_store_file_is_truncated_while_reading(
-    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("decision_rnn.data.stream.MAPPED_BYTES", 100)
-    stream = StepStream(store, context=85, batch_size=2, seed=0)
-    os.truncate(store.path / "steps.npy", 1000)
-    with pytest.raises(InputError, match=r"steps\.npy was truncated"):
-        stream.sample()

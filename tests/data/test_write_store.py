@@ -96,7 +96,7 @@ def test_write_store_accepts_minari_episode_data(tmp_path: Path) -> None:
     directly = EpisodeStore.write(tmp_path / "directly", episodes, environment_id="Hopper-v5", source={})
     assert store.fingerprint == directly.fingerprint
     early = replace(theirs[0], terminations=np.ones(7, bool))
-    with pytest.raises(InputError, match=r"own/two: episode 1 has terminations before its last step"):
+    with pytest.raises(InputError, match=r"own/two: episode 1 has terminated before its last step"):
         write_store("own/two", [theirs[1], early], "Hopper-v5")
 
 
@@ -107,7 +107,7 @@ AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
 @pytest.mark.parametrize(
     ("episodes", "told"),
     [
-        ([vars(EPISODE)], r"episode 0, of type dict, has no observations .*: make a decision_rnn\.Episode"),
+        ([vars(EPISODE)], r"episode 0, of type dict, has no observations, .*: make a decision_rnn\.Episode"),
         ((AS_TUPLE for _ in range(1)), "episode 0, of type tuple, has no observations"),
         ([EPISODE, None], "episode 1, of type NoneType, has no observations"),
         (EPISODE, "Episode is no sequence of episodes"),
@@ -115,7 +115,7 @@ AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
         ({"observations": EPISODE.observations}, "dict is no sequence of episodes"),
         ("own/mine", "str is no sequence of episodes"),
         ([SimpleNamespace(observations=1, actions=1, rewards=1)], "episode 0 has terminated .*must be true or false"),
-        ([replace(EPISODE, terminated=np.zeros(7, bool))], r"terminated array\(\[False.*must be true or false"),
+        ([replace(EPISODE, terminated=np.zeros(6, bool))], r"terminated array\(\[False.*must be true or false"),
         ([replace(EPISODE, truncated=None)], "truncated array.*must be true or false"),
         ([replace(EPISODE, truncated="no")], "truncated array.*must be true or false"),
     ],

@@ -197,19 +197,6 @@ def test_policy_that_refers_to_another_file_is_refused_before_onnxruntime_sees_i
         Policy.load("policy.onnx")
 
 
-def test_policy_graph_that_fails_when_it_is_run_raises_input_error_in_act(
-    model: onnx.ModelProto, tmp_path: Path
-) -> None:
-    altered = copy.deepcopy(model)
-    node = next(node for node in altered.graph.node if node.op_type == "Split")
-    next(attribute for attribute in node.attribute if attribute.name == "num_outputs").i = 42
-    policy = Policy(signed(altered))
-    for index in (None, [0]):
-        with pytest.raises(InputError, match="cannot run it") as refused:
-            policy.act(np.zeros((1, 11)), index=index)
-        assert "\n" not in str(refused.value)
-
-
 def test_policy_graph_whose_actions_have_another_size_than_it_declares_raises_input_error_in_act(
     model: onnx.ModelProto,
 ) -> None:
@@ -229,8 +216,9 @@ def test_policy_graph_whose_actions_have_another_size_than_it_declares_raises_in
     )
     policy = Policy(signed(altered))
     assert policy.act(np.eye(11)[0]).shape == (3,)
-    with pytest.raises(InputError, match="cannot run it"):
+    with pytest.raises(InputError, match="cannot run it") as refused:
         policy.act(5 * np.eye(11)[0])
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

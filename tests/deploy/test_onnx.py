@@ -103,15 +103,6 @@ def test_onnx_policy_of_a_masked_agent_takes_full_observations(tmp_path: Path) -
     assert_acts_alike(trained, policy)
 
 
-def test_onnx_export_of_a_run_evaluated_by_a_window_warns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    trained = made_agent(registered("mlp").config(width=8, layers=1))
-    exported(tmp_path, trained)
-    assert "window" not in capfd.readouterr().err
-    settings = replace(trained.config.evaluation, state="window", window=7)
-    exported(tmp_path, replace(trained, config=replace(trained.config, evaluation=settings)))
-    assert "carries its state, but the run is evaluated by a window of 7" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("xml", "observations", "actions"),
     [
@@ -192,9 +183,15 @@ def test_onnx_export_refuses_an_objective_with_random_draws_or_data_dependent_br
     assert not list(tmp_path.iterdir())
 
 
-def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(tmp_path: Path) -> None:
+def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a run that is evaluated by a window, which the file does not have: the export warns."""
     trained = made_agent(registered("lstm").config(width=8, layers=1))
+    settings = replace(trained.config.evaluation, state="window", window=7)
+    trained = replace(trained, config=replace(trained.config, evaluation=settings))
     export_onnx(trained, tmp_path / "policy.onnx", target_return=1234.0)
+    assert "carries its state, but the run is evaluated by a window of 7" in capfd.readouterr().err
     model = onnx.load(tmp_path / "policy.onnx")
     onnx.checker.check_model(model, full_check=True)
     labels = ["return_to_go", "previous_action", "timestep", "memory_0", "memory_1"]

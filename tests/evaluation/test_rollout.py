@@ -13,8 +13,8 @@ from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
 from decision_rnn.backbones import Resets, registered
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import WindowActor
-from decision_rnn.evaluation.play import play
 from decision_rnn.evaluation.rollout import one_thread, rollout
+from decision_rnn.evaluation.video import play
 
 
 class Reflex:
@@ -113,8 +113,9 @@ def test_rollout_cuts_episodes_that_do_not_end(
     (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked)
     assert result.lengths.tolist() == result.returns.tolist() == [steps] * 2
     assert result.cut.tolist() == [cut] * 2
-    *_, last = play(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0, asked)
-    assert (last.steps, last.earned, last.ended) == (steps, steps, True)
+    if asked is None:
+        *_, last = play(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0)
+        assert last == (steps, steps, True)
 
 
 def test_rollout_cuts_only_the_episodes_that_go_on(countdown: str) -> None:

@@ -18,15 +18,12 @@ from decision_rnn.agent import AgentConfig, NoConditionConfig
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.environments import make_environment
 from decision_rnn.deploy import package as packaging
 from decision_rnn.deploy.card import write_card
 from decision_rnn.deploy.description import describe
 from decision_rnn.deploy.package import package
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.actor import prepare_to_act
 from decision_rnn.evaluation.evaluate import evaluate
-from decision_rnn.evaluation.play import play
 from decision_rnn.evaluation.results import read_result
 from decision_rnn.evaluation.targets import default_return
 
@@ -268,25 +265,3 @@ def test_evaluate_of_a_checkpoint_writes_into_the_results_of_its_run(inline_cli:
     done = inline_cli("evaluate", str(run / "checkpoints" / "5"), "--episodes", "1", "--processes", "1")
     assert done.returncode == 0, done.stderr
     assert len(list((run / "results").glob("step-5-recurrent-1-episodes-*.json"))) == 1
-
-
-def test_play_of_one_episode_equals_a_manual_loop_and_evaluate(run: Path) -> None:
-    """Its return is also that of `evaluate` with the same seed."""
-    trained = load_agent(last_checkpoint(run))
-    agent = prepare_to_act(trained.agent)
-    *_, end = play(agent, make_environment("Pendulum-v1"), -200.0, seed=7)
-    environment = make_environment("Pendulum-v1")
-    observation, _ = environment.reset(seed=7)
-    state, total, reward, steps = agent.initial_state(torch.tensor([-200.0])), 0.0, 0.0, 0
-    with torch.no_grad():
-        while steps < 200:
-            given = torch.tensor(observation, dtype=torch.float32)[None], torch.tensor([reward])
-            action, state = agent.act(given[0], given[1].float(), None, state)
-            observation, reward, *_ = environment.step(action[0].numpy())
-            reward = float(reward)
-            total, steps = total + reward, steps + 1
-    assert (end.steps, end.ended) == (200, True)
-    assert end.earned == total
-    settings = EvaluationConfig(episodes=1, seed=7, target_returns=(-200.0,))
-    (target,) = evaluate(trained, settings, processes=1).targets
-    assert target.return_mean == pytest.approx(end.earned, abs=1e-3)

@@ -11,12 +11,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from decision_rnn.data.formats.hdf5 import open_file, read_numbers
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_file
+
+DEFLATE = 1032  # the maximum compression factor of HDF5's gzip filter (zlib's technical details)
 
 
 class D4RLFile:
@@ -40,20 +41,32 @@ class D4RLFile:
         Raises:
             InputError: If the file is invalid; the message names the file and the key.
         """
-        self.path = path
-        self.notes: list[str] = []
-        with open_file(path) as file:
-            self.observations = read_numbers(file, "observations")
-            self.actions = read_numbers(file, "actions")
-            self.steps, self.columns = self._check_shape(self.observations, "observations", 2)
-            self.action_dim = self._check_shape(self.actions, "actions", 2)[1]
-            self.rewards = self._column(file, "rewards")
-            self.terminals = self._flags(file, "terminals")
-            self.timeouts = self._flags(file, "timeouts")
-            has_next = "next_observations" in file
-            self.following = read_numbers(file, "next_observations") if has_next else self.observations
+        self.path, self.notes = path, list[str]()
+        if not path.is_file():
+            raise InputError(f"{path} is not a file: name an HDF5 file")
+        try:
+            with h5py.File(path, "r") as file:
+                has_next = "next_observations" in file
+                keys = ("observations", "actions", "rewards", "terminals", "timeouts")
+                arrays = [self._read(file, key) for key in (*keys, *["next_observations"] * has_next)]
+        except InputError:
+            raise
+        except Exception as error:  # h5py raises many types for a damaged file
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path} cannot be read as HDF5 ({reason}): fetch or write it again") from None
+        self.observations, self.actions, self.rewards, terminals, timeouts = arrays[:5]
+        self.following = arrays[-1] if has_next else self.observations
+        shapes, steps = [values.shape for values in arrays[:5]], self.rewards.size
+        if [len(shape) for shape in shapes] != [2, 2, 1, 1, 1] or any(s[0] != steps or 0 in s for s in shapes):
+            raise InputError(
+                f"{path} has {', '.join(keys)} of shapes {shapes}: (N, O), (N, A) and (N,) for the others are needed"
+            )
         if self.following.shape != self.observations.shape:
             raise InputError(f"{path} has next_observations of another shape than observations")
+        if not np.isin([terminals, timeouts], (0, 1)).all():
+            raise InputError(f"{path} has terminals or timeouts that are neither 0 nor 1: they must be flags")
+        self.terminals, self.timeouts = terminals.astype(bool), timeouts.astype(bool)
+        self.steps, self.columns, self.action_dim = steps, self.observations.shape[1], self.actions.shape[1]
         if observed is not None and self.columns > observed:
             self.notes.append(
                 f"only the first {observed} of {self.columns} observations are kept: the environment they are "
@@ -66,27 +79,19 @@ class D4RLFile:
         if not has_next:
             self.notes.append("it has no next_observations: an episode's last observation stands for what followed")
 
-    def _check_shape(self, values: np.ndarray, key: str, dimensions: int) -> tuple[int, ...]:
-        if values.ndim != dimensions or len(values) != len(self.observations) or 0 in values.shape:
-            raise InputError(
-                f"{self.path} has {key} of shape {values.shape}: (N, O) of observations, (N, A) of actions and (N,) of "
-                "the others are needed"
-            )
-        return values.shape
-
-    def _column(self, file: h5py.File, key: str) -> np.ndarray:
-        """One number per step."""
-        values = read_numbers(file, key)
-        column = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-        self._check_shape(column, key, 1)
-        return column
-
-    def _flags(self, file: h5py.File, key: str) -> np.ndarray:
-        """One flag per step, of any numeric type."""
-        values = self._column(file, key)
-        if not np.isin(values, (0, 1)).all():
-            raise InputError(f"{self.path} has {key} that are neither 0 nor 1: they must be flags")
-        return values.astype(bool)
+    def _read(self, file: h5py.File, key: str) -> np.ndarray:
+        """The numbers at `key`, (N, 1) as (N,) if it is no matrix; they must be in the file itself and finite."""
+        item = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
+        if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual or item.dtype.kind not in "fiub":
+            raise InputError(f"{self.path} has no {key} that are an array of numbers in this file: fetch it again")
+        if item.size is None or item.size * item.dtype.itemsize > DEFLATE * self.path.stat().st_size:
+            raise InputError(f"{self.path} has {key} of shape {item.shape}, too much for its size: fetch it again")
+        values: np.ndarray = item[()]
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(values.astype(np.float32, copy=False))
+        if not finite.all():
+            raise InputError(f"{self.path} has {key} that are not finite in float32: fix them or leave them out")
+        return values[:, 0] if key in ("rewards", "terminals", "timeouts") and values.shape[1:] == (1,) else values
 
     def _cut(self, seams: np.ndarray, limit: int | None) -> None:
         """Find the first rows of the episodes and the end, and check that they are plausible."""
@@ -138,23 +143,17 @@ def write_file(path: Path, store: EpisodeStore) -> None:
         )
     if path.exists():
         raise InputError(f"{path} exists: remove it, or name another file")
-    widths = {"observations": store.observation_dim, "next_observations": store.observation_dim}
     with new_file(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(environment_id=store.environment_id, decision_rnn_fingerprint=store.fingerprint)
-        for key, width in (widths | {"actions": store.action_dim}).items():
-            file.create_dataset(key, (store.steps, width), np.float32)
-        file.create_dataset("rewards", (store.steps,), np.float64)
         for key, flags in (("terminals", store.terminated), ("timeouts", store.truncated)):
             column = np.zeros(store.steps, bool)
             column[store.offsets[1:] - 1] = flags
             file[key] = column
         start, pending = 0, []  # many episodes at a time: writing few rows is slow
-        for index, episode in enumerate(store.read_episodes()):
-            pending.append(episode)
-            stop = store.offsets[index + 1]
+        for stop, episode in zip(store.offsets[1:], store.read_episodes(), strict=True):
+            pending.append((episode.observations[:-1], episode.observations[1:], episode.actions, episode.rewards))
             if stop - start >= CHUNK or stop == store.steps:
-                file["observations"][start:stop] = np.concatenate([e.observations[:-1] for e in pending])
-                file["next_observations"][start:stop] = np.concatenate([e.observations[1:] for e in pending])
-                file["actions"][start:stop] = np.concatenate([e.actions for e in pending])
-                file["rewards"][start:stop] = np.concatenate([e.rewards for e in pending])
+                keys = ("observations", "next_observations", "actions", "rewards")
+                for key, rows in zip(keys, map(np.concatenate, zip(*pending, strict=True)), strict=True):
+                    file.require_dataset(key, (store.steps, *rows.shape[1:]), rows.dtype)[start:stop] = rows
                 start, pending = stop, []

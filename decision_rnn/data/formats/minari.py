@@ -67,57 +67,40 @@ def write_dataset(
     episodes: Iterable[Episode],
     *,
     environment_id: str,
+    sizes: tuple[int, int],
     metadata: dict[str, Any],
     source: dict[str, Any],
-    sizes: tuple[int, int] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> None:
-    """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`, atomically.
+    """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`, atomically; an existing one is kept.
 
-    `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the episodes
-    come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data. An existing dataset of that id
-    is kept. `settings` are the environment's, as returned by `environment_of`. If it is not registered here, or not
-    with these settings, the spaces are boxes of `sizes`, those of an observation and an action.
+    Args:
+        dataset_id: The id in Minari.
+        episodes: The episodes.
+        environment_id: The Gymnasium id of their environment. If it is not registered here, or not with these
+            `settings`, the spaces are boxes of `sizes`.
+        sizes: The sizes of an observation and an action.
+        metadata: Minari's own fields (author, description, ref_min_score, ...).
+        source: Where the episodes come from, in plain JSON, kept in metadata.json with the SHA-256 of the data.
+        settings: The settings of the environment, as returned by `environment_of`.
     """
     register_namespace(dataset_id)
-    # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
-    with new_directory(dataset_folder(dataset_id)) as folder:
-        specification, spaces = _describe_environment(environment_id, sizes, settings)
-        storage = MinariStorage.new(folder / "data", *spaces)
-        storage.update_metadata(
-            {
-                "dataset_id": dataset_id,
-                "minari_version": minari.__version__,
-                "env_spec": specification,
-                "eval_env_spec": specification,
-                **metadata,
-            }
-        )
-        storage.update_episodes(_to_buffer(episode) for episode in episodes)
-        (data,) = (path for path in (folder / "data").iterdir() if path.name != METADATA_FILE)
-        storage.update_metadata({OUR_METADATA: {"sha256": sha256_of(data), **source}})
-
-
-def _describe_environment(
-    environment_id: str, sizes: tuple[int, int] | None, settings: dict[str, Any] | None
-) -> tuple[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]]:
-    """The environment's specification in JSON, as Minari stores it, and its observation and action spaces."""
-    described = json.loads(EnvSpec(environment_id).to_json())
+    specification = json.loads(EnvSpec(environment_id).to_json()) | (settings or {})
+    spaces: Any = [gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32) for size in sizes]
     if environments.describe_alteration(environment_id, settings) is None:
         with contextlib.suppress(environments.MissingEnvironmentError):
             spaces = environments.environment_spaces(environment_id)
-            try:
-                return gymnasium.spec(environment_id).to_json(), spaces
-            except ValueError:  # it was registered with a class, which JSON cannot name
-                return json.dumps(described | environments.registered_settings(environment_id)), spaces
-    if sizes is None:
-        environments.check_environment(environment_id, settings=settings)
-    return json.dumps(described | (settings or {})), _boxes(*(sizes or ()))
-
-
-def _boxes(*sizes: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-    observation, action = (gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32) for size in sizes)
-    return observation, action
+            specification |= environments.registered_settings(environment_id)
+            with contextlib.suppress(ValueError):  # it was registered with a class, which JSON cannot name
+                specification = json.loads(gymnasium.spec(environment_id).to_json())
+    # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
+    with new_directory(dataset_folder(dataset_id)) as folder:
+        storage = MinariStorage.new(folder / "data", *spaces)
+        both = dict.fromkeys(("env_spec", "eval_env_spec"), json.dumps(specification))
+        storage.update_metadata({"dataset_id": dataset_id, "minari_version": minari.__version__, **both, **metadata})
+        storage.update_episodes(_to_buffer(episode) for episode in episodes)
+        (data,) = (path for path in (folder / "data").iterdir() if path.name != METADATA_FILE)
+        storage.update_metadata({OUR_METADATA: {"sha256": sha256_of(data), **source}})
 
 
 def register_namespace(dataset_id: str) -> None:
@@ -131,14 +114,8 @@ def register_namespace(dataset_id: str) -> None:
 def _to_buffer(episode: Episode) -> EpisodeBuffer:
     ends = np.zeros((2, len(episode.rewards)), bool)
     ends[:, -1] = episode.terminated, episode.truncated
-    return EpisodeBuffer(
-        seed=episode.seed,
-        observations=episode.observations,
-        actions=episode.actions,
-        rewards=episode.rewards,
-        terminations=ends[0],
-        truncations=ends[1],
-    )
+    arrays = {"observations": episode.observations, "actions": episode.actions, "rewards": episode.rewards}
+    return EpisodeBuffer(seed=episode.seed, terminations=ends[0], truncations=ends[1], **arrays)
 
 
 def read_source(dataset_id: str) -> dict[str, Any]:
@@ -148,8 +125,8 @@ def read_source(dataset_id: str) -> dict[str, Any]:
     """
     folder = dataset_folder(dataset_id)
     try:
-        source: dict[str, Any] = MinariStorage.read_raw_metadata(folder / "data")[OUR_METADATA]
-    except (ValueError, KeyError):
+        source: dict[str, Any] = json.loads((folder / "data" / METADATA_FILE).read_bytes())[OUR_METADATA]
+    except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{folder} was not made by decision_rnn: move it away, its name is needed") from None
     if [sha256_of(file) for file in data_files(dataset_id) if file.name != METADATA_FILE] != [source["sha256"]]:
         raise CacheError(f"the data in {folder} are corrupt, their SHA-256 is not that in {METADATA_FILE}", folder)
@@ -165,10 +142,9 @@ def read_metadata(dataset_id: str) -> dict[str, Any]:
             f"fetch a published one with `decision-rnn data download minari/{dataset_id}`"
         )
     try:
-        metadata: dict[str, Any] = dict(json.loads(path.read_bytes()))
+        return dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError):
         raise InputError(f"{path} cannot be read as metadata: fetch or write it again") from None
-    return metadata
 
 
 def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
@@ -180,13 +156,16 @@ def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str,
     """
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
-        environment_id, arguments = given["id"], dict(given.get("kwargs") or {})
-        settings = {key: given.get(key) for key in ("max_episode_steps", "additional_wrappers")}
-        arguments.pop("render_mode", None)
-        settings = copy.deepcopy({"kwargs": arguments, **settings})  # fails if nested too deeply for a checkpoint
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        kwargs, unseen = given.get("kwargs") or {}, environments.RENDERING_ARGUMENTS
+        arguments = {key: value for key, value in kwargs.items() if key not in unseen}
+        settings = {
+            "kwargs": arguments,
+            **{key: given.get(key) for key in ("max_episode_steps", "additional_wrappers")},
+        }
+        settings = copy.deepcopy(settings)  # fails if nested too deeply for a checkpoint
+        return environments.check_id(given["id"], where), settings
+    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError):
         raise InputError(f"{where} names no environment: write its env_spec into {METADATA_FILE}") from None
-    return environments.check_id(environment_id, where), settings
 
 
 def describe(dataset_id: str) -> dict[str, Any]:
@@ -208,19 +187,15 @@ def read_episodes(dataset_id: str) -> Iterator[Episode]:
     Raises InputError if there is no such dataset here, it cannot be read, or its observations or actions are not flat
     vectors.
     """
-    metadata = read_metadata(dataset_id)
-    for kind in ("observation", "action"):
-        space = metadata.get(f"{kind}_space")
-        if space is not None and not _is_flat(space):
-            raise InputError(f"the Minari dataset {dataset_id} has {kind}s that are not flat vectors: {space!s:.200}")
-    yield from as_episodes(_read(dataset_id, metadata), str(dataset_folder(dataset_id)))
+    yield from as_episodes(_read(dataset_id), str(dataset_folder(dataset_id)))
 
 
-def _read(dataset_id: str, metadata: dict[str, Any]) -> Iterator[EpisodeData]:
+def _read(dataset_id: str) -> Iterator[EpisodeData]:
     """Read the episodes, as flat vectors: Minari's own way to open a dataset may make the environment that it names."""
-    folder = dataset_folder(dataset_id) / "data"
+    metadata, folder = read_metadata(dataset_id), dataset_folder(dataset_id) / "data"
+    vectors = [gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)] * 2
     try:
-        storage = get_minari_storage(metadata.get("data_format", "hdf5"))(folder, *_boxes(1, 1))
+        storage = get_minari_storage(metadata.get("data_format", "hdf5"))(folder, *vectors)
         steps = 0
         for data in storage.get_episodes(range(metadata["total_episodes"])):
             steps += len(data["rewards"])
@@ -229,13 +204,7 @@ def _read(dataset_id: str, metadata: dict[str, Any]) -> Iterator[EpisodeData]:
             raise ValueError(f"it has {steps} steps where its metadata say {metadata['total_steps']}")
     except Exception as error:  # Minari and its storages raise many types for a damaged dataset
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{folder} cannot be read by Minari ({reason:.300}): fetch or write it again") from None
-
-
-def _is_flat(space: Any) -> bool:
-    """Whether a space, as Minari serialises it, is a one-dimensional Box."""
-    try:
-        known = json.loads(space)
-        return known["type"] == "Box" and len(known["shape"]) == 1
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return False
+        raise InputError(
+            f"{folder} cannot be read by Minari ({reason:.300}): fetch or write it again, unless its observations or "
+            "actions are not flat vectors, which no agent here can use"
+        ) from None

@@ -66,19 +66,13 @@ def register_source(source: SourceClass) -> SourceClass:
     without arguments.
 
     Raises:
-        ValueError: If the class lacks a member of `Source`, or its prefix is not a word or is taken; the message lists
-            the registered ones.
+        ValueError: If its prefix is not a word or is taken; the message lists the registered ones.
+        TypeError: If it lacks a method of `Source`.
     """
-    lacking = [name for name in ("prefix", "pattern") if not hasattr(source, name)]
-    lacking += sorted(getattr(source, "__abstractmethods__", ()))
-    if lacking or not issubclass(source, Source):
-        raise ValueError(f"source {source.__name__} has no {', '.join(lacking)}: derive it from Source and add them")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", source.prefix):
-        raise ValueError(f"source {source.__name__} has the prefix {source.prefix!r}: it must be a lower-case word")
-    if source.prefix in SOURCES:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", source.prefix) or source.prefix in SOURCES:
         raise ValueError(
-            f"source {source.__name__} has the prefix {source.prefix!r}, which is taken: "
-            f"registered are {', '.join(SOURCES)}"
+            f"source {source.__name__} has the prefix {source.prefix!r}: it must be a lower-case word that is not "
+            f"taken; registered are {', '.join(SOURCES)}"
         )
     SOURCES[source.prefix] = source()
     return source

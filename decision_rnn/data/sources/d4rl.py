@@ -7,15 +7,7 @@ from typing import Any
 from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
-from decision_rnn.data.store.cache import (
-    bytes_per_step,
-    check_room,
-    check_unchanged,
-    identify,
-    made_manifest,
-    open_or_make,
-    store_folder,
-)
+from decision_rnn.data.store.cache import bytes_per_step, check_room, identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import locked
@@ -66,12 +58,11 @@ class D4RLSource(Source):
                 "flags"
             )
         made = made_manifest(name)
-        published = None if made is None else _is_published(name, made["source"])
         comparable = {
             None: f"where the file is the published one, compare with papers on {name[5:]}",
             True: f"the file is the published one, compare with papers on {name[5:]}",
             False: f"the file is not D4RL's {name[5:]}: compare with no paper's",
-        }[published]
+        }[None if made is None else _is_published(name, made["source"])]
         task = _task(name)
         # Version 4, because Walker2d in the data differs from version 5; Hopper and HalfCheetah are the same in both.
         return task.spec(name, f"{task.environment}-v4", f"the reference scores are D4RL's: {comparable}")
@@ -85,20 +76,14 @@ class D4RLSource(Source):
         file's is made again.
         """
         spec = self.spec(name)
-        file = find_file(name) if path is None else path
-        if path is not None and "\0" not in str(path):  # expanduser fails on null characters
-            file = Path(os.path.expanduser(path))
+        file = find_file(name) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
-
-        def check(source: dict[str, Any]) -> None:
-            if file is not None:
-                check_unchanged(source["files"], [file], store_folder(name))
-
-        def make(folder: Path) -> EpisodeStore:
-            return _convert(spec, file or self.download(name, progress)[0], folder, progress)
-
-        store = open_or_make(name, check, make)
+        store = open_or_make(
+            name,
+            lambda source: file is None or is_made_of(source["files"], [file]),
+            lambda folder: _convert(spec, file or self.download(name, progress)[0], folder, progress),
+        )
         source = store.manifest["source"]
         if path is None and find_file(name) is None and not _is_published(name, source):
             warn(
@@ -161,10 +146,10 @@ def _download(file: Path, sha256: str | None, progress: bool) -> None:
                     return
                 begun = part.stat().st_size if sha256 and part.exists() else 0
                 shown = bar(total=1, initial=begun, desc=file.name, unit="B", unit_scale=True, show=progress)
-                headers = {"Range": f"bytes={begun}-"} if begun else {}
+                fetch = pooch.HTTPDownloader(shown, headers={"Range": f"bytes={begun}-"} if begun else {})
                 try:
                     with part.open("ab" if begun else "wb") as output:
-                        pooch.HTTPDownloader(shown, headers=headers)(url.replace("http:", scheme), output, None)
+                        fetch(url.replace("http:", scheme), output, None)
                 except OSError as error:
                     fault = str(error)
                     if getattr(error, "response", None) is not None:  # the server refuses, perhaps the range
@@ -172,18 +157,17 @@ def _download(file: Path, sha256: str | None, progress: bool) -> None:
                     continue
                 if sha256 is None or pooch.file_hash(str(part)) == sha256:
                     part.replace(file)
-                else:
-                    part.unlink()
-                    fault = f"its SHA-256 is not {sha256}"
+                    return
+                part.unlink()
+                fault = f"its SHA-256 is not {sha256}"
     except OSError as error:
         raise InputError(
             f"cannot write into {file.parent}: {error.strerror}; name another folder with DECISION_RNN_DATA"
         ) from None
-    if not file.exists():
-        raise InputError(
-            f"cannot download {url} ({fault}): try again, or fetch it by other means and name it with --path, or put "
-            f"it at {file}"
-        )
+    raise InputError(
+        f"cannot download {url} ({fault}): try again, or fetch it by other means and name it with --path, or put it at "
+        f"{file}"
+    )
 
 
 def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> EpisodeStore:

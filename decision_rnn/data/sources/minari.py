@@ -5,30 +5,22 @@ import itertools
 import re
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import minari as client
 
-from decision_rnn.data.environments import describe_alteration, of_environment
+from decision_rnn.data.environments import describe_alteration, known_sizes
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
-from decision_rnn.data.store.cache import (
-    check_room,
-    check_unchanged,
-    identify,
-    made_manifest,
-    open_or_make,
-    store_folder,
-)
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.cache import check_room, identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.messages import bar
 
-PUBLISHED = re.compile(rf"mujoco/({'|'.join(TASKS)})/(simple|medium|expert|medium-expert)-v(\d+)")
+LEVELS = ("simple", "medium", "expert", "medium-expert")
+PUBLISHED = re.compile(rf"mujoco/({'|'.join(TASKS)})/({'|'.join(LEVELS)})-v(\d+)")
 ANT_OBSERVATIONS = 105  # of Ant-v5, with contact forces
 
 
@@ -49,8 +41,7 @@ class MinariSource(Source):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about folders that hold no dataset
             local = client.list_local_datasets()
-        levels = ("simple", "medium", "expert", "medium-expert")
-        published = [f"mujoco/{task}/{level}-v0" for task in TASKS for level in levels]
+        published = [f"mujoco/{task}/{level}-v0" for task in TASKS for level in LEVELS]
         return [f"minari/{dataset_id}" for dataset_id in dict.fromkeys([*published, *local])]
 
     def spec(self, name: str) -> DatasetSpec:
@@ -73,11 +64,10 @@ class MinariSource(Source):
             raise InputError(f"{name} is read from Minari's folder {minari.dataset_folder('')}: leave out --path")
         ids = _parts(name)
 
-        def check(source: dict[str, Any]) -> None:
-            if all(minari.data_files(dataset_id) for dataset_id in ids):
-                check_unchanged(source["files"], _files(ids), store_folder(name))
+        def made_of_these(source: dict[str, Any]) -> bool:
+            return not all(map(minari.data_files, ids)) or is_made_of(source["files"], _files(ids))
 
-        return open_or_make(name, check, lambda folder: self._convert(name, ids, folder, progress))
+        return open_or_make(name, made_of_these, lambda folder: self._convert(name, ids, folder, progress))
 
     def download(self, name: str, progress: bool) -> list[Path]:
         """Download the datasets that make up `name` into the user's Minari folder; returns their folders."""
@@ -99,20 +89,14 @@ class MinariSource(Source):
                 found += f" with {altered}" if altered else ""
                 raise InputError(f"{name} was collected in {found}: it is not what its name says")
         check_room(folder, sum(identity["bytes"] for identity in identities))
-        episodes: Iterator[Episode] = itertools.chain.from_iterable(map(minari.read_episodes, ids))
-        if describe_alteration(environment_id, settings) is None:
-            episodes = of_environment(episodes, environment_id, name)
+        episodes = itertools.chain.from_iterable(map(minari.read_episodes, ids))
+        described = {**minari.describe(ids[0]), "environment_settings": settings, "notes": []}
         return EpisodeStore.write(
             folder,
             bar(episodes, "converting", unit=" episodes", show=progress),
             environment_id=environment_id,
-            source={
-                "files": identities,
-                "minari": ids,
-                **minari.describe(ids[0]),
-                "environment_settings": settings,
-                "notes": [],
-            },
+            source={"files": identities, "minari": ids, **described},
+            sizes=known_sizes(environment_id, settings),
         )
 
 

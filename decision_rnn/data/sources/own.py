@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from decision_rnn.data.environments import check_id, of_environment
+from decision_rnn.data.environments import check_id, known_sizes
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
@@ -109,7 +109,7 @@ def write_store(
         source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
-    checked = of_environment(as_episodes(episodes, name), environment_id, name)
+    sizes = known_sizes(environment_id, environment_settings)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(_root().with_name("locks") / name, wait=False))
@@ -121,7 +121,8 @@ def write_store(
             ) from None
         if path.exists():
             raise InputError(f"{name} exists in {path}: remove it, or choose another name")
-        store = EpisodeStore.write(path, checked, environment_id=environment_id, source=source)
+        converted = as_episodes(episodes, name)
+        store = EpisodeStore.write(path, converted, environment_id=environment_id, source=source, sizes=sizes)
         store.name = name
         return store
 

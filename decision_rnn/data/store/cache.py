@@ -27,14 +27,14 @@ def made_manifest(name: str) -> dict[str, Any] | None:
 
 
 def open_or_make(
-    name: str, check: dict[str, Any] | Callable[[dict[str, Any]], None], make: Callable[[Path], EpisodeStore]
+    name: str, source: dict[str, Any] | Callable[[dict[str, Any]], bool], make: Callable[[Path], EpisodeStore]
 ) -> EpisodeStore:
     """The converted store of `name`. If several processes need it at once, one makes it and the others wait.
 
     Args:
         name: The name of the dataset.
-        check: What the store would be made from now, which must equal the `source` in its manifest; or, for other
-            comparisons, a function that raises CacheError unless a `source` is equivalent.
+        source: What the store would be made from now, which must equal the `source` in its manifest; or, for other
+            comparisons, a function from that `source` to whether it is as good.
         make: Makes the store in the given folder; called if there is no store, or no valid one.
 
     Raises:
@@ -42,7 +42,7 @@ def open_or_make(
     """
     path = store_folder(name)
     with contextlib.suppress(CacheError):
-        return _open(path, check)
+        return _open(path, source)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(cache_root() / "locks" / name))
@@ -53,25 +53,19 @@ def open_or_make(
             ) from None
         if path.exists():
             try:
-                return _open(path, check)  # another process may have made it by now
+                return _open(path, source)  # another process may have made it by now
             except CacheError as error:
                 discard(path, error)
         return make(path)
 
 
-def _open(path: Path, check: dict[str, Any] | Callable[[dict[str, Any]], None]) -> EpisodeStore:
-    try:
-        store = EpisodeStore.open(path)
-    except FileNotFoundError:
-        raise CacheError(f"{path} was removed while it was opened", path) from None
-    try:
-        if callable(check):
-            check(store.manifest["source"])
-        elif sha256_of_json(store.manifest["source"]) != sha256_of_json(check):
-            raise CacheError(f"{path} was made from something else", path)
-    except (KeyError, TypeError, AttributeError):
-        raise CacheError(f"{path} does not say what it was made from", path) from None
-    return store
+def _open(path: Path, source: dict[str, Any] | Callable[[dict[str, Any]], bool]) -> EpisodeStore:
+    store = EpisodeStore.open(path)
+    found = store.manifest["source"]
+    with contextlib.suppress(KeyError, TypeError, AttributeError):  # it does not say what it was made from
+        if source(found) if callable(source) else sha256_of_json(found) == sha256_of_json(source):
+            return store
+    raise CacheError(f"{path} was made from something else, or by another recipe", path)
 
 
 def discard(path: Path, error: CacheError) -> None:
@@ -82,29 +76,22 @@ def discard(path: Path, error: CacheError) -> None:
 
 def identify(files: Sequence[Path]) -> list[dict[str, Any]]:
     """The path, size, modification time and SHA-256 of each file, to detect changes."""
-    identities = []
-    for file in files:
-        status = file.stat()  # before hashing: a file that changes meanwhile has a later time
-        identities.append(
-            {
-                "path": str(file.absolute()),
-                "bytes": status.st_size,
-                "mtime_ns": status.st_mtime_ns,
-                "sha256": sha256_of(file),
-            }
-        )
-    return identities
+    stats = [file.stat() for file in files]  # before hashing: a file that changes meanwhile has a later time
+    return [
+        {"path": str(file.absolute()), "bytes": s.st_size, "mtime_ns": s.st_mtime_ns, "sha256": sha256_of(file)}
+        for file, s in zip(files, stats, strict=True)
+    ]
 
 
-def check_unchanged(recorded: list[dict[str, Any]], files: Sequence[Path], store: Path) -> None:
-    """Raise CacheError unless the files are those recorded by `identify`; hashes only those that may have changed."""
-    if len(recorded) != len(files):
-        raise CacheError(f"{store} was made from other files", store)
-    for identity, file in zip(recorded, files, strict=True):
+def is_made_of(recorded: list[dict[str, Any]], files: Sequence[Path]) -> bool:
+    """Whether the files are those recorded by `identify`; hashes only those that may have changed."""
+
+    def same(known: dict[str, Any], file: Path) -> bool:
         status = file.stat()
-        untouched = (str(file.absolute()), status.st_mtime_ns) == (identity["path"], identity["mtime_ns"])
-        if status.st_size != identity["bytes"] or not (untouched or sha256_of(file) == identity["sha256"]):
-            raise CacheError(f"{store} was made from other contents of {file}", store)
+        touched = (str(file.absolute()), status.st_mtime_ns) != (known["path"], known["mtime_ns"])
+        return status.st_size == known["bytes"] and (not touched or sha256_of(file) == known["sha256"])
+
+    return len(recorded) == len(files) and all(map(same, recorded, files))
 
 
 def check_room(path: Path, needed: int) -> None:

@@ -49,31 +49,30 @@ def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
     every step. Raises InputError for anything else."""
     for index, episode in enumerate(episodes):
         where = f"{name}: episode {index}"
-        arrays = {}
-        for key in ARRAYS:
-            try:
-                arrays[key] = np.asarray(getattr(episode, key, None))
-            except (ValueError, TypeError, RuntimeError):  # rows of different lengths, a tensor on a GPU
-                arrays[key] = np.asarray(None)
-            if arrays[key].dtype.kind not in "fiub":
-                raise InputError(
-                    f"{where}, of type {type(episode).__name__}, has no {key} that are an array of numbers: make a "
-                    "decision_rnn.Episode of its observations, actions, rewards, terminated and truncated"
-                )
-        ends = [_end(episode, *keys, where) for keys in (("terminated", "terminations"), ("truncated", "truncations"))]
-        converted = Episode(arrays["observations"], arrays["actions"], arrays["rewards"], *ends)
-        converted.validate(where)
-        yield converted
+        try:
+            arrays = [np.asarray(getattr(episode, key)) for key in ARRAYS]
+        except (AttributeError, ValueError, TypeError, RuntimeError):  # such as rows of different lengths
+            arrays = [np.array(None)]
+        if any(array.dtype.kind not in "fiub" for array in arrays):
+            raise InputError(
+                f"{where}, of type {type(episode).__name__}, has no {', '.join(ARRAYS)} that are arrays of numbers: "
+                "make a decision_rnn.Episode of its observations, actions, rewards, terminated and truncated"
+            )
+        terminated, truncated = (
+            _end(getattr(episode, flag, getattr(episode, column, None)), arrays[2].size, flag, where)
+            for flag, column in (("terminated", "terminations"), ("truncated", "truncations"))
+        )
+        yield Episode(arrays[0], arrays[1], arrays[2], terminated, truncated)
 
 
-def _end(episode: Any, flag: str, column: str, where: str) -> bool:
-    """Whether an episode ended so: its `flag`, or the last entry of a per-step `column`."""
-    values = np.asarray(getattr(episode, flag, getattr(episode, column, None)))
-    single = values.ndim == 0 if hasattr(episode, flag) else values.ndim == 1 and values.size > 0
-    if not single or values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+def _end(given: Any, steps: int, flag: str, where: str) -> bool:
+    """Whether an episode ended so, from a flag of its last step or flags of all steps."""
+    values = np.atleast_1d(np.asarray(given))
+    flags = values.dtype.kind in "fiub" and np.isin(values, (0, 1)).all()
+    if not flags or values.shape not in ((1,), (steps,)) or not values.size:
         raise InputError(
             f"{where} has {flag} {' '.join(repr(values).split()):.80}: it must be true or false, of its last step"
         )
-    if values.ndim == 1 and values[:-1].any():
-        raise InputError(f"{where} has {column} before its last step: cut it into episodes")
-    return bool(values.reshape(-1)[-1])
+    if values[:-1].any():
+        raise InputError(f"{where} has {flag} before its last step: cut it into episodes")
+    return bool(values[-1])

@@ -12,7 +12,7 @@ import numpy as np
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
-from decision_rnn.data.store.writing import ARRAYS, FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
+from decision_rnn.data.store.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
 
@@ -152,37 +152,12 @@ class EpisodeStore:
         try:
             manifest = read_manifest(path)
             verify_files(path, manifest["files"])
-            store = cls(path, manifest)
-            store._check_shapes()
+            return cls(path, manifest)
         except (InputError, OSError):
             raise
         except Exception as error:  # of any type: forged files can hold anything, but nothing is unpickled
             reason = " ".join(str(error).split())
             raise CacheError(f"{path} is not an episode store ({type(error).__name__}: {reason:.200})", path) from None
-        return store
-
-    def _check_shapes(self) -> None:
-        """Raise ValueError if the dtype or shape of an array does not match the others."""
-        steps, episodes, observed = len(self.file), self.episodes, self.observation_dim
-        expected: dict[str, tuple[type, tuple[int, ...]]] = {
-            "file": (np.float32, (steps, self.columns["reset"].stop)),
-            "offsets": (np.int64, (episodes + 1,)),
-            "terminated": (np.bool_, (episodes,)),
-            "truncated": (np.bool_, (episodes,)),
-            "final_observations": (np.float32, (episodes, observed)),
-            "exact_rewards": (np.float64, (steps,)),
-            "episode_returns": (np.float64, (episodes,)),
-            "observation_mean": (np.float64, (observed,)),
-            "observation_std": (np.float64, (observed,)),
-        }
-        for name, (dtype, shape) in expected.items():
-            values = getattr(self, name)
-            if (values.dtype, values.shape) != (np.dtype(dtype), shape):
-                raise ValueError(f"{name} is {values.dtype} {values.shape}, not {np.dtype(dtype)} {shape}")
-        if not np.isfinite(self.largest_action) or len(self.fingerprint) != 64:
-            raise ValueError("its manifest has no largest action or fingerprint")
-        if self.offsets[0] != 0 or self.offsets[-1] != steps or (self.episode_lengths < 1).any():
-            raise ValueError("offsets do not cut the table into episodes")
 
     def verify(self) -> None:
         """Hash every file of the store again; raises CacheError naming a file that has changed since it was written."""
@@ -190,16 +165,30 @@ class EpisodeStore:
 
     @classmethod
     def write(
-        cls, path: Path, episodes: Iterable[Episode], *, environment_id: str, source: dict[str, Any]
+        cls,
+        path: Path,
+        episodes: Iterable[Episode],
+        *,
+        environment_id: str,
+        source: dict[str, Any],
+        sizes: tuple[int, int] | None = None,
     ) -> "EpisodeStore":
         """Write `episodes`, one at a time, as a store in the new folder `path`, and open it.
 
-        `source`, which is kept in the manifest, says where the episodes come from, as plain JSON. Raises InputError if
-        there are no episodes, or, naming the episode, if one is empty, not finite or has other shapes than the first.
         `path` is created atomically; an existing one is kept.
+
+        Args:
+            path: The folder.
+            episodes: The episodes, all from one environment.
+            environment_id: Its Gymnasium id.
+            source: Where the episodes come from, as plain JSON, kept in the manifest.
+            sizes: The sizes of an observation and an action, by default those of the first episode.
+
+        Raises:
+            InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or of other sizes.
         """
         with new_directory(path) as folder:
-            numbers = write_arrays(folder, episodes)
+            numbers = write_arrays(folder, episodes, f"{path} ({environment_id})", sizes)
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,
@@ -236,6 +225,4 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise CacheError(f"{manifest_path} is corrupt, its checksum does not match", path)
     if manifest["format"] != FORMAT:
         raise CacheError(f"{manifest_path} has format {manifest['format']}, not {FORMAT}", path)
-    if set(manifest["files"]) != set(ARRAYS):
-        raise CacheError(f"{manifest_path} names other files than {', '.join(ARRAYS)}", path)
     return manifest

@@ -13,7 +13,6 @@ from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
 TABLE, REWARDS, RETURNS, FINAL = "steps.npy", "rewards.npy", "returns.npy", "final_observations.npy"
-ARRAYS = (TABLE, "offsets.npy", "terminated.npy", "truncated.npy", FINAL, REWARDS, RETURNS)
 CHUNK = 65_536  # steps processed at once, to avoid holding a whole table in memory
 
 
@@ -114,31 +113,32 @@ class RowSummary:
         self.pending, self.waiting, self.steps = [], 0, steps
 
 
-def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
+def write_arrays(
+    folder: Path, episodes: Iterable[Episode], name: str, sizes: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """Write the arrays of a store into `folder`; returns the sizes and statistics for its manifest.
 
-    Raises InputError if there are no episodes, or, naming the episode, if one is empty, not finite or has other shapes
-    than the first.
+    Raises InputError, with `name` for the store, if there are no episodes, or, naming the episode, if one is empty, not
+    finite or has other `sizes` of an observation and an action, by default those of the first.
     """
-    columns: dict[str, slice] = {}
-    dims = (0, 0)
     lengths, returns, terminated, truncated = array("q"), array("d"), bytearray(), bytearray()
     with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context((folder / name).open("wb")) for name in (TABLE, REWARDS, FINAL)}
+        files = [stack.enter_context((folder / file).open("wb")) for file in (TABLE, REWARDS, FINAL)]
         for index, episode in enumerate(episodes):
-            episode.validate(f"episode {index}")
+            episode.validate(f"{name}: episode {index}")
             shapes = (episode.observations.shape[1], episode.actions.shape[1])
-            if not columns:
-                dims, columns = shapes, column_layout(*shapes)
-                summary = RowSummary(columns)
-                table = _GrowingArray(files[TABLE], np.float32, (columns["reset"].stop,))
-                rewards = _GrowingArray(files[REWARDS], np.float64, ())
-                final_observations = _GrowingArray(files[FINAL], np.float32, (dims[0],))
-            elif shapes != dims:
+            sizes = sizes or shapes
+            if shapes != sizes:
                 raise InputError(
-                    f"episode {index} has observations and actions of {shapes} numbers, those before {dims}: "
-                    "all episodes of a dataset must come from one environment"
+                    f"{name}: episode {index} has observations and actions of {shapes} numbers where {sizes} are "
+                    "needed: all episodes of a dataset must come from one environment, which the dataset names"
                 )
+            if index == 0:
+                columns = column_layout(*sizes)
+                summary = RowSummary(columns)
+                table = _GrowingArray(files[0], np.float32, (columns["reset"].stop,))
+                rewards = _GrowingArray(files[1], np.float64, ())
+                final_observations = _GrowingArray(files[2], np.float32, (sizes[0],))
             rows = _rows(episode, columns)
             table.append(rows)
             rewards.append(episode.rewards)
@@ -148,24 +148,23 @@ def write_arrays(folder: Path, episodes: Iterable[Episode]) -> dict[str, Any]:
             terminated.append(bool(episode.terminated))
             truncated.append(bool(episode.truncated))
             summary.add(rows)
-        if not columns:
-            raise InputError("the dataset has no episodes")
+        if not lengths or sizes is None:
+            raise InputError(f"{name} has no episodes: give at least one")
         for growing in (table, rewards, final_observations):
             growing.finish()
     mean, std, largest_action = summary.finish()
     counted = np.frombuffer(lengths, np.int64)
-    ends = {name: np.frombuffer(flags, bool) for name, flags in (("terminated", terminated), ("truncated", truncated))}
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(counted)]))
-    np.save(folder / RETURNS, np.frombuffer(returns))
-    for name, flags in ends.items():
-        np.save(folder / f"{name}.npy", flags)
+    ends = {key: np.frombuffer(flags, bool) for key, flags in (("terminated", terminated), ("truncated", truncated))}
+    arrays = {"offsets": np.concatenate([[0], np.cumsum(counted)]), "returns": np.frombuffer(returns), **ends}
+    for file, values in arrays.items():
+        np.save(folder / f"{file}.npy", values)
     return {
-        "observation_dim": dims[0],
-        "action_dim": dims[1],
+        "observation_dim": sizes[0],
+        "action_dim": sizes[1],
         "observation_mean": mean.tolist(),
         "observation_std": std.tolist(),
         "largest_action": largest_action,
-        "statistics": summarise(np.frombuffer(returns), counted, **ends),
+        "statistics": summarise(arrays["returns"], counted, **ends),
     }
 
 
