@@ -5,7 +5,6 @@ episodes in parallel over time (`forward`) and acts one step at a time in consta
 what it is asked for, its objective defines the loss and maps hidden states to actions.
 """
 
-import functools
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -261,7 +260,7 @@ class DecisionAgent(nn.Module):
             if self.config.tokens == "step":
                 # The sum of the embeddings, as one matrix product.
                 weight = torch.cat([embed.weight for embed, _ in parts], dim=1)
-                bias = functools.reduce(torch.add, (embed.bias for embed, _ in parts))
+                bias = torch.stack([embed.bias for embed, _ in parts]).sum(0)
                 tokens = [F.linear(torch.cat([value for _, value in parts], dim=-1), weight, bias)]
             else:
                 tokens = [embed(value) for embed, value in parts]

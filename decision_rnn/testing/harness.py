@@ -96,10 +96,10 @@ class MixerCase:
         def run(x: Tensor, state: State | None = None, reset: Mask = None) -> Result:
             state = module.initial_state(len(x)) if state is None else state
             reset = torch.zeros(x.shape[:2], dtype=torch.bool) if reset is None else reset
-            x, *state = (nudged(cast(part, self.widest), error) for part in (x, *state))
+            x, *before = (nudged(cast(part, self.widest), error) for part in (x, *state))
             if self.naive is None:
-                return steps(module, x, tuple(state), reset)
-            return self.naive(parameters, x, tuple(state), reset)
+                return steps(module, x, tuple(before), reset)
+            return self.naive(parameters, x, tuple(before), reset)
 
         return module, run
 
