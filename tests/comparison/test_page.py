@@ -192,7 +192,7 @@ def test_report_writes_the_page_with_or_without_clips(folder: Path, capsys: pyte
         ("{", [], "damaged"),
         ('{"schema": 2}', [], "schema 2"),
         ("[]", [], "schema None"),
-        ("", ["--clips", "-1"], "--clips is -1"),
+        ("", ["--clips", "-1"], "clips is '-1'"),
         ("", ["--clip", "1"], "unknown argument '--clip'"),
     ],
 )
