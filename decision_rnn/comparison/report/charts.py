@@ -10,8 +10,8 @@ from decision_rnn.comparison.report.svg import DOT, END, LINE, Axis, Plot
 from decision_rnn.evaluation.report import format_scores
 from decision_rnn.evaluation.statistics import SeedScores
 
-POINTS = 12
-"""The largest number of points of a curve that are marked, described and in the table behind the chart."""
+POINTS, ROWS = 12, 25
+"""The largest numbers of points of a curve: those marked and described, and those in the table behind the chart."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,9 @@ class Curves:
     def main(self) -> np.ndarray:
         return next(iter(self.y.values()))
 
-    @property
-    def shown(self) -> list[int]:
-        """The indices of at most `POINTS` points."""
-        return sorted(set(np.linspace(0, len(self.x) - 1, POINTS).round().astype(int).tolist()))
+    def shown(self, most: int) -> list[int]:
+        """The indices of at most so many points, the first and the last among them."""
+        return sorted(set(np.linspace(0, len(self.x) - 1, most).round().astype(int).tolist()))
 
 
 Number = Callable[[float], str]
@@ -46,7 +45,7 @@ def numbers(title: str, x: str, curves: Mapping[str, Curves], number: Number) ->
     names = dict.fromkeys(name for of in curves.values() for name in of.y)
     rows = []
     for label, of in curves.items():
-        for i in of.shown:
+        for i in of.shown(ROWS):
             values = (number(of.y[name][i]) if name in of.y else "" for name in names)
             rows.append([label, f"{of.x[i]:,.6g}", *values, " to ".join(number(end[i]) for end in of.band or ())])
     return Table(title, ["variant", x, *names, "band"], rows, behind_chart=True)
@@ -86,7 +85,7 @@ def plots(
             if panels
             else f"{label} {number(of.main[i])} at {of.x[i]:,.6g}"
             for label, of in ((label, curves[label]) for label in front)
-            for i in (of.shown if panels else [-1])
+            for i in (of.shown(POINTS) if panels else [-1])
         ]
         named = f"{front[0]}: {title}" if panels else title
         plot = Plot(named, "; ".join(described), *spaces, max(170, LINE * len(front)), () if panels else front)
