@@ -2,7 +2,7 @@
 
 import pytest
 
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 
 
