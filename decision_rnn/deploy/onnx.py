@@ -75,8 +75,7 @@ def export_onnx(
             raise InputError(f"the target return is {target_return}: it must be finite")
     agent = prepare_to_act(trained.agent)
     description = describe(trained, target_return, results)
-    graph, description["state"] = _model(agent, description["observation"]["size"])
-    data = _signed(graph, json.dumps(description))
+    data = _exported(agent, description)
     difference = largest_difference(agent, Policy(data, str(path)))
     if not difference <= TOLERANCE:  # also rejects NaN
         raise InputError(
@@ -140,8 +139,8 @@ class _Step(nn.Module):
         return action, *_carried(self.agent, after)
 
 
-def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, list[dict[str, Any]]]:
-    """The step as an ONNX model, and the description of its state for the metadata."""
+def _exported(agent: DecisionAgent, description: dict[str, Any]) -> bytes:
+    """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state."""
     begin = agent.initial_state(torch.zeros(1))
     initial = _carried(agent, begin)
     conditions = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
@@ -150,11 +149,26 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, list[dict[s
     labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
     batch = torch.export.Dim("batch", min=1)
     vector = torch.zeros(TRACED)
-    first = (torch.zeros(TRACED, observation_dim), vector, torch.tensor([True, False, True]), vector.clone())
+    first = (
+        torch.zeros(TRACED, description["observation"]["size"]),
+        vector,
+        torch.tensor([True, False, True]),
+        vector.clone(),
+    )
     state: State = tuple(part.repeat_interleave(TRACED, dim=0) for part in initial)
     shapes = (*({0: batch} for _ in first), tuple({0: batch} for _ in state))
     outputs = ["actions", *(f"h_out_{label}" for label in labels)]
     step = _Step(agent).requires_grad_(False)
+    layout = [
+        {
+            "input": f"h_in_{label}",
+            "output": f"h_out_{label}",
+            "dtype": str(part.dtype).removeprefix("torch."),
+            "shape": list(part.shape[1:]),
+            "initial": _initial(part[0]),
+        }
+        for label, part in zip(labels, initial, strict=True)
+    ]
     try:
         with _quiet():
             program = torch.export.export(step, (*first, *state), dynamic_shapes=shapes, strict=False)
@@ -167,31 +181,23 @@ def _model(agent: DecisionAgent, observation_dim: int) -> tuple[Any, list[dict[s
                 custom_translation_table={torch.ops.aten.lerp.Tensor: _lerp()},
                 verbose=False,
             )
-            model = _named(exported.model, outputs)
+            return _serialized(exported.model, outputs, {**description, "state": layout})
     except Exception as error:  # torch.export and onnxscript have no common base class
         reason = " ".join(str(error).split())[:300]
         raise InputError(
             f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
             "step must be torch operations that ONNX has, without Python that depends on values"
         ) from error
-    return model, [
-        {
-            "input": f"h_in_{label}",
-            "output": f"h_out_{label}",
-            "dtype": str(part.dtype).removeprefix("torch."),
-            "shape": list(part.shape[1:]),
-            "initial": _initial(part[0]),
-        }
-        for label, part in zip(labels, initial, strict=True)
-    ]
 
 
-def _named(model: Any, outputs: Sequence[str]) -> Any:
-    """The model with these names of its outputs and a batch dimension "batch", and nothing about the machine that
-    exported it."""
+def _serialized(model: Any, outputs: Sequence[str], description: dict[str, Any]) -> bytes:
+    """The bytes of the file: the model with its metadata, which end with the checksum of what is before it. It has
+    these names of its outputs and a batch dimension "batch", and nothing about the machine that exported it."""
     import onnx
     import onnx_ir
     from onnx_ir.passes import common
+
+    from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
 
     common.OutputFixPass()(model)  # otherwise two outputs may be one value, which has one name
     common.ClearMetadataAndDocStringPass()(model)
@@ -204,7 +210,10 @@ def _named(model: Any, outputs: Sequence[str]) -> Any:
         value.shape = onnx_ir.Shape(["batch", *value.shape[1:]])
     proto = onnx_ir.to_proto(model)
     onnx.checker.check_model(proto)
-    return proto
+    entries = {FORMAT_KEY: FORMAT, POLICY_KEY: json.dumps(description), DIGEST_KEY: "0" * DIGEST_SIZE}
+    onnx.helper.set_model_props(proto, entries)
+    data = proto.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
+    return data + hashlib.sha256(data).hexdigest().encode()
 
 
 def _carried(agent: DecisionAgent, state: ActingState) -> State:
@@ -228,17 +237,6 @@ def _lerp() -> Any:
         return op.Add(start, op.Mul(weight, op.Sub(end, start)))
 
     return lerp
-
-
-def _signed(model: Any, description: str) -> bytes:
-    """The bytes of the file: the model with its metadata, which end with the checksum of what is before it."""
-    from onnx.helper import set_model_props
-
-    from decision_rnn.deploy.runtime import DIGEST_KEY, DIGEST_SIZE, FORMAT, FORMAT_KEY, POLICY_KEY
-
-    set_model_props(model, {FORMAT_KEY: FORMAT, POLICY_KEY: description, DIGEST_KEY: "0" * DIGEST_SIZE})
-    data = model.SerializeToString(deterministic=True)[:-DIGEST_SIZE]
-    return data + hashlib.sha256(data).hexdigest().encode()
 
 
 @contextlib.contextmanager

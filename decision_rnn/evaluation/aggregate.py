@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.statistics import (
     FEWEST_FOR_INTERVAL,
     LEVEL,
     Scores,
     SeedScores,
-    check_scores,
     improvement_interval,
     probability_of_improvement,
 )
@@ -88,11 +86,8 @@ def aggregate_scores(scores: Mapping[str, Scores], resamples: int = 10_000, seed
         scores: Scores of the seeds by dataset; their number may differ.
         resamples: Number of bootstrap resamples.
         seed: Seed of the bootstrap.
-
-    Raises:
-        InputError: If there is no dataset, one without scores, or a score that is not finite.
     """
-    values = list(_checked(scores).values())
+    values = [np.asarray(of, np.float64) for of in scores.values()]
     runs = [len(of) for of in values]
     score = interquartile_mean(np.concatenate(values))
     if min(runs) < FEWEST_FOR_INTERVAL or len(runs) < FEWEST_DATASETS or sum(runs) < FEWEST_RUNS:
@@ -128,12 +123,8 @@ def compare_over_datasets(scores: Mapping[str, Scores], others: Mapping[str, Sco
     Args:
         scores: Scores of the variant, by dataset.
         others: Scores of the variant that it is compared with, on the same datasets.
-
-    Raises:
-        InputError: If there is no dataset, or a score is not finite.
     """
-    ours, theirs = _checked(scores), _checked(others)
-    pairs = [(ours[name], theirs[name]) for name in ours]
+    pairs = [(scores[name], others[name]) for name in scores]
     probabilities = np.array([probability_of_improvement(*pair) for pair in pairs])
     mean = float(probabilities.mean())
     if min(len(of) for pair in pairs for of in pair) < FEWEST_FOR_INTERVAL:
@@ -153,24 +144,15 @@ def performance_profile(scores: Mapping[str, Scores], thresholds: Scores) -> Per
     Args:
         scores: Scores of the seeds by dataset; their number may differ.
         thresholds: (thresholds,) scores.
-
-    Raises:
-        InputError: If there is no dataset, one without scores, or a score that is not finite.
     """
-    values, points = _checked(scores), check_scores(thresholds, "the thresholds")
-    above = np.array([(of[:, None] > points).mean(axis=0) for of in values.values()])
-    runs = np.array([len(of) for of in values.values()])[:, None]
+    points = np.asarray(thresholds, np.float64)
+    above = np.array([np.greater.outer(np.asarray(of), points).mean(axis=0) for of in scores.values()])
+    runs = np.array([len(of) for of in scores.values()])[:, None]
     z = stats.norm.ppf((1 + LEVEL) / 2)
     middle = (above + z**2 / (2 * runs)) / (1 + z**2 / runs)
     half = z * np.sqrt(above * (1 - above) / runs + z**2 / (4 * runs**2)) / (1 + z**2 / runs)
     low, high = _mean_interval(above, middle - half, middle + half)
     return PerformanceProfile(points, above.mean(axis=0), low, high)
-
-
-def _checked(scores: Mapping[str, Scores]) -> dict[str, np.ndarray]:
-    if not scores:
-        raise InputError("there are no datasets to aggregate over: give the scores of at least one")
-    return {name: check_scores(of, name) for name, of in scores.items()}
 
 
 def _mean_interval(estimates: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

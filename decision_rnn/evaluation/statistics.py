@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import optimize, special, stats
 
-from decision_rnn.errors import InputError
-
 FEWEST_FOR_INTERVAL = 5
 """The fewest seeds for which an interval and a verdict are given; with fewer, every seed's score is shown instead."""
 
@@ -20,7 +18,7 @@ LEVEL = 0.95
 """Nominal coverage of every interval."""
 
 Scores = Sequence[float] | np.ndarray
-"""(seeds,) normalised scores, one per seed."""
+"""(seeds,) normalised scores, one per seed, at least one; `evaluate` makes sure that they are finite."""
 
 INTERVAL_NOTE = (
     "mean over seeds with Student's t 95% interval (which covered the mean of normal scores in 95%, 95% and 95% of "
@@ -103,14 +101,6 @@ class SeedDifference:
         return "better" if self.difference > 0 else "worse"
 
 
-def check_scores(scores: Scores, of: str = "seeds") -> np.ndarray:
-    """Convert scores to a float64 array (runs,); InputError if there are none, or one is not finite."""
-    values = np.asarray(scores, np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise InputError(f"the scores of {of} are {values.tolist()}: give a finite score of each run, at least one")
-    return values
-
-
 def summarise_seeds(scores: Scores) -> SeedScores:
     """Summarise the scores of a task's seeds.
 
@@ -118,11 +108,8 @@ def summarise_seeds(scores: Scores) -> SeedScores:
     From five seeds: the mean with Student's t interval, exact for normal scores; bootstrap intervals cover less, or for
     bimodal scores little more at twice the length (results/coverage). The ends are not clipped: scores can be below 0
     and above 100.
-
-    Raises:
-        InputError: If there are no scores, or one is not finite.
     """
-    values = check_scores(scores)
+    values = np.asarray(scores, np.float64)
     mean = float(values.mean())
     if len(values) == 1:
         return SeedScores(mean, None, None, None)
@@ -189,11 +176,8 @@ def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
     a seed determines the order of the data and the initial weights, whose number and shape differ between variants, so
     that such runs have too little in common to be worth half the degrees of freedom. If the means differ by no more
     than rounding, the verdict is `no difference shown`, which does not mean that there is none.
-
-    Raises:
-        InputError: If one of them has no scores, or a score that is not finite.
     """
-    a, b = check_scores(scores), check_scores(others)
+    a, b = np.asarray(scores, np.float64), np.asarray(others, np.float64)
     difference = float(a.mean() - b.mean())
     if min(len(a), len(b)) < FEWEST_FOR_INTERVAL:
         return SeedDifference(difference)
@@ -219,9 +203,6 @@ def compare_variants(scores: Mapping[str, Scores], reference: str) -> dict[str, 
 
     Returns:
         The other variants' differences from the reference, by label.
-
-    Raises:
-        InputError: If a variant has no scores, or one that is not finite.
     """
     found = {label: compare_seeds(of, scores[reference]) for label, of in scores.items() if label != reference}
     p_values = {label: of.p_value for label, of in found.items() if of.p_value is not None}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from decision_rnn.errors import InputError
 from decision_rnn.evaluation.aggregate import (
     FEWEST_DATASETS,
     FEWEST_RUNS,
@@ -124,14 +123,3 @@ def test_performance_profile_is_the_fraction_of_runs_above_each_threshold() -> N
     assert (np.diff(profile.fractions) <= 0).all()
     assert (profile.low >= -1e-12).all()
     assert (profile.high <= 1 + 1e-12).all()
-
-
-@pytest.mark.parametrize("scores", [{}, {"a": []}, {"a": [1.0, float("nan")]}])
-def test_aggregates_of_no_scores_or_nan_raise(scores: dict[str, list[float]]) -> None:
-    for aggregate in (
-        aggregate_scores,
-        lambda of: compare_over_datasets(of, of),
-        lambda of: performance_profile(of, [1.0]),
-    ):
-        with pytest.raises(InputError):
-            aggregate(scores)

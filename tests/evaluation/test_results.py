@@ -1,6 +1,5 @@
 """Reading and writing results, old formats too; each step, dataset, protocol and configuration has its own file."""
 
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,57 +18,26 @@ from decision_rnn.evaluation.results import Protocol, Result, read_result, resul
 Make = Callable[..., TrainedAgent]
 
 
+OLD = Path(__file__).parents[1] / "fixtures/run-0.2/results/step-4-window-4-1-episodes-5c5ec2f7.json"
+"""A result that version 0.2 wrote, whose dataset has no target returns but a mean score."""
+
+
 @pytest.fixture
 def result(pendulum: Make) -> Result:
     return evaluate(pendulum(), EvaluationConfig(episodes=1, target_returns=(-300.0,)))
 
 
-def old_form() -> dict[str, Any]:
-    """The content of a result file of version 0.2, whose dataset has no target returns but a mean score."""
-    config = {
-        "dataset": "hopper-medium",
-        "backbone": {"name": "mingru", "width": 128, "layers": 3, "mlp_ratio": 4.0, "dropout": 0.0},
-        "training": {"steps": 10_000, "learning_rate": 1e-3},
-        "evaluation": {"episodes": 2, "target_returns": None, "state": "carry", "window": 20, "seed": 7},
-    }
-    target = {"in_range": False, "return_mean": 15.0, "return_sd": 5.0, "score_mean": 1.1, "score_sd": 0.2,
-              "length_mean": 20.0, "returns": [10, 20.0]}  # fmt: skip
-    return {
-        "schema": 2,
-        "config": config,
-        "dataset": {
-            "name": "standin/hopper-medium",
-            "fingerprint": "ab" * 32,
-            "environment_id": "Hopper-v5",
-            "return_mean": 1400.0,
-            "return_sd": 400.0,
-            "return_min": 310.0,
-            "return_max": 3100,
-            "score_mean": 43.7,
-            "reference_min": -20.272305,
-            "reference_max": 3234.3,
-            "comparable": "with scores on it",
-            "notes": ["collected here"],
-        },
-        "step": 10_000,
-        "protocol": {
-            "state": "carry",
-            "window": None,
-            "episodes": 2,
-            "target_returns": [3600.0, 1800.0],
-            "seed": 7,
-        },
-        "targets": [{"target_return": asked, **target} for asked in (3600.0, 1800.0)],
-        "remarks": ["some remark"],
-        "training_seconds": 12.5,
-        "parameters": 1234,
-        "backbone_parameters": 1200,
-        "environment_steps": 80,
-        "evaluation_seconds": 0.25,
-        "commit": None,
-        "versions": {"torch": "2.13.0"},
-        "hardware": {"cpu": "some"},
-    }
+def changed(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The content of the old result with another value at a path; None removes the key."""
+    data = json.loads(OLD.read_text())
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return data
 
 
 def test_read_result_returns_what_write_result_wrote(result: Result, tmp_path: Path) -> None:
@@ -93,32 +61,19 @@ def found(run: Path, result: Result, **changes: Any) -> Result | None:
 
 
 def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
+    saved = changed(("protocol",), json.loads(OLD.read_text())["protocol"] | {"state": "carry", "window": None})
     (tmp_path / "results").mkdir()
     # The hash in the name is not that of this version's configuration.
-    path = tmp_path / "results" / "step-10000-carry-2-episodes-0123abcd.json"
-    path.write_text(json.dumps(old_form()))
-    result = read_result(path)
-    assert (result.step, result.dataset.name, result.dataset.return_max) == (10_000, "standin/hopper-medium", 3100.0)
-    assert result.dataset.score_mean == pytest.approx(100 * (1400 + 20.272305) / (3234.3 + 20.272305))
-    assert result.dataset.notes == ("collected here",)
+    (tmp_path / "results" / "step-4-carry-1-episodes-0123abcd.json").write_text(json.dumps(saved))
+    (result,) = map(read_result, (tmp_path / "results").iterdir())
     assert (result.protocol.state, result.protocol.window) == ("recurrent", None)
-    assert result.protocol.target_returns == (3600.0, 1800.0)
-    assert result.targets[1].returns == (10.0, 20.0)
+    assert (result.config.training.tbptt_slices, result.config.condition.rtg_cap) == (3, 0.9)
+    assert result.dataset.score_mean == pytest.approx(saved["dataset"]["score_mean"])
+    assert [list(target.returns) for target in result.targets] == [target["returns"] for target in saved["targets"]]
     assert read_result(write_result(tmp_path / "again", result)) == result
     assert found(tmp_path, result) == result
     assert found(tmp_path, result, step=1) is None
-
-
-def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    data = copy.deepcopy(old_form())
-    inner = data
-    for key in path[:-1]:
-        inner = inner[key]
-    if value is None:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = value
-    return data
+    assert read_result(OLD).protocol.window == 4
 
 
 @pytest.mark.parametrize(
@@ -128,11 +83,11 @@ def spoilt(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         (b"\xff\xfe", "damaged"),
         (b"[]", "damaged"),
         (b"{}", "damaged"),
-        (spoilt(("targets",), [3]), "damaged"),
-        (spoilt(("protocol", "state"), None), "damaged"),
-        (spoilt(("dataset", "return_mean"), "1"), "damaged"),
-        (spoilt(("schema",), 99), "newer"),
-        (spoilt(("config", "backbone", "name"), "nothing"), "nothing"),
+        (changed(("targets",), [3]), "damaged"),
+        (changed(("protocol", "state"), None), "damaged"),
+        (changed(("dataset", "return_mean"), "1"), "damaged"),
+        (changed(("schema",), 99), "newer"),
+        (changed(("config", "backbone", "name"), "nothing"), "nothing"),
     ],
 )
 def test_damaged_result_file_raises_in_read_result_and_is_skipped_in_a_run(

@@ -19,9 +19,8 @@ from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, write_agent
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.deploy import package as packaging
-from decision_rnn.deploy.card import write_card
 from decision_rnn.deploy.description import describe
-from decision_rnn.deploy.package import package
+from decision_rnn.deploy.package import package, write_card
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result
