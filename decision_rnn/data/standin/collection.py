@@ -22,17 +22,6 @@ from decision_rnn.workers import available_cores, parallel_map
 CHUNK = 8  # episodes played per task: about half a second of work
 
 
-class UniformPolicy:
-    """Actions (size,) sampled uniformly from [-1, 1], independent of the observation."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def sample(self, observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """An action (A,) float32 in [-1, 1]."""
-        return 2 * generator.random(self.size, np.float32) - 1
-
-
 class Policy:
     """A SAC actor in numpy: two ReLU layers, then a Gaussian squashed by tanh (Haarnoja et al. 2018)."""
 
@@ -65,10 +54,8 @@ class Collector:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.environment = make_environment(recipe.environment_id)
-        (actions,) = self.environment.action_space.shape or ()
         self.policies = [
-            UniformPolicy(actions) if name == UNIFORM else Policy(weights_path(name), recipe.noise)
-            for name, _ in recipe.policies
+            None if name == UNIFORM else Policy(weights_path(name), recipe.noise) for name, _ in recipe.policies
         ]
         self.shares = np.array([share for _, share in recipe.policies])
 
@@ -77,7 +64,12 @@ class Collector:
         generator = np.random.default_rng([self.recipe.seed, index])
         policy = self.policies[generator.choice(len(self.policies), p=self.shares / self.shares.sum())]
         seed = int(generator.integers(2**31))
-        (episode,) = play_one(self.environment, lambda seen, *_: policy.sample(seen, generator), Quota(1), seed)
+        size = self.environment.action_space.shape
+
+        def act(seen: np.ndarray, *_: object) -> np.ndarray:
+            return 2 * generator.random(size, np.float32) - 1 if policy is None else policy.sample(seen, generator)
+
+        (episode,) = play_one(self.environment, act, Quota(1), seed)
         return episode
 
 

@@ -24,19 +24,14 @@ def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
     return {name: slice(end - width, end) for name, width, end in zip(names, widths, accumulate(widths), strict=True)}
 
 
-def _rows(episode: Episode, columns: dict[str, slice]) -> np.ndarray:
+def _rows(episode: Episode) -> np.ndarray:
     """The episode as rows of the packed table, (T, columns) float32."""
-    table = np.zeros((len(episode.rewards), columns["reset"].stop), np.float32)
     # Summed from the end in float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
     returns_to_go = np.cumsum(episode.rewards[::-1], dtype=np.float64)[::-1]
-    table[:, columns["return_to_go"]] = returns_to_go[:, None]
-    table[:, columns["observation"]] = episode.observations[:-1]
-    table[1:, columns["previous_action"]] = episode.actions[:-1]
-    table[:, columns["action"]] = episode.actions
-    table[:, columns["reward"]] = episode.rewards[:, None]
-    table[:, columns["timestep"]] = np.arange(len(table))[:, None]
-    table[0, columns["reset"]] = 1.0
-    return table
+    previous = np.concatenate([np.zeros_like(episode.actions[:1]), episode.actions[:-1]])
+    times = np.arange(len(episode.rewards))
+    parts = (returns_to_go, episode.observations[:-1], previous, episode.actions, episode.rewards, times, times == 0)
+    return np.column_stack([part.astype(np.float32) for part in parts])
 
 
 def npy_header(dtype: type, shape: tuple[int, ...]) -> bytes:
@@ -129,7 +124,7 @@ def write_arrays(
                 summary = RowSummary(columns)
                 table = _GrowingArray(files[0], np.float32, (columns["reset"].stop,))
                 rewards = _GrowingArray(files[1], np.float64, ())
-            rows = _rows(episode, columns)
+            rows = _rows(episode)
             table.append(rows)
             rewards.append(episode.rewards)
             final += episode.observations[-1].astype(np.float32).tobytes()
