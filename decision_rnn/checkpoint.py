@@ -4,20 +4,21 @@
                              config.json            how it was made: enough to rebuild and evaluate it
                              training_state.pt      optimiser, random generators, position in the stream,
                                                    losses not logged yet
-    <run>/checkpoints/last -> <step>                for people; the package goes by the steps
 
 Every folder is written under a temporary name, fsynced and renamed, so that it is complete or absent.
 """
 
+import contextlib
 import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import safetensors.torch
 import torch
+from msgspec import Meta
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -26,8 +27,8 @@ from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, SystemFault
-from decision_rnn.files import link_atomically, new_directory, remove_directory
-from decision_rnn.plugins import check_plugins, import_plugins
+from decision_rnn.files import new_directory, remove_directory
+from decision_rnn.plugins import import_plugins
 from decision_rnn.records import read_record
 
 KEPT = 2
@@ -59,8 +60,23 @@ class TrainedAgent:
     seconds: float
 
 
+Size = Annotated[int, Meta(ge=1, lt=2**31)]
+
+
+@dataclass(frozen=True)
+class _Description:
+    """The content of config.json."""
+
+    config: dict[str, Any]
+    observation_dim: Size
+    action_dim: Size
+    provenance: dict[str, Any]
+    step: int
+    seconds: float
+
+
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
-    """Write a checkpoint of that step and point `last` at it; all but the newest `KEPT` are removed.
+    """Write a checkpoint of that step; all but the newest `KEPT` are removed.
 
     Raises:
         SystemFault: If it cannot be written, for example on a full disk; earlier checkpoints stay intact.
@@ -72,8 +88,9 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
         with new_directory(folder) as new:
             write_agent(new, trained)
             (new / "training_state.pt").write_bytes(buffer.getbuffer())
-        link_last(folder)
-        for old in _saved(run)[:-KEPT]:
+        with contextlib.suppress(OSError):
+            (folder.parent / "last").unlink()  # version 0.2 linked the newest checkpoint
+        for old in checkpoints_of(run)[:-KEPT]:
             remove_directory(old)
     except OSError as error:
         raise SystemFault(
@@ -85,14 +102,14 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
 
 def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None:
     """Write what `load_agent` reads into a folder: weights, with parameters in float16 if `half`, and description."""
-    description = {
-        "config": to_dict(trained.config),
-        "observation_dim": trained.agent.encoder.features,
-        "action_dim": trained.agent.action_dim,
-        "provenance": asdict(trained.provenance),
-        "step": trained.step,
-        "seconds": round(trained.seconds, 2),
-    }
+    description = _Description(
+        config=to_dict(trained.config),
+        observation_dim=trained.agent.encoder.features,
+        action_dim=trained.agent.action_dim,
+        provenance=asdict(trained.provenance),
+        step=trained.step,
+        seconds=round(trained.seconds, 2),
+    )
     # Cloned, since safetensors rejects tensors that share storage: tied weights are written under each of their names.
     state = trained.agent.state_dict()
     weights = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
@@ -100,24 +117,26 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         parameters = trained.agent.named_parameters(remove_duplicate=False)
         weights |= {name: weights[name].half() for name, _ in parameters}
     (folder / WEIGHTS).write_bytes(safetensors.torch.save(weights))
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n")
 
 
-def link_last(folder: Path) -> None:
-    """Point the link `last`, beside a checkpoint's folder, at that folder, if the file system has symbolic links."""
-    link_atomically(folder.parent / "last", folder.name)
+def checkpoints_of(run: Path) -> list[Path]:
+    """The folders of a run's checkpoints, oldest first."""
+    folders = (run / "checkpoints").iterdir() if (run / "checkpoints").is_dir() else ()
+    return sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name))
 
 
-def has_checkpoint(run: Path) -> bool:
-    """Whether a run has a checkpoint yet."""
-    return bool(_saved(run))
+def config_file(run: Path) -> Path:
+    """The file with a run's configuration; InputError if the folder is not a run's."""
+    if not (run / "config.yaml").is_file():
+        raise InputError(f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made")
+    return run / "config.yaml"
 
 
 def last_checkpoint(run: Path) -> Path:
     """The newest checkpoint of a run; InputError if `run` is not a run or has no checkpoint yet."""
-    if not (run / "config.yaml").is_file():
-        raise InputError(f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made")
-    saved = _saved(run)
+    config_file(run)
+    saved = checkpoints_of(run)
     if not saved:
         raise InputError(f"{run} has no checkpoint yet: continue its training with --resume")
     return saved[-1]
@@ -148,23 +167,20 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     import_plugins(plugins)
     path = folder / DESCRIPTION
     try:
-        description = json.loads(path.read_text())
-        check_plugins(description["config"].get("plugins", ()), str(path))
-        config = from_dict(description["config"], str(path))
-        provenance = read_provenance(description["provenance"])
-        step, seconds = read_record(description["step"], int), read_record(description["seconds"], float)
-        dims = _size(description["observation_dim"]), _size(description["action_dim"])
+        description = read_record(json.loads(path.read_text()), _Description)
+        config = from_dict(description.config, str(path))
+        provenance = read_provenance(description.provenance)
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise _damaged(path, error) from None
     path = folder / WEIGHTS
     try:
         weights = _renamed(safetensors.torch.load(path.read_bytes()))
         spec = box_spec(
-            torch.zeros(dims[0]),
-            torch.ones(dims[0]),
-            dims[1],
+            torch.zeros(description.observation_dim),
+            torch.ones(description.observation_dim),
+            description.action_dim,
             observation_index=weights.get("encoder.index"),
             rtg_cap=weights.get("condition.cap"),
         )
@@ -172,7 +188,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
-    return TrainedAgent(agent.eval(), config, provenance, step, seconds)
+    return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds)
 
 
 def read_provenance(data: dict[str, Any]) -> DataSummary:
@@ -190,13 +206,6 @@ def load_training_state(folder: Path) -> dict[str, Any]:
         raise _damaged(path, error) from None
 
 
-def _size(value: Any) -> int:
-    """Check a number of entries read from JSON; ValueError unless a tensor can have that many."""
-    if not 0 < read_record(value, int) < 2**31:
-        raise ValueError(f"{value!r:.100} is no size")
-    return value
-
-
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights by their present names; agents of version 0.2 have a return scale also without a condition."""
     renamed = {RENAMED_WEIGHTS.get(name, name): value for name, value in weights.items()}
@@ -208,14 +217,8 @@ def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def _damaged(path: Path, error: Exception) -> InputError:
     folder = path.parent
     run = run_of(folder)
-    others = [other.name for other in _saved(run) if other != folder.absolute()] if run is not None else []
-    remedy = "train the run again" if run is not None else "get the agent again from its source"
+    others = [] if run is None else [other.name for other in checkpoints_of(run) if other != folder.absolute()]
+    remedy = "get the agent again from its source, or train the run again"
     if others:
         remedy = f"delete {folder} to go on from step {others[-1]}"
     return InputError(f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): {remedy}")
-
-
-def _saved(run: Path) -> list[Path]:
-    """The run's checkpoint folders, oldest first."""
-    folders = (run / "checkpoints").iterdir() if (run / "checkpoints").is_dir() else ()
-    return sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name))

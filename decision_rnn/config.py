@@ -3,9 +3,10 @@
 config_parser.py reads it from files, checkpoints and command lines.
 """
 
-import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
+
+from msgspec import Meta
 
 from decision_rnn.agent import (
     CONDITIONS,
@@ -18,11 +19,10 @@ from decision_rnn.agent import (
 )
 from decision_rnn.backbones import BackboneConfig, registered
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 WARMUP_STEPS = 500
 """Default number of warm-up steps in runs of at least 1,000 steps."""
-MAX_WEIGHTING = 100.0
-"""Upper bound of `return_weighting`; its exponential is far from overflowing float64."""
 SLOW_TBPTT_SLICES = 50
 """Default `tbptt_slices` of layers that forget slowly: 1,000 steps of the default context, the length of an episode."""
 
@@ -70,35 +70,30 @@ class TrainingConfig:
         log_every: Steps between lines of metrics.
     """
 
-    steps: int = 2_000
-    batch_size: int = 128
-    context: int = 20
-    tbptt_slices: int | None = None
-    learning_rate: float = 1e-3
-    recurrent_rate: float | None = None
-    weight_decay: float = 1e-4
-    ema_decay: float = 0.999
-    return_weighting: float = 0.0
-    warmup_steps: int | None = None
+    steps: PositiveInt = 2_000
+    batch_size: PositiveInt = 128
+    context: PositiveInt = 20
+    tbptt_slices: PositiveInt | None = None
+    learning_rate: NonNegativeFloat = 1e-3
+    recurrent_rate: NonNegativeFloat | None = None
+    weight_decay: NonNegativeFloat = 1e-4
+    ema_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.999
+    return_weighting: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    warmup_steps: NonNegativeInt | None = None
     schedule: Literal["cosine", "constant"] = "cosine"
-    gradient_clip: float = 0.25
+    gradient_clip: NonNegativeFloat = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    checkpoint_every: int = 1_000
-    log_every: int = 100
+    checkpoint_every: PositiveInt = 1_000
+    log_every: PositiveInt = 100
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "steps", "batch_size", "context", "tbptt_slices", "checkpoint_every", "log_every")
         if self.warmup_steps is None:
             object.__setattr__(self, "warmup_steps", min(WARMUP_STEPS, self.steps // 2))
-        _at_least(self, 0, "learning_rate", "recurrent_rate", "weight_decay", "warmup_steps", "gradient_clip")
-        _at_least(self, 0, "ema_decay", "return_weighting")
-        if self.ema_decay >= 1:
-            raise InputError(f"training.ema_decay is {self.ema_decay}: it must be below 1, such as 0.999")
-        if self.return_weighting > MAX_WEIGHTING:
+        elif self.warmup_steps > self.steps:  # the learning rate would never reach its peak
             raise InputError(
-                f"training.return_weighting is {self.return_weighting}: it must be at most {MAX_WEIGHTING:g}, "
-                "beyond which the best episode alone is drawn"
+                f"training.warmup_steps {self.warmup_steps} is more than training.steps {self.steps}: give fewer, or "
+                "leave it out"
             )
 
 
@@ -119,23 +114,13 @@ class EvaluationConfig:
             return and at the best in the data; 0 for none.
     """
 
-    episodes: int = 100
-    target_returns: tuple[float, ...] | None = None
+    episodes: NonNegativeInt = 100
+    target_returns: Annotated[tuple[float, ...], Meta(min_length=1)] | None = None
     state: Literal["recurrent", "window"] = "recurrent"
-    window: int = 20
-    seed: int = 1_000_000
-    max_episode_steps: int | None = None
-    checkpoint_episodes: int = 0
-
-    def __post_init__(self) -> None:
-        if self.state not in ("recurrent", "window"):
-            raise InputError(f"evaluation.state is {self.state!r:.100}: it must be recurrent or window")
-        _at_least(self, 1, "window", "max_episode_steps")
-        _at_least(self, 0, "episodes", "seed", "checkpoint_episodes")
-        if self.target_returns is not None and not self.target_returns:
-            raise InputError("evaluation.target_returns is empty: name at least one return, or leave it out")
-        if not all(math.isfinite(target) for target in self.target_returns or ()):
-            raise InputError(f"evaluation.target_returns is {list(self.target_returns or ())}: they must be finite")
+    window: PositiveInt = 20
+    seed: NonNegativeInt = 1_000_000
+    max_episode_steps: PositiveInt | None = None
+    checkpoint_episodes: NonNegativeInt = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +154,9 @@ class RunConfig:
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
     actions: Literal["keep", "clip"] = "keep"
-    top_fraction: float = 1.0
+    top_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
     plugins: tuple[str, ...] = ()
-    seed: int = 0
+    seed: NonNegativeInt = 0
     backbone: BackboneConfig
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     condition: ConditionConfig = field(default_factory=ReturnToGoConfig)
@@ -181,10 +166,6 @@ class RunConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}: it must be at least 0")
-        if not 0 < self.top_fraction <= 1:  # also rejects NaN
-            raise InputError(f"top_fraction is {self.top_fraction}: it must be above 0 and at most 1, which is all")
         if self.training.tbptt_slices is None:
             slowly = getattr(registered(self.backbone.name).cls, "forgets_slowly", False)
             slices = SLOW_TBPTT_SLICES if slowly else 1
@@ -209,11 +190,3 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
     data["plugins"] = list(config.plugins)
     return data
-
-
-def _at_least(section: Any, least: float, *names: str) -> None:
-    kind = type(section).__name__.removesuffix("Config").lower()
-    for name in names:
-        value = getattr(section, name)
-        if value is not None and not value >= least:  # also rejects NaN
-            raise InputError(f"{kind}.{name} is {value}: it must be at least {least}")

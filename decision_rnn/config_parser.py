@@ -56,10 +56,7 @@ def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
     keys = flatten(data, source)
     try:
         plugins = convert(keys.get("plugins", ()), tuple[str, ...], "plugins")
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-    check_plugins(plugins, source)
-    try:
+        check_plugins(plugins, "it")
         return _build(keys)
     except ValueError as error:  # of this module or of a section's own checks
         raise InputError(f"{source}: {error}") from None
@@ -106,83 +103,53 @@ def chosen(section: str, name: str) -> Registration[Any, Any]:
     """The backbone, condition or objective of that name; InputError if there is none."""
     registry = CHOICES[section][0]
     if name not in registry.entries:
-        module, dot, own = name.rpartition(".")
         hint = did_you_mean(name, registry.names()) or f"--plugins names the module that registers your own {section}"
-        if dot:
-            hint = f"a class is chosen by the name it is registered by: --plugins {module} --{section} {own.lower()}"
-        raise InputError(f"unknown {section} {name!r:.100}; known: {', '.join(registry.names())}; {hint:.300}")
+        raise InputError(f"unknown {section} {name!r:.100}; known: {', '.join(registry.names())}; {hint}")
     return registry.registered(name)
 
 
 def run_options(keys: Mapping[str, Any]) -> dict[str, Option]:
     """All keys of a run with the backbone, condition and objective that flat `keys` choose."""
-    options = {}
-    for name, option in RUN_OPTIONS.items():
-        if name not in SECTIONS:
-            options[name] = option
-            continue
-        for key, inner in options_of(_section_class(name, keys)).items():
-            options[f"{name}.{key}"] = replace(inner, name=f"{name}.{key}")
+    options = {name: option for name, option in RUN_OPTIONS.items() if name not in SECTIONS}
+    for section in SECTIONS:
+        for key, option in options_of(_section_class(section, keys)).items():
+            options[f"{section}.{key}"] = replace(option, name=f"{section}.{key}")
     return options | {MATCH.name: MATCH}
 
 
-def _section_class(section: str, keys: Mapping[str, Any]) -> type:
+def _section_class(section: str, keys: Mapping[str, Any]) -> Any:
     if section not in CHOICES:
-        kind: type = RUN_OPTIONS[section].hint
-        return kind
-    name = convert(keys.get(f"{section}.name", CHOICES[section][1]), str, f"{section}.name")
-    found: type = chosen(section, name).config
-    return found
+        return RUN_OPTIONS[section].hint
+    return chosen(section, convert(keys.get(f"{section}.name", CHOICES[section][1]), str, f"{section}.name")).config
 
 
 def _build(keys: Mapping[str, Any]) -> RunConfig:
     for key, value in keys.items():
-        if key in RENAMED:
-            _refuse_renamed(key, value)
+        name, renamed = RENAMED.get(key, (key, {}))
+        if name != key or (isinstance(value, str) and value in renamed):
+            meaning = ", ".join(f"{new} for {str(old).lower()}" for old, new in renamed.items())
+            raise InputError(f"{key} has been renamed: use {name}{meaning and f' ({meaning})'}")
     options = run_options(keys)
     for key in keys:
         if key not in options:
-            raise _unknown(key, keys, options)
+            section = key.partition(".")[0]
+            if section in CHOICES:
+                choice = f"{section} {keys.get(f'{section}.name', CHOICES[section][1])}"
+                raise InputError(f"the {choice} has no {key}: `decision-rnn train --{choice} --help` lists its keys")
+            hint = suggest(key, [*options, *SECTIONS])
+            raise InputError(f"unknown key {key!r:.100}; {hint}`decision-rnn train --help` lists the keys")
     values = {key: convert(value, options[key].hint, key, key in INFINITE) for key, value in keys.items()}
     if "dataset" not in values:
         raise InputError("no dataset was named: give one, such as hopper-medium")
     parameters = values.pop(MATCH.name, None)
     if parameters is not None and WIDTH in values:
         raise InputError(f"{MATCH.name} finds the width, so {WIDTH} cannot be given too: leave one of the two out")
-    sections: dict[str, Any] = {name: {} for name in SECTIONS}
-    top: dict[str, Any] = {}
-    for key, value in values.items():
-        section, dot, name = key.partition(".")
-        (sections[section] if dot else top)[name or key] = value
-    for section, given in sections.items():
+    top = {key: value for key, value in values.items() if "." not in key}
+    for section in SECTIONS:
+        given = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{section}.")}
         kind = _section_class(section, keys)
         if section == "backbone" and parameters is not None:
-            sections[section] = match_parameters(kind, parse_count(parameters, MATCH.name), **given)
+            top[section] = match_parameters(kind, parse_count(parameters, MATCH.name), **given)
         else:
-            sections[section] = kind(**given)
-    return RunConfig(**top, **sections)
-
-
-def _refuse_renamed(key: str, value: Any) -> None:
-    name, values = RENAMED[key]
-    meaning = ", ".join(f"{new} for {str(old).lower()}" for old, new in values.items())
-    if name != key:
-        raise InputError(f"{key} has been renamed: use {name}{meaning and f' ({meaning})'}")
-    if isinstance(value, str) and value in values:
-        raise InputError(f"{key} {value} has been renamed: use {values[value]}")
-
-
-def _unknown(key: str, keys: Mapping[str, Any], options: Mapping[str, Option]) -> InputError:
-    section, _, name = key.partition(".")
-    if section in CHOICES:
-        registry, default = CHOICES[section]
-        kinds: dict[str, Any] = {other: registry.registered(other).config for other in registry.names()}
-        owners = [other for other, kind in kinds.items() if name in options_of(kind)]
-        if owners:
-            return InputError(
-                f"the {section} {keys.get(f'{section}.name', default)} has no {key}, which {', '.join(owners)} "
-                f"{'has' if len(owners) == 1 else 'have'}: leave out the key or choose another {section}"
-            )
-    return InputError(
-        f"unknown key {key!r:.100}; {suggest(key, [*options, *SECTIONS])}`decision-rnn train --help` lists the keys"
-    )
+            top[section] = kind(**given)
+    return RunConfig(**top)

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Any
 
 SPIN_SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 """Variables that libgomp reads once, when loaded: how long its threads spin while they wait for each other."""
-
-_spins_as_torch_found_it = False
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 
@@ -92,22 +89,5 @@ def limit_spinning() -> None:
     By default libgomp's threads spin for milliseconds: a training step on two cores then takes 15 ms on an idle machine
     and 300 ms beside other work; with this setting, 18 and 47 ms. It has to be set before torch loads libgomp.
     """
-    global _spins_as_torch_found_it
     if not any(name in os.environ for name in SPIN_SETTINGS):
-        _spins_as_torch_found_it = "torch" in sys.modules
         os.environ["GOMP_SPINCOUNT"] = "1000"  # inherited by processes started from here
-
-
-def warn_of_spinning() -> None:
-    """Warn once if torch was loaded before `limit_spinning` and computes on several libgomp threads."""
-    import torch
-
-    global _spins_as_torch_found_it
-    if _spins_as_torch_found_it and sys.platform == "linux" and torch.get_num_threads() > 1:
-        _spins_as_torch_found_it = False
-        warnings.warn(
-            "torch was loaded before decision_rnn was used, so that training slows down several times while the "
-            "cores have other work: set GOMP_SPINCOUNT=1000 in the environment",
-            RuntimeWarning,
-            stacklevel=3,
-        )

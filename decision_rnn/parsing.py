@@ -8,17 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import msgspec
 import yaml
+from msgspec import Meta
 
 from decision_rnn.errors import InputError, did_you_mean
 
 COMMAND_LINE = "command line"
 MAX_INTEGER = 2**63 - 1  # torch's
 REQUIRED: Any = inspect.Parameter.empty
+PositiveInt = Annotated[int, Meta(ge=1)]
+NonNegativeInt = Annotated[int, Meta(ge=0)]
+NonNegativeFloat = Annotated[float, Meta(ge=0)]
 KINDS = {
     int: "a whole number",
     float: "a number",
@@ -29,6 +33,8 @@ KINDS = {
     tuple[float, ...]: "a list of numbers, such as [3600, 1800]",
     tuple[str, ...]: "a list of names, such as [a, b]",
 }
+BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least"}
+"""Bounds that a type may be annotated with, in words."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
     for part in reversed(inspect.getmro(declaration) if isinstance(declaration, type) else (declaration,)):
         parsed = docstring_parser.parse(part.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
         described |= {entry.arg_name: " ".join((entry.description or "").split()) for entry in parsed.params}
-    hints = get_type_hints(declaration)
+    hints = get_type_hints(declaration, include_extras=True)
     parameters = inspect.signature(declaration).parameters.values()
     return {p.name: Option(p.name, hints[p.name], p.default, described.get(p.name, "")) for p in parameters}
 
@@ -82,6 +88,10 @@ def describe(hint: Any) -> str:
     """A type in words, for messages."""
     if hint in KINDS:
         return KINDS[hint]
+    if get_origin(hint) is Annotated:
+        kind, meta = get_args(hint)
+        bounds = [f"{words} {bound:g}" for name, words in BOUNDS.items() if (bound := getattr(meta, name)) is not None]
+        return f"{describe(kind)} {' and '.join(bounds)}"
     if get_origin(hint) is Literal:
         return " or ".join(str(value) for value in get_args(hint))
     return " or ".join(describe(part) for part in get_args(hint)) or str(hint)

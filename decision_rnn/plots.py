@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
 
 matplotlib.use("Agg")  # plots are written to files, without a window
 from matplotlib import pyplot as plt
-from matplotlib.ticker import LogLocator
-
-from decision_rnn.comparison.report.svg import spread_out
 
 if TYPE_CHECKING:
     from decision_rnn.bench.measure import Row
@@ -26,7 +23,7 @@ def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path
         lengths: (episodes,), in steps.
         path: The PNG file to write.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     left.hist(returns, bins=50, color="C0")
     left.axvline(float(returns.mean()), color="0.3", linestyle="--", linewidth=1, label=f"mean {returns.mean():.0f}")
     left.set_xlabel("return of an episode")
@@ -48,8 +45,13 @@ KIN = {
     "minGRU_pytorch.minLSTM": "minlstm",
     "mambapy.MambaBlock": "mamba",
 }
-"""Layers of other packages, and our layers with the same equations."""
-COLOURS = [*(f"C{i}" for i in range(10)), "black", "navy", "gold", "magenta"]
+"""Layers of other packages, drawn dashed, and our layers with the same equations, in the same colour."""
+PANELS = {
+    "time": "forward and backward, ms",
+    "memory": "their peak memory, MB",
+    "speed": "their speed, torch.nn.GRU's being 1",
+    "step": "one recurrent step, µs",
+}
 
 
 def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
@@ -59,68 +61,30 @@ def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
         rows: The rows returned by bench.backbones.bench_backbones.
         path: The PNG file to write.
     """
-    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    curves: dict[str, dict[str, list[tuple[int, float]]]] = {kind: {} for kind in PANELS}
     for row in rows:
         _, layer, point = row.name.split("/")
         kind, at = point.rsplit("-", 1)
-        if kind not in ("core", "episodes"):
-            curves.setdefault(kind, {}).setdefault(layer, []).append((int(at), row.value))
+        if kind in curves:
+            curves[kind].setdefault(layer, []).append((int(at), row.value))
         if kind == "time":
-            curves.setdefault("speed", {}).setdefault(layer, []).append((int(at), row.ratio))
+            curves["speed"].setdefault(layer, []).append((int(at), row.ratio))
     kinds = list(dict.fromkeys(KIN.get(layer, layer) for layer in curves["time"]))
-    styles = {
-        layer: {"color": COLOURS[kinds.index(KIN.get(layer, layer)) % len(COLOURS)], "dashes": (3, 2) * (layer in KIN)}
-        for layer in curves["time"]
-    }
-    figure, panels = plt.subplots(2, 2, figsize=(12, 10.5))
-    for panel, (kind, title) in zip(
-        panels.flat,
-        (
-            ("time", "forward and backward, ms"),
-            ("memory", "their peak memory, MB"),
-            ("speed", "their speed, torch.nn.GRU's being 1"),
-            ("step", "one recurrent step, µs"),
-        ),
-        strict=True,
-    ):
+    colours = plt.get_cmap("tab20")(np.r_[0:20:2, 1:20:2])
+    figure, panels = plt.subplots(2, 2, figsize=(12, 10.5), layout="constrained")
+    for panel, (kind, title) in zip(panels.flat, PANELS.items(), strict=True):
         for layer, points in curves[kind].items():
-            x, y = zip(*points, strict=True)
-            panel.plot(x, y, "o-", markersize=4, linewidth=1.5, **styles[layer])
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        ticks = sorted({x for points in curves[kind].values() for x, _ in points})
-        panel.set_xticks(ticks, [f"{tick // 1000}k" if tick % 1000 == 0 else f"{tick}" for tick in ticks])
-        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if kind in ("speed", "step") else (1,)))
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.minorticks_off()
-        panel.set_title(title, fontsize=13, loc="left", pad=14)
-        panel.set_xlabel("steps taken before" if kind == "step" else "length of the sequence", fontsize=12)
-        panel.tick_params(labelsize=11)
+            colour = colours[kinds.index(KIN.get(layer, layer)) % len(colours)]
+            panel.loglog(*zip(*points, strict=True), "o--" if layer in KIN else "o-", color=colour, label=layer)
+        panel.set_title(title, loc="left")
+        panel.set_xlabel("steps taken before" if kind == "step" else "length of the sequence")
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", alpha=0.25)
-        _label_ends(panel, curves[kind], styles)
+    figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     _save(figure, path, dpi=110)
 
 
-def _label_ends(panel: plt.Axes, curves: dict[str, list[tuple[int, float]]], styles: dict[str, dict[str, Any]]) -> None:
-    """Write each curve's name beside its last point, moved up or down so that names do not overlap."""
-    low, high = np.log(panel.get_ylim())
-    ends = sorted(curves, key=lambda layer: curves[layer][-1][1])
-    heights = [float((np.log(curves[layer][-1][1]) - low) / (high - low)) for layer in ends]
-    places = spread_out(heights, 0.056)
-    for layer, height, place in zip(ends, heights, places, strict=True):
-        x, _ = curves[layer][-1]
-        left, right = np.log(panel.get_xlim())
-        panel.annotate(
-            layer.replace("minGRU_pytorch.", "minGRU-pytorch "),
-            ((np.log(x) - left) / (right - left), height), xycoords="axes fraction",
-            xytext=(1.05, place), textcoords="axes fraction", va="center", fontsize=11, color=styles[layer]["color"],
-            arrowprops={"arrowstyle": "-", "color": styles[layer]["color"], "linewidth": 0.6, "alpha": 0.6,
-                        "relpos": (0, 0.5), "shrinkB": 4},
-        )  # fmt: skip
-
-
 def _save(figure: plt.Figure, path: Path, dpi: int = 150) -> None:
-    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=dpi)
     plt.close(figure)

@@ -33,8 +33,6 @@ LIFELINE = "DECISION_RNN_LIFELINE"
 """The environment variable of a process that ends with the process that writes to its stdin: `end_with_stdin`."""
 REPORT_SECONDS = 0.1
 """Seconds between looks at the workers' reports of progress."""
-
-
 PROGRAM = (sys.executable, "-m", "decision_rnn")
 """The words that start the command line in another process."""
 
@@ -63,18 +61,17 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """Processes started inside the block have these `thread_limits`."""
-    limits = thread_limits(threads)
-    before = {name: os.environ.get(name) for name in limits}
+def _one_thread() -> Iterator[None]:
+    """Processes started inside the block compute with one thread each."""
+    limits = thread_limits(1)
+    before = {name: os.environ[name] for name in limits if name in os.environ}
     os.environ.update(limits)
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+        for name in limits:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def parallel_map(
@@ -110,7 +107,7 @@ def parallel_map(
     others, workers = set(multiprocessing.active_children()), set()
     pool = ProcessPoolExecutor(processes, context, _begin_work, (pickle.dumps(work), prepare, reports))
     try:
-        with limited_threads(1), warnings.catch_warnings():
+        with _one_thread(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
             pending = deque(pool.submit(_work, task) for task in itertools.islice(waiting, 2 * processes))
             workers = set(multiprocessing.active_children()) - others
@@ -144,28 +141,24 @@ def _await_first(pending: Iterable[Future], reports: Any, progress: Report) -> N
             future.result()
 
 
-_begun: tuple[
-    bytes, Callable[[], None] | None, Any
-]  # of a worker: the pickled work, its preparation, the queue of reports
-_unpickled: Callable[[Any, Report], Any] | None = None
-"""In a worker: the work, from the first task on."""
+_worker: dict[str, Any] = {}
+"""In a worker: the pickled work, its preparation, the queue of reports, and the work from the first task on."""
 
 
-def _begin_work(*begun: Any) -> None:
-    global _begun
-    _begun = begun
-    start_worker()
+def _begin_work(packed: bytes, prepare: Callable[[], None] | None, reports: Any) -> None:
+    """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
+    _worker.update(packed=packed, prepare=prepare, reports=reports)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _work(task: Any) -> Any:
-    global _unpickled
-    packed, prepare, reports = _begun
     try:
-        if _unpickled is None:
-            if prepare is not None:
-                prepare()
-            _unpickled = pickle.loads(packed)
-        return _unpickled(task, reports.put)
+        if "work" not in _worker:
+            if _worker["prepare"] is not None:
+                _worker["prepare"]()
+            _worker["work"] = pickle.loads(_worker["packed"])
+        return _worker["work"](task, _worker["reports"].put)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
@@ -174,17 +167,10 @@ def _work(task: Any) -> Any:
         raise
 
 
-def start_worker() -> None:
-    """Set up a worker: leave Ctrl-C to its parent, and exit when the parent does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
 def _end_with_parent() -> None:
-    """Exit when the parent does: otherwise the workers of a killed parent would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
+    parent.join()  # otherwise the workers of a killed parent would wait forever
     os._exit(1)
 
 

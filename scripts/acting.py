@@ -1,6 +1,6 @@
 """Makes results/deploy/: memory and latency over a million steps of acting with an exported policy.
 
-python scripts/acting.py [--policy policy.onnx] [--steps 1000000]     # two minutes; POLICY: untrained if left out
+python scripts/acting.py [--policy policy.onnx] [--steps 1000000]     # two minutes; default: pretrained/hopper-medium
 
 A separate process, which imports only numpy and onnxruntime, takes the steps: one environment, noise as observations,
 episodes of 1,000 steps in the first half, one episode for the whole second half.
@@ -77,7 +77,7 @@ def main() -> None:
 
     from results_folder import RESULTS, Made, write_report
 
-    from decision_rnn.bench.deploy import untrained
+    from decision_rnn import load_agent
     from decision_rnn.deploy import export_onnx
 
     folder = options.output or RESULTS / "deploy"
@@ -86,7 +86,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         policy = options.policy or Path(temporary) / "policy.onnx"
         if options.policy is None:
-            export_onnx(untrained(), policy)
+            export_onnx(load_agent("pretrained/hopper-medium"), policy)
         command = [sys.executable, __file__, "--act", "--policy", str(policy), "--steps", str(options.steps)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         backbone = Policy.load(policy).metadata["training"]["config"]["backbone"]

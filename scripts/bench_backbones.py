@@ -96,8 +96,8 @@ def report(rows: list[dict[str, Any]]) -> str:
         "# Backbones over length\n\nOne layer of width 128 in fp32, without the stack's norms and MLP, at a batch of 8 "
         "(steps: 1), on one thread: medians of the process's CPU time, all layers in turn, round after round. In "
         "brackets: how many times better than torch.nn.GRU; in the first table, than minGRU-pytorch. Peak memory is "
-        "what torch's allocator gave out at most during the pass. A layer that would take more than 4 GiB or 10 "
-        "seconds at a length is left out there.\n\n![time, memory and speed over length](backbones.png)\n\n"
+        "what torch's allocator gave out at most during the pass. A layer that takes more than 1 GiB or 2 "
+        "seconds at a length is left out at longer ones.\n\n![time, memory and speed over length](backbones.png)\n\n"
         + "\n".join(sections)
     )
 

@@ -67,6 +67,7 @@ def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, 
     assert saved.keys() == back.keys()
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.condition.scale == 500
+    np.testing.assert_array_equal(loaded.agent.condition.cap, store.returns_to_go_quantile(0.9).astype(np.float32))
     assert torch.allclose(loaded.agent.encoder.mean, torch.from_numpy(store.observation_mean).float())
 
 
@@ -101,20 +102,11 @@ def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
         assert torch.equal(halved[name], saved[name].half().float()), name
 
 
-def test_checkpoint_saves_and_loads_rtg_cap(store: EpisodeStore, run: Path) -> None:
-    config, _ = parse_run("test", ["hopper-medium", "--backbone.width", "16", "--condition.rtg_cap", "0.9"])
-    agent, trainer, _ = prepare(config, store, 500.0)
-    provenance = DataSummary.from_store(TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", ""), store)
-    save_checkpoint(run, TrainedAgent(agent, config, provenance, 1, 2.5), trainer.state_dict())
-    limit = load_agent(last_checkpoint(run)).agent.condition.cap
-    np.testing.assert_array_equal(limit, store.returns_to_go_quantile(0.9).astype(np.float32))
-
-
-def test_last_links_to_newest_checkpoint_and_only_two_are_kept(store: EpisodeStore, run: Path) -> None:
+def test_two_newest_checkpoints_are_kept(store: EpisodeStore, run: Path) -> None:
     make(store, 1, 2, 10, run=run)
     folder = run / "checkpoints"
-    assert sorted(path.name for path in folder.iterdir()) == ["10", "2", "last"]
-    assert (folder / "last").resolve() == last_checkpoint(run).resolve() == (folder / "10").resolve()
+    assert sorted(path.name for path in folder.iterdir()) == ["10", "2"]
+    assert last_checkpoint(run) == folder / "10"
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "training_state.pt", "config.json"])
@@ -144,8 +136,7 @@ def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("observation_dim", value) for value in ("3", 1.5, True, None)),
-        ("action_dim", 1.5),
+        *((key, value) for key in ("observation_dim", "action_dim") for value in ("3", 1.5, None, 0, 2**31, 10**25)),
         ("step", "1"),
         ("seconds", "x"),
         ("provenance.return_mean", "x"),
@@ -158,6 +149,7 @@ def test_unknown_key_in_checkpoint_config_raises_naming_it(store: EpisodeStore, 
         ("provenance.reference_min", True),
         ("provenance.environment_id", 7),
         ("provenance.environment_settings", []),
+        *(("provenance", value) for value in ({}, {"spec": 5}, {"spec": {"name": "x"}}, 5)),
     ],
 )
 def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
@@ -174,18 +166,6 @@ def test_wrong_type_in_checkpoint_config_raises_damaged_file_error(
     section[last] = value
     path.write_text(json.dumps(description))
     with pytest.raises(InputError, match=r"config\.json is missing or damaged \((TypeError|ValueError)\)"):
-        load_agent(path.parent)
-
-
-@pytest.mark.parametrize("key", ["observation_dim", "action_dim"])
-@pytest.mark.parametrize("value", [-1, 0, 2**31, 10**25])
-def test_invalid_dimension_in_checkpoint_config_raises_damaged_file_error(
-    store: EpisodeStore, run: Path, key: str, value: int
-) -> None:
-    make(store, 1, run=run)
-    path = last_checkpoint(run) / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
-    with pytest.raises(InputError, match=r"config\.json is missing or damaged \(ValueError\)"):
         load_agent(path.parent)
 
 
@@ -217,6 +197,7 @@ def test_run_of_version_0_2_loads_acts_as_recorded_and_can_be_resumed() -> None:
     config, agent = trained.config, trained.agent
     assert (config.condition.rtg_cap, config.condition.noise, config.top_fraction) == (0.9, 0.1, 0.5)
     assert (config.training.tbptt_slices, config.training.ema_decay) == (3, 0.999)
+    assert (trained.provenance.name, trained.provenance.environment_id) == ("standin/hopper-medium", "Hopper-v5")
     assert config == from_dict(read_yaml(OLD / "config.yaml"), "config.yaml")
     assert from_dict(json.loads(json.dumps(to_dict(config))), "again") == config
 
@@ -268,7 +249,7 @@ def test_load_agent_imports_checkpoint_plugin_only_if_the_user_passes_it(
     make(store, 1, run=run)
     folder = last_checkpoint(run)
     describe(folder, plugins=["hostile"])
-    with pytest.raises(InputError, match=r"config\.json needs the plugin hostile, whose code is not run by default"):
+    with pytest.raises(InputError, match=r"config\.json: it needs the plugin hostile, whose code is not run"):
         load_agent(folder)
     assert not hostile.exists()
     assert load_agent(folder, plugins=["hostile"]).config.plugins == ("hostile",)

@@ -14,10 +14,6 @@ def test_did_you_mean_suggests_only_close_names() -> None:
     assert did_you_mean("mingur", ("minlstm", "mingru"), likeness=0.99) == ""
 
 
-def test_input_error_is_a_value_error() -> None:
-    assert issubclass(InputError, ValueError)
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -93,7 +93,7 @@ class Backbone(SequenceMixer):
         return self.norm(x), tuple(after)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        x = self.dropout(x)
+        x = self.dropout(x) if self.training else x
         after: list[Tensor] = []
         for block, before in zip(self._blocks(), self._split(state), strict=True):
             x, parts = block.step(x, before)

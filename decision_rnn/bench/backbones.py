@@ -5,7 +5,6 @@ batch size, for all layers in one run. Also the cost of one recurrent step after
 which is constant if memory is.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,29 +13,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones import Resets, SequenceMixer, registered_names
-from decision_rnn.bench.measure import Row, compare, measure, seconds_of
-from decision_rnn.bench.memory import peak_memory
+from decision_rnn.backbones import registered_names
+from decision_rnn.bench.measure import Row, compare, measure, peak_memory, seconds_of
 from decision_rnn.config_parser import chosen
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.files import check_destination
 from decision_rnn.machine import keep_freed_memory
 from decision_rnn.messages import bar, warn
+from decision_rnn.parsing import PositiveInt
 
 BATCH, WIDTH = 8, 128
 BASELINE = "torch.nn.GRU"
 TORCH = {BASELINE: nn.GRU, "torch.nn.LSTM": nn.LSTM}
-SECONDS, BYTES = 10.0, 4 * 2**30
-"""A layer is not run at lengths for which its costs at shorter ones predict more than this, nor at longer ones."""
-SLICES = (64, 20)
-"""Batch size and length of the passes over episodes."""
-EPISODES = (470, 22)
-"""Steps per episode in such passes, as in D4RL's hopper-medium and hopper-random."""
+SECONDS, BYTES = 2.0, 2**30
+"""A layer whose pass takes more than this is not run at longer lengths."""
 
 
 class TorchLayer(nn.Module):
-    """torch's GRU or LSTM with the methods of a mixer that the measurements use; without resets."""
+    """torch's GRU or LSTM with the methods of a mixer that the measurements use."""
 
     def __init__(self, recurrence: type[nn.GRU] | type[nn.LSTM]) -> None:
         super().__init__()
@@ -56,8 +51,8 @@ class TorchLayer(nn.Module):
 def bench_backbones(
     backbones: str | None = None,
     lengths: str = "20,60,250,1000,4096",
-    steps: int = 100_000,
-    rounds: int = 5,
+    steps: PositiveInt = 100_000,
+    rounds: PositiveInt = 5,
     device: Literal["cpu", "cuda"] = "cpu",
     plot: Path | None = None,
 ) -> list[Row]:
@@ -67,8 +62,7 @@ def bench_backbones(
     batch size of 8, after figure 1 of "Were RNNs All We Needed?", and compute the gradients of the parameters and of
     the input; steps have a batch size of 1. Takes about six minutes on an idle core.
 
-    A layer whose cost at shorter lengths predicts more than 10 seconds or 4 GiB for a pass is left out at that length
-    and at longer ones, which is reported on stderr.
+    A layer whose pass takes more than 2 seconds or 1 GiB is left out at longer lengths, which is reported on stderr.
 
     Args:
         backbones: Comma-separated names of registered mixers, torch.nn.GRU and torch.nn.LSTM; if left out, all of them.
@@ -82,9 +76,7 @@ def bench_backbones(
     Returns:
         Rows `backbones/<name>/time-<length>` in ms and `backbones/<name>/memory-<length>` in MB, ratio: torch.nn.GRU's
         value over the row's; `backbones/<name>/step-<elapsed>` in µs, ratio: the cost after the fewest steps over the
-        row's; for our mixers `backbones/<name>/episodes-470` and `-22` in ms, a pass over 64 rows of 20 steps in which
-        an episode begins every 470 or 22 steps, ratio: the time of the same pass without resets, `episodes-endless`,
-        over the row's.
+        row's.
 
     Raises:
         InputError: If a name is unknown or a number cannot be used.
@@ -96,8 +88,6 @@ def bench_backbones(
         sizes = [0]
     if sizes[0] < 2:
         raise InputError(f"lengths is {lengths!r}: it must be whole numbers above 1, such as 20,1000")
-    if steps < 1:
-        raise InputError(f"steps is {steps}: it must be at least 1")
     if plot:
         check_destination(plot)
     torch.manual_seed(0)
@@ -125,7 +115,7 @@ def measure_layers(
 
     Args:
         layers: Modules of width 128; `forward` returns the output and a state, `initial_state` and `step` are as in
-            `SequenceMixer`. Those that are a `SequenceMixer` take resets. The baseline must be among them.
+            `SequenceMixer`. The baseline must be among them.
         lengths: Sequence lengths, ascending.
         steps: The last number of steps after which one more is timed.
         rounds: Number of timings of each.
@@ -134,30 +124,27 @@ def measure_layers(
     layers = {name: layer.to(device) for name, layer in layers.items()}
     keep_freed_memory()  # as in training
     with one_thread():
-        rows = measure_passes(layers, lengths, rounds, device)
-        rows += measure_steps(layers, steps, rounds, device)
-        rows += measure_resets(layers, rounds, device)
-    return rows
+        return _measure_passes(layers, lengths, rounds, device) + _measure_steps(layers, steps, rounds, device)
 
 
-def measure_passes(layers: Mapping[str, Any], lengths: Sequence[int], rounds: int, device: Any) -> list[Row]:
+def _measure_passes(layers: Mapping[str, Any], lengths: Sequence[int], rounds: int, device: Any) -> list[Row]:
     """Rows for time and memory of a forward and backward pass, by length."""
     passes: dict[int, dict[str, Callable[[], object]]] = {length: {} for length in lengths}
     memory: dict[int, dict[str, float]] = {length: {} for length in lengths}
     with bar(total=len(lengths) * len(layers), desc="measuring memory", unit="pass") as shown:
         for name, layer in layers.items():
-            history: list[tuple[int, float, float]] = []
-            for length in lengths:
-                shown.update()
-                reason = name != BASELINE and too_much(history, length)
-                if reason:
-                    warn(f"{name} is left out from length {length} on: {reason}")
-                    break
-                work = training_pass(layer, BATCH, length, device)
+            for i, length in enumerate(lengths):
+                work = _training_pass(layer, length, device)
                 seconds, peak = seconds_of(work, device), peak_memory(work, device)
-                history.append((length, seconds, peak))
                 passes[length][f"backbones/{name}/time-{length}"] = work
                 memory[length][f"backbones/{name}/memory-{length}"] = peak
+                shown.update()
+                if (seconds > SECONDS or peak > BYTES) and name != BASELINE and length != lengths[-1]:
+                    warn(
+                        f"{name} is left out from length {lengths[i + 1]} on: at length {length} it takes "
+                        f"{seconds:.2g} seconds and {peak / 2**30:.2g} GiB"
+                    )
+                    break
     rows = []
     for length, works in passes.items():
         seconds_by_name = measure(works, rounds, f"timing length {length}", device)
@@ -167,24 +154,7 @@ def measure_passes(layers: Mapping[str, Any], lengths: Sequence[int], rounds: in
     return rows
 
 
-def too_much(history: Sequence[tuple[int, float, float]], length: int) -> str | None:
-    """Why a length should be left out, given (length, seconds, bytes) of shorter ones; None if it may be run.
-
-    Time and memory are extrapolated from the last two lengths, with at least linear growth.
-    """
-    for unit, bound, scale, column in (("seconds", SECONDS, 1, 1), ("GiB", BYTES, 2**30, 2)):
-        sizes = [(done[0], max(done[column], 1e-9)) for done in history[-2:]]
-        if not sizes:
-            return None
-        (before, less), (last, more) = sizes[0], sizes[-1]
-        power = max(1.0, math.log(more / less) / math.log(last / before)) if last > before else 1.0
-        predicted = more * (length / last) ** power
-        if predicted > bound:
-            return f"it would take about {predicted / scale:.2g} {unit}, more than {bound / scale:.2g}"
-    return None
-
-
-def measure_steps(layers: Mapping[str, Any], steps: int, rounds: int, device: Any) -> list[Row]:
+def _measure_steps(layers: Mapping[str, Any], steps: int, rounds: int, device: Any) -> list[Row]:
     """Rows for one recurrent step after 1, 10, 100 and so on up to `steps` steps, with noise as input."""
     stops = [10**i for i in range(len(str(steps))) if 10**i < steps] + [steps]
     noise, works = torch.randn(64, 1, WIDTH, device=device), {}
@@ -206,29 +176,8 @@ def measure_steps(layers: Mapping[str, Any], steps: int, rounds: int, device: An
     return rows
 
 
-def measure_resets(layers: Mapping[str, Any], rounds: int, device: Any) -> list[Row]:
-    """Rows for a pass over episodes, for every layer that takes resets, compared with a pass without resets."""
-    batch, length = SLICES
-    # A row begins one step later in its episode than the row above it ends, so that resets are at all positions.
-    step = torch.arange(batch, device=device)[:, None] * (length + 1) + torch.arange(length, device=device)
-    resets = {"endless": Resets.from_mask(torch.zeros_like(step, dtype=torch.bool))}
-    resets |= {str(episode): Resets.from_mask(step % episode == 0) for episode in EPISODES}
-    rows = []
-    for name, layer in layers.items():
-        if isinstance(layer, SequenceMixer):
-            works = {
-                f"backbones/{name}/episodes-{kind}": training_pass(layer, batch, length, device, (None, of_kind))
-                for kind, of_kind in resets.items()
-            }
-            seconds = measure(works, rounds, f"timing {name} with resets", device)
-            rows += compare(seconds, f"backbones/{name}/episodes-endless", "ms", 1e3)
-    return rows
-
-
-def training_pass(
-    layer: nn.Module, batch: int, length: int, device: Any, arguments: tuple[Any, ...] = ()
-) -> Callable[[], object]:
+def _training_pass(layer: nn.Module, length: int, device: Any) -> Callable[[], object]:
     """A forward and backward pass on noise, with the gradients of the input and of the parameters."""
-    x = torch.randn(batch, length, WIDTH, device=device, requires_grad=True)
-    gradient, inputs = torch.randn(batch, length, WIDTH, device=device), [x, *layer.parameters()]
-    return lambda: torch.autograd.grad(layer(x, *arguments)[0], inputs, gradient, allow_unused=True)
+    x = torch.randn(BATCH, length, WIDTH, device=device, requires_grad=True)
+    gradient, inputs = torch.randn_like(x), [x, *layer.parameters()]
+    return lambda: torch.autograd.grad(layer(x)[0], inputs, gradient, allow_unused=True)

@@ -11,6 +11,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.parsing import PositiveInt
 
 DATASET = "hopper-medium"
 SIZES = ((64, 20), (8, 1000))
@@ -54,7 +55,7 @@ class PaddedSampler:
         ]
 
 
-def bench_data(rounds: int = 20) -> list[Row]:
+def bench_data(rounds: PositiveInt = 20) -> list[Row]:
     """Time the sampling of one training batch from the 1M steps of hopper-medium, on one thread.
 
     The baseline is our re-implementation of the published Decision Transformer's padded sampling.

@@ -8,19 +8,15 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from decision_rnn.agent import DecisionAgent, box_spec
-from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Row, compare, interleaved
-from decision_rnn.bench.rollout import EPISODE, WINDOW, acting, time_actions
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint
-from decision_rnn.config import DEFAULT_BACKBONE, RunConfig
-from decision_rnn.data.spec import TASKS
-from decision_rnn.data.summary import DataSummary
+from decision_rnn.bench.rollout import EPISODE, PRETRAINED, WINDOW, acting, time_actions
+from decision_rnn.checkpoint import load_agent
+from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.evaluation.actor import WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.parsing import PositiveInt
 
 BATCHES = (1, 64, 1024)
 STARTS = 5
@@ -49,7 +45,7 @@ print(time.perf_counter() - begun)
 """
 
 
-def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
+def bench_deploy(rounds: PositiveInt = 20, run: str = PRETRAINED) -> list[Row]:
     """Time one action of an exported policy, of its agent, and of the agent re-run on its last 20 steps.
 
     The policy acts through its public interface, with numpy arrays, and begins a new episode every 1,000 steps. Actions
@@ -58,7 +54,7 @@ def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
 
     Args:
         rounds: Number of timings of each action.
-        run: Folder of a trained run; if left out, an untrained minGRU of the default size, whose actions cost the same.
+        run: A run's or packaged agent's folder, pretrained/NAME, or org/name of the hub.
 
     Returns:
         Rows `deploy/runtime/act-B`, `deploy/eager/act-B` and `deploy/window-20/act-B` for batch sizes of 1, 64 and
@@ -66,32 +62,19 @@ def bench_deploy(rounds: int = 20, run: Path | None = None) -> list[Row]:
         `deploy/start-up/eager`, in seconds, ratio: the eager agent's time over the row's.
 
     Raises:
-        InputError: If `run` has no usable checkpoint, or the extra `onnx` is missing.
+        InputError: If there is no such agent, or the extra `onnx` is missing.
     """
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        trained = untrained() if run is None else load_agent(last_checkpoint(run))
-        path = Path(folder) / "policy.onnx"
+        checkpoint, path = find_agent(run), Path(folder) / "policy.onnx"
+        trained = load_agent(checkpoint)
         export_onnx(trained, path)
-        checkpoint, agent = save_checkpoint(Path(folder), trained, {}), prepare_to_act(trained.agent)
+        agent = prepare_to_act(trained.agent)
         actors: dict[str, Callable[[int], Callable[[], object]]] = {
             "deploy/runtime/act": partial(acting_policy, path, agent.encoder.features),
             "deploy/eager/act": partial(acting, agent, agent),
             f"deploy/window-{WINDOW}/act": partial(acting, WindowActor(agent, WINDOW), agent),
         }
         return [*time_actions(actors, BATCHES, rounds), *_starts(path, checkpoint)]
-
-
-def untrained() -> TrainedAgent:
-    """An untrained agent with the default configuration, for Hopper."""
-    spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "untrained: compare with nothing")
-    config = RunConfig(dataset=spec.name, backbone=registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE))
-    made_for = box_spec(
-        torch.zeros(11), torch.ones(11), 3, return_scale=spec.return_scale, rtg_cap=torch.linspace(3000, 0, EPISODE)
-    )
-    agent = DecisionAgent(config.agent, config.backbone, made_for)
-    returns = {"return_mean": 1400.0, "return_sd": 400.0, "return_min": 300.0, "return_max": 3200.0}
-    data = DataSummary.from_spec(spec, fingerprint="0" * 64, **returns)
-    return TrainedAgent(agent.eval(), config, data, step=0, seconds=0.0)
 
 
 def _starts(policy: Path, checkpoint: Path) -> list[Row]:

@@ -6,6 +6,7 @@ use of shared caches); on CUDA, in wall time including synchronisation.
 """
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch.autograd.profiler import profile
 
-from decision_rnn.files import write_atomically
+from decision_rnn.files import new_file
 from decision_rnn.messages import bar
 
 TIMING_SECONDS = 0.05
@@ -62,6 +64,32 @@ def seconds_of(work: Callable[[], object], device: torch.device | str = "cpu", c
     for _ in range(calls):
         work()
     return (clock(device) - begun) / calls
+
+
+def peak_memory(work: Callable[[], object], device: torch.device | str = "cpu") -> int:
+    """Peak memory of `work` in bytes, beyond what was allocated before.
+
+    On the CPU it is the peak of the running sum of all allocations and releases by torch's allocator, which torch's
+    profiler records, including those inside kernels. The resident size of the process would depend on what ran before.
+    """
+    device = torch.device(device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler reports its start and stop on stderr
+    with profile(profile_memory=True) as profiler:
+        work()
+    assert profiler.kineto_results is not None
+    changes = [event for event in profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for change in sorted(changes, key=lambda event: event.start_ns()):
+        held += change.nbytes()
+        peak = max(peak, held)
+    return peak
 
 
 def measure(
@@ -113,4 +141,5 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows as a JSON list of objects with the keys name, value, unit, baseline, ratio."""
-    write_atomically(path, (json.dumps([asdict(row) for row in rows], indent=2) + "\n").encode())
+    with new_file(path) as new:
+        new.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")

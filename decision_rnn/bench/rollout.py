@@ -3,39 +3,32 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from decision_rnn.agent import ActingState, DecisionAgent
-from decision_rnn.backbones import registered
 from decision_rnn.bench.measure import Baseline, Row, compare, interleaved, measure
-from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.config import DEFAULT_BACKBONE, RunConfig, TrainingConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.checkpoint import load_agent
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.spec import DatasetSpec
-from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.deploy.hub import find_agent
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import episode_groups, one_thread, rollout
-from decision_rnn.messages import bar
-from decision_rnn.training.loop import prepare
+from decision_rnn.parsing import PositiveInt
 from decision_rnn.workers import default_processes
 
-DATASET = "hopper-medium"
+PRETRAINED = "pretrained/hopper-medium"
+"""The agent that is timed by default: a minGRU of the default size, shipped with the package."""
 EPISODES = 100
 SEED = 1_000_000
 BATCHES = (1, 64)
 WINDOW = 20
-TRAINING_STEPS = 500
 EPISODE = 1000
 """Number of steps after which all environments begin a new episode, where actions are timed."""
 
 
-def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
+def bench_rollout(rounds: PositiveInt = 3, run: str = PRETRAINED) -> list[Row]:
     """Time an evaluation of 100 episodes, on one core and on all, against the environments alone, and one action.
 
     The episodes are split evenly over the dataset's target returns (hopper-medium: 50 each for 3600 and 1800) and
@@ -45,7 +38,7 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
 
     Args:
         rounds: Number of timings of each evaluation; actions are timed ten times as often.
-        run: Folder of a trained run; if left out, a minGRU is first trained for 500 steps.
+        run: A run's or packaged agent's folder, pretrained/NAME, or org/name of the hub.
 
     Returns:
         Rows `rollout/episodes-100`, CPU time of one process, and `rollout/episodes-100/all-cores`, wall time with one
@@ -53,11 +46,11 @@ def bench_rollout(rounds: int = 3, run: Path | None = None) -> list[Row]:
         `rollout/act-64` in µs per environment step, ratio: the time of re-running a window of 20 steps over the row's.
 
     Raises:
-        InputError: If `run` has no usable checkpoint.
+        InputError: If there is no such agent.
     """
     with one_thread():
-        agent, data = _briefly_trained() if run is None else _of_run(run)
-        agent = prepare_to_act(agent)
+        trained = load_agent(find_agent(run))
+        agent, data = prepare_to_act(trained.agent), trained.provenance
         episodes = time_episodes(agent, data.environment_id, data.target_returns, EPISODES, rounds)
         actors = {
             "rollout/act": partial(acting, agent, agent),
@@ -161,8 +154,8 @@ def time_actions(
 
 def acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]:
     """Consecutive actions in a batch of environments, with the same noise as every observation."""
-    noise = torch.randn(batch, agent.encoder.features, generator=torch.Generator().manual_seed(0))
-    observation, reward = agent.encoder.mean + agent.encoder.std * noise, torch.ones(batch)
+    observation = torch.randn(batch, agent.encoder.features, generator=torch.Generator().manual_seed(0))
+    reward = torch.ones(batch)
     state, step = actor.initial_state(torch.full((batch,), 3600.0)), 0
 
     def work() -> None:
@@ -175,22 +168,3 @@ def acting(actor: Actor, agent: DecisionAgent, batch: int) -> Callable[[], None]
     for _ in range(WINDOW):  # until a window is full
         work()
     return work
-
-
-def _of_run(run: Path) -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
-    trained = load_agent(last_checkpoint(run))
-    if trained.config.observation.mask != "none":
-        raise InputError(f"the agent of {run} does not see whole observations: measure one that does")
-    return trained.agent, trained.provenance
-
-
-def _briefly_trained() -> tuple[DecisionAgent, DatasetSpec | DataSummary]:
-    """A briefly trained agent, whose episodes are about as long as those of a trained one."""
-    dataset = open_dataset(DATASET)
-    training = TrainingConfig(steps=TRAINING_STEPS, warmup_steps=TRAINING_STEPS // 10, device="cpu")
-    backbone = registered(DEFAULT_BACKBONE).config(name=DEFAULT_BACKBONE)
-    config = RunConfig(dataset=DATASET, backbone=backbone, training=training)
-    agent, trainer, stream = prepare(config, dataset.open(), dataset.spec.return_scale)
-    for _ in bar(range(TRAINING_STEPS), desc="training an agent to time", unit="step"):
-        trainer.step(stream.sample())
-    return agent, dataset.spec

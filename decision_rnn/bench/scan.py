@@ -9,6 +9,7 @@ import torch
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.bench.measure import Row, compare, measure
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.parsing import PositiveInt
 from decision_rnn.training.trainer import pick_device
 
 SIZES = ((64, 20, 128), (64, 512, 128))
@@ -19,7 +20,7 @@ PASSES = {"real": 8, "complex": 5}
 and a. A constant decay, as in LRU, is negligible."""
 
 
-def bench_scan(rounds: int = 20, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
+def bench_scan(rounds: PositiveInt = 20, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
     """Time h_t = a_t * h_{t-1} + b_t, forward and backward, against a plain copy that moves as many bytes.
 
     Float32 with a decay for every step (`real`), and complex64 with a constant decay, as in LRU (`complex`).

@@ -10,6 +10,7 @@ from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.parsing import PositiveInt
 from decision_rnn.training.loop import prepare
 from decision_rnn.training.trainer import Trainer
 
@@ -25,7 +26,7 @@ BASELINES: tuple[tuple[str, Literal["fp32", "bf16"], float], ...] = (
 """Name, precision and dropout of each Decision Transformer."""
 
 
-def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
+def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu") -> list[Row]:
     """Time one training step of every registered backbone, in fp32 and bf16, one token per environment step.
 
     Batch size 64, context 20, 3 layers of width 128, observations and actions of Hopper, including sampling and
@@ -57,7 +58,12 @@ def bench_train(rounds: int = 15, device: Literal["cpu", "cuda"] = "cpu") -> lis
     for name, precision, dropout in BASELINES:
         model = DecisionTransformer(store, spec.return_scale, WIDTH, LAYERS, dropout)
         published = TrainingConfig(
-            warmup_steps=10_000, schedule="constant", learning_rate=1e-4, precision=precision, device=device
+            steps=100_000,
+            warmup_steps=10_000,
+            schedule="constant",
+            learning_rate=1e-4,
+            precision=precision,
+            device=device,
         )
         trainer = Trainer(model, published)
         works[name] = _step(trainer, StepStream(store, CONTEXT, BATCH, 0, trainer.device))

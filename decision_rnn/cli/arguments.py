@@ -1,7 +1,7 @@
 """From a command line to the keys of a run: those of the file given by `--config`, overridden by `--KEY VALUE`."""
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,46 +31,51 @@ def parse_run(
 ) -> tuple[RunConfig, Namespace]:
     """The configuration of the run that a command line describes, and the command's own options.
 
-    Args:
-        program: The command's name.
-        arguments: The words after the command's name.
-        add_options: Adds the command's own options to its parser.
-        common: The keys of a run that `--help` shows beside them.
-
-    Raises:
-        InputError: If a file cannot be read, or an option or key is unknown, missing or invalid.
+    Arguments and errors are those of `read_words`; a key that is unknown, missing or invalid is an InputError too.
     """
-    data, words, command = read_words(program, arguments, add_options, common)
+    keys, words, command = read_words(program, arguments, add_options, common)
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
-    source = f"{command.config} and the {COMMAND_LINE}" if words else str(command.config)
-    keys = flatten(data, source)
     if (command.config.parent / "checkpoints").is_dir():  # of a run, perhaps of version 0.2, which is to be resumed
         keys = translated(keys)
+    source = f"{command.config} and the {COMMAND_LINE}" if words else str(command.config)
     return new_config(overlay(keys, words), source), command
 
 
 def read_words(
     program: str, arguments: Sequence[str], add_options: AddOptions, common: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any], Namespace]:
-    """The content of the file that `--config` names, the flat keys of a run on the command line, not checked yet, and
-    the command's own options. Plugins named on the command line are imported. Arguments as for `parse_run`."""
-    words, others = split_words(arguments)
+    """Read the command line of a command for runs; plugins that it names are imported.
+
+    Args:
+        program: The command's name.
+        arguments: The words after the command's name.
+        add_options: Adds the command's own options to its parser.
+        common: The keys of a run that `--help` shows beside them.
+
+    Returns:
+        The flat keys of the file that `--config` names, those on the command line, neither of them checked yet, and the
+        command's own options.
+
+    Raises:
+        InputError: If the file cannot be read, or an option is unknown or invalid.
+    """
+    words, others = _split_words(arguments)
     help_words = {"-h", "--help"}.intersection(others)
-    command = command_parser(program, add_options).read([word for word in others if word not in help_words])
+    command = run_parser(program, add_options).read([word for word in others if word not in help_words])
     import_plugins(split_names(words.get("plugins")))
-    data = {} if command.config is None else read_yaml(command.config)
+    keys = {} if command.config is None else flatten(read_yaml(command.config), str(command.config))
     if command.dataset is not None:
         words["dataset"] = command.dataset
     if help_words:
-        keys = overlay(flatten(data, str(command.config)), words)
+        choices = overlay(keys, words)
         if names := split_names(getattr(command, "backbones", None)):  # of a comparison
-            keys["backbone.name"] = names[0]
-        run_parser(program, add_options, common, keys).parse_args(["--help"])
-    return data, words, command
+            choices["backbone.name"] = names[0]
+        run_parser(program, add_options, common, choices).parse_args(["--help"])
+    return keys, words, command
 
 
-def split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def _split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """The keys of a run among the words of a command line, `--KEY VALUE` or `--KEY=VALUE`, and the other words."""
     keys: dict[str, Any] = {}
     others: list[str] = []
@@ -90,34 +95,10 @@ def split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def run_parser(
-    program: str, add_options: AddOptions, common: Sequence[str], keys: dict[str, Any] | None = None
+    program: str, add_options: AddOptions, common: Sequence[str] = (), keys: Mapping[str, Any] | None = None
 ) -> CommandParser:
-    """The parser of a command for runs, for its help and for completion.
-
-    Args:
-        program: The command's name.
-        add_options: Adds the command's own options.
-        common: The keys of a run that are shown beside them.
-        keys: The keys that choose the backbone, the condition and the objective.
-    """
-    parser = command_parser(program, add_options)
-    options = run_options(keys or {})
-    for section, (registry, default) in CHOICES.items():
-        name = options.pop(f"{section}.name")
-        text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
-        default = (keys or {}).get(name.name, default)
-        options[section] = replace(name, name=section, default=default, help=text)
-    parser.add_options(options[key] for key in common)
-    groups = {section: parser.add_argument_group(section) for section in SECTIONS}
-    run = parser.add_argument_group("data and seed")
-    for key, option in options.items():
-        if key not in common and key not in parser.hints:
-            parser.add_options([option], groups.get(key.partition(".")[0], run))
-    return parser
-
-
-def command_parser(program: str, add_options: AddOptions) -> CommandParser:
-    """The parser of a command for runs, without the keys of a run."""
+    """The parser of a command for runs; with `keys`, which choose a backbone, a condition and an objective, it has the
+    keys of a run too, for its help and for completion: those in `common` first."""
     parser = CommandParser(
         program,
         usage=f"{program} [dataset] [--config FILE] [--KEY VALUE ...]",
@@ -130,4 +111,17 @@ def command_parser(program: str, add_options: AddOptions) -> CommandParser:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="a YAML file of keys; the command line overrides it"
     )
+    if keys is None:
+        return parser
+    options = run_options(keys)
+    for section, (registry, default) in CHOICES.items():
+        name = options.pop(f"{section}.name")
+        text = f"{RUN_OPTIONS[section].help} One of {', '.join(registry.names())}."
+        options[section] = replace(name, name=section, default=keys.get(name.name, default), help=text)
+    parser.add_options(options[key] for key in common)
+    groups = {section: parser.add_argument_group(section) for section in SECTIONS}
+    run = parser.add_argument_group("data and seed")
+    for key, option in options.items():
+        if key not in common and key not in parser.hints:
+            parser.add_options([option], groups.get(key.partition(".")[0], run))
     return parser

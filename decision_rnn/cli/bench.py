@@ -13,17 +13,13 @@ from decision_rnn.parsing import options_of
 
 def run(arguments: Sequence[str]) -> None:
     """Run the benchmark named by the first argument; its parameters are options."""
-    if arguments and arguments[0] in ("-h", "--help"):
+    name, *rest = arguments or [""]
+    if name in ("-h", "--help"):
         print(f"usage: decision-rnn bench NAME ...; NAME is one of {', '.join(BENCHES)}")
         return
-    if not arguments or arguments[0] not in BENCHES:
-        named = f"unknown benchmark {arguments[0]!r}" if arguments else "no benchmark was named"
-        hint = did_you_mean(arguments[0], BENCHES) if arguments else ""
-        raise InputError(f"{named}: {hint}known are {', '.join(BENCHES)}")
-    name, *rest = arguments
+    if name not in BENCHES:
+        raise InputError(f"unknown benchmark {name!r}: {did_you_mean(name, BENCHES)}known are {', '.join(BENCHES)}")
     command = _parser(name).read(rest)
-    if command.rounds < 1:
-        raise InputError(f"command line: rounds is {command.rounds}: it must be at least 1")
     if command.json:
         check_destination(command.json)
     rows = BENCHES[name](**{key: getattr(command, key) for key in options_of(BENCHES[name])})

@@ -6,17 +6,16 @@ from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import PositiveInt
 from decision_rnn.plugins import import_plugins
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the report; returns 0 if the layer keeps the contract, 1 if a property fails."""
     command = parser().read(arguments)
-    if command.width is not None and command.width < 1:
-        raise InputError(f"command line: width is {command.width}: it must be at least 1")
     from decision_rnn.testing import check_mixer  # here: slow, and not needed for `--help`
 
-    report = check_mixer(find_mixer(command.mixer), width=command.width, raise_error=False)
+    report = check_mixer(_find_mixer(command.mixer), width=command.width, raise_error=False)
     print(report)
     return 1 if report.failed else 0
 
@@ -24,25 +23,20 @@ def run(arguments: Sequence[str]) -> int:
 def parser() -> CommandParser:
     """The parser of the command."""
     parser = CommandParser("decision-rnn check")
-    parser.add_argument("mixer", type=str, help="a registered backbone, or module.Class from the working folder")
-    parser.add_argument("--width", type=int | None, help="channels of its input and output (default: 8)")
+    parser.add_argument("mixer", help="a registered backbone, or module.Class from the working folder")
+    parser.add_argument("--width", type=PositiveInt | None, help="channels of its input and output (default: 8)")
     return parser
 
 
-def find_mixer(name: str) -> Callable[..., Any]:
-    """The mixer registered under a name, or a class named as `module.Class`, whose module is imported.
-
-    Raises:
-        InputError: If there is no such mixer.
-    """
+def _find_mixer(name: str) -> Callable[..., Any]:
+    """The mixer registered under a name, or a class named as `module.Class`, whose module is imported."""
     module, dot, attribute = name.rpartition(".")
     if not dot:
         from decision_rnn.config_parser import chosen
 
         return chosen("backbone", name).cls
     import_plugins([module], "check")
-    mixer = getattr(sys.modules[module], attribute, None)
+    mixer: Any = getattr(sys.modules[module], attribute, None)
     if not callable(mixer):
         raise InputError(f"the module {module:.100} has no class {attribute!r:.100}: name one that it defines")
-    found: Callable[..., Any] = mixer
-    return found
+    return mixer

@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from decision_rnn.api import comparing
 from decision_rnn.cli.arguments import read_words, run_parser
@@ -38,32 +37,25 @@ def run(arguments: Sequence[str]) -> int:
 
 def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
     """The plan that a command line describes, and the command's own options."""
-    data, words, command = read_words(PROGRAM, arguments, _options, COMMON)
+    keys, words, command = read_words(PROGRAM, arguments, _options, COMMON)
     if "backbone.name" in words:
-        raise InputError(
-            f"{COMMAND_LINE}: compare takes --backbones, names with commas between them, and no --backbone"
-        )
+        raise InputError(f"{COMMAND_LINE}: compare takes --backbones, such as --backbones mingru,lru, not --backbone")
     source = COMMAND_LINE if command.config is None else str(command.config)
-    keys = overlay(flatten(data, source), words)
+    keys = overlay(keys, words)
     if "dataset" in words:
         keys.pop("datasets", None)
-    if isinstance(own := keys.get("variants"), Mapping):
-        keys["variants"] = {label: _without(words, of, f"{source}, variant {label}") for label, of in own.items()}
+    if isinstance(own := keys.get("variants"), Mapping):  # the command line overrides their keys too
+        for label, of in own.items():
+            if isinstance(of, Mapping):
+                kept = overlay(flatten(of, f"{source}, variant {label}"), words)
+                keys["variants"] = {**keys["variants"], label: {key: kept[key] for key in kept if key not in words}}
     given = {name: value for name in comparing.OPTIONS if (value := getattr(command, name)) is not None}
     return comparing.plan(keys | given, source), command
 
 
-def _without(words: Mapping[str, Any], own: Any, source: str) -> Any:
-    """The keys of a variant without those that the command line overrides."""
-    if not isinstance(own, Mapping):
-        return own
-    kept = overlay(flatten(own, source), words)
-    return {key: value for key, value in kept.items() if key not in words}
-
-
 def parser() -> CommandParser:
     """The parser of the command, with the default backbone."""
-    return run_parser(PROGRAM, _options, COMMON)
+    return run_parser(PROGRAM, _options, COMMON, {})
 
 
 def _options(parser: CommandParser) -> None:

@@ -4,19 +4,16 @@ import argparse
 import importlib
 import importlib.util
 from collections.abc import Sequence
+from typing import Literal
 
 from decision_rnn.cli.main import COMMANDS
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 
-SHELLS = ("bash", "zsh")
-
 
 def run(arguments: Sequence[str]) -> None:
     """Print the script; raises InputError for an unknown shell, or if shtab is not installed."""
     command = parser().read(arguments)
-    if command.shell not in SHELLS:
-        raise InputError(f"command line: unknown shell {command.shell!r:.100}: known are {', '.join(SHELLS)}")
     if importlib.util.find_spec("shtab") is None:
         raise InputError("shell completion is made by shtab, which is not installed: `pip install shtab`")
     import shtab
@@ -26,22 +23,21 @@ def run(arguments: Sequence[str]) -> None:
     commands = whole.add_subparsers()
     for name in (name for name in COMMANDS if name != "completion"):
         module = importlib.import_module(f"decision_rnn.cli.{name}")
-        if not hasattr(module, "parsers"):
+        if hasattr(module, "parsers"):
+            actions = commands.add_parser(name, help=name).add_subparsers()
+            for action, parser_of_action in module.parsers().items():
+                actions.add_parser(action, help=action, parents=[parser_of_action], add_help=False)
+        else:
             commands.add_parser(name, help=name, parents=[module.parser()], add_help=False)
-            continue
-        actions = commands.add_parser(name, help=name).add_subparsers()
-        for action, parser_of_action in module.parsers().items():
-            actions.add_parser(action, help=action, parents=[parser_of_action], add_help=False)
     print(shtab.complete(whole, command.shell))
 
 
 def parser() -> CommandParser:
     """The parser of the command."""
-    parser = CommandParser(
-        "decision-rnn completion",
-        description="Completion of commands, options and values, as a script for your shell: "
-        'eval "$(decision-rnn completion bash)" in ~/.bashrc, or '
-        "decision-rnn completion zsh > a folder of $fpath/_decision-rnn",
+    description = (
+        'Completion of commands, options and values, as a script for your shell: eval "$(decision-rnn completion '
+        'bash)" in ~/.bashrc, or decision-rnn completion zsh > a folder of $fpath/_decision-rnn'
     )
-    parser.add_argument("shell", help=" or ".join(SHELLS))
+    parser = CommandParser("decision-rnn completion", description=description)
+    parser.add_argument("shell", type=Literal["bash", "zsh"], help="bash or zsh")
     return parser

@@ -10,11 +10,9 @@ from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.cache import bytes_per_step, check_room
-from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.files import check_destination, check_folder
 
 USAGE = """usage: decision-rnn data ACTION ...
@@ -49,15 +47,15 @@ def parsers() -> dict[str, CommandParser]:
 def _parser(action: str) -> CommandParser:
     parser = CommandParser(f"decision-rnn data {action}")
     if action != "list":
-        parser.add_argument("dataset", type=str, help="the dataset's name, such as hopper-medium")
+        parser.add_argument("dataset", help="the dataset's name, such as hopper-medium")
     if action in ("info", "make", "verify", "export"):
         parser.add_argument("--path", type=Path | None, help="the HDF5 file of a D4RL dataset")
         parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
     if action == "info":
         parser.add_argument("--plot", type=Path | None, help="also draw the returns into this PNG file")
     if action == "export":
-        parser.add_argument("--format", type=str, required=True, help="minari or d4rl")
-        parser.add_argument("--output", type=str, required=True, help="a new Minari id, or a new HDF5 file")
+        parser.add_argument("--format", type=Literal["minari", "d4rl"], required=True, help="minari or d4rl")
+        parser.add_argument("--output", required=True, help="a new Minari id, or a new HDF5 file")
     return parser
 
 
@@ -68,27 +66,18 @@ def _list(command: Namespace) -> None:
 
 
 def _info(command: Namespace) -> None:
-    if command.plot:
-        _check_plot(command.plot)
+    if command.plot:  # checked before the dataset is opened, which may convert or collect it for minutes
+        if command.plot.suffix != ".png":
+            raise InputError(f"--plot {command.plot} is no PNG file: give it a name that ends in .png")
+        check_destination(command.plot)
     dataset = open_dataset(command.dataset, command.path, command.partial)
     store = dataset.open()
-    spec = dataset.spec
-    print(format_info(spec, store))
+    print(format_info(dataset.spec, store))
     if command.plot:
         from decision_rnn.plots import plot_returns  # here: matplotlib takes a second to import
 
-        try:
-            plot_returns(spec.name, store.episode_returns, store.episode_lengths, command.plot)
-        except OSError as error:
-            raise InputError(f"cannot write {command.plot}: {error.strerror}") from None
+        plot_returns(dataset.spec.name, store.episode_returns, store.episode_lengths, command.plot)
         print(f"\ndrawn in {command.plot}")
-
-
-def _check_plot(path: Path) -> None:
-    """Before the dataset is opened, which may convert or collect it for minutes."""
-    if path.suffix != ".png":
-        raise InputError(f"--plot {path} is no PNG file: give it a name that ends in .png")
-    check_destination(path)
 
 
 def _make(command: Namespace) -> None:
@@ -115,49 +104,36 @@ def _download(command: Namespace) -> None:
 
 
 def _export(command: Namespace) -> None:
-    if command.format not in FORMATS:
-        raise InputError(f"unknown format {command.format!r}: known are {', '.join(FORMATS)}")
-    dataset = open_dataset(command.dataset, command.path, command.partial)
+    dataset, to_minari = open_dataset(command.dataset, command.path, command.partial), command.format == "minari"
     try:
-        path = _new_path(command.format, command.output)  # before the dataset is opened, as for a plot
-        store = dataset.open()
+        if to_minari:
+            minari.check_id(command.output)
+        path = minari.dataset_folder(command.output) if to_minari else Path(command.output)
+        if path.exists():
+            raise InputError(f"{path} exists: remove it, or name another --output")
+        check_folder(path.parent)
+        store, spec = dataset.open(), dataset.spec
         check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
-        FORMATS[command.format](command.output, store, dataset.spec)
+        if not to_minari:
+            d4rl.write_file(path, store)
+        else:
+            minari.write_dataset(
+                command.output,
+                store.read_episodes(),
+                environment_id=store.environment_id,
+                sizes=(store.observation_dim, store.action_dim),
+                settings=spec.environment_settings,
+                metadata={
+                    **({"requirements": list(spec.requirements)} if spec.requirements else {}),
+                    "description": f"{spec.name}, exported by decision_rnn: {spec.comparable}",
+                    "ref_min_score": spec.reference_min,
+                    "ref_max_score": spec.reference_max,
+                },
+                source={"dataset": spec.name, "fingerprint": store.fingerprint},
+            )
     except OSError as error:
-        raise InputError(f"cannot write {command.output}: {error.strerror or error}") from None
+        raise cannot_write(command.output, error) from None
     print(f"{store.episodes} episodes, {store.steps} steps written to {path}")
-
-
-def _new_path(file_format: str, output: str) -> Path:
-    """The file or folder that an export creates; InputError if it exists, OSError if it cannot be created."""
-    if file_format == "minari":
-        minari.check_id(output)
-    path = minari.dataset_folder(output) if file_format == "minari" else Path(output)
-    if path.exists():
-        raise InputError(f"{path} exists: remove it, or name another {'id' if file_format == 'minari' else 'file'}")
-    check_folder(path.parent)
-    return path
-
-
-def _to_d4rl(output: str, store: EpisodeStore, spec: DatasetSpec) -> None:
-    d4rl.write_file(Path(output), store)
-
-
-def _to_minari(output: str, store: EpisodeStore, spec: DatasetSpec) -> None:
-    minari.write_dataset(
-        output,
-        store.read_episodes(),
-        environment_id=store.environment_id,
-        sizes=(store.observation_dim, store.action_dim),
-        settings=spec.environment_settings,
-        metadata={
-            **({"requirements": list(spec.requirements)} if spec.requirements else {}),
-            "description": f"{spec.name}, exported by decision_rnn: {spec.comparable}",
-            "ref_min_score": spec.reference_min,
-            "ref_max_score": spec.reference_max,
-        },
-        source={"dataset": spec.name, "fingerprint": store.fingerprint},
-    )
 
 
 ACTIONS: dict[str, Callable[[Namespace], None]] = {
@@ -168,4 +144,3 @@ ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "download": _download,
     "export": _export,
 }
-FORMATS: dict[str, Callable[[str, EpisodeStore, DatasetSpec], None]] = {"minari": _to_minari, "d4rl": _to_d4rl}

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of
+from decision_rnn.parsing import PositiveInt, options_of
 
 OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items() if name != "checkpoint_episodes"}
 
@@ -19,20 +18,14 @@ OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items()
 def run(arguments: Sequence[str]) -> None:
     """Evaluate an agent, overriding its settings with the command line's; raises InputError for invalid input."""
     command = parser().read(arguments)
-    if command.processes is not None and command.processes < 1:
-        raise InputError(f"{COMMAND_LINE}: --processes is {command.processes}: it must be at least 1")
-    settings = {name: getattr(command, name) for name in OPTIONS}
     from decision_rnn.api.agents import load_subject  # here: slow, and not needed for `--help`
     from decision_rnn.api.run import evaluate
     from decision_rnn.evaluation.results import result_file
 
     subject, run_folder = load_subject(command.run)
-    episodes = subject.config.evaluation.episodes if command.episodes is None else command.episodes
-    if not episodes:
-        raise InputError("episodes is 0: name how many to play for each target return, such as --episodes 100")
     output = command.output or run_folder
-    extra = {"rtg_cap": command.rtg_cap, "processes": command.processes}
-    result = evaluate(subject, settings.pop("target_returns"), output=output, **extra, **settings)
+    settings = {name: getattr(command, name) for name in (*OPTIONS, "rtg_cap", "processes")}
+    result = evaluate(subject, output=output, **settings)
     print(result)
     if output is None:
         print(f"not written: {command.run} is not a run, so name a folder with --output")
@@ -43,14 +36,14 @@ def run(arguments: Sequence[str]) -> None:
 def parser() -> CommandParser:
     """The parser of the command."""
     parser = CommandParser("decision-rnn evaluate")
-    help_run = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
-    parser.add_argument("run", help=help_run)
+    text = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
+    parser.add_argument("run", help=text)
     for option in OPTIONS.values():  # their defaults are known once the run is read
         text = option.help.removesuffix("; 0 for no evaluation after training.")
         parser.add_options([replace(option, default=None, help=f"{text} (default: the run's)")])
-    help_cap = "in place of the run's condition.rtg_cap, from 0 (none) to 1; above 0 it needs the run's data"
-    parser.add_argument("--rtg_cap", type=float, help=help_cap)
+    text = "in place of the run's condition.rtg_cap, from 0 (none) to 1; above 0 it needs the run's data"
+    parser.add_argument("--rtg_cap", type=float, help=text)
     parser.add_argument("--output", type=Path, help="folder to write the result into (default: that of the run)")
-    help_processes = "number of processes that play; the result does not depend on it (default: one per core)"
-    parser.add_argument("--processes", type=int, help=help_processes)
+    text = "number of processes that play; the result does not depend on it (default: one per core)"
+    parser.add_argument("--processes", type=PositiveInt, help=text)
     return parser

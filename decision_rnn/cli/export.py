@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
-from decision_rnn.files import check_folder, existing_ancestor
+from decision_rnn.files import check_destination
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -20,12 +19,7 @@ def run(arguments: Sequence[str]) -> None:
     folder = find_agent(command.agent)
     trained, run_folder = load_agent(folder), run_of(folder)
     path = command.output or (run_folder or Path()) / "policy.onnx"
-    if path.is_dir() or not existing_ancestor(path.parent).is_dir():
-        raise InputError(f"cannot write {path}: name a file, such as --output policy.onnx")
-    try:
-        check_folder(path.parent)  # before the seconds that an export takes
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    check_destination(path)  # before the seconds that an export takes
     difference = export_onnx(trained, path, command.target_returns, results_of(run_folder or folder, trained))
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")
@@ -34,14 +28,9 @@ def run(arguments: Sequence[str]) -> None:
 def parser() -> CommandParser:
     """The parser of the command."""
     parser = CommandParser("decision-rnn export")
-    parser.add_argument("agent", type=str, help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
+    parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")
-    parser.add_argument(
-        "--output", type=Path | None, help="the file (default: policy.onnx in the run's folder, or here)"
-    )
-    parser.add_argument(
-        "--target_returns",
-        type=float | None,
-        help="default target return of the policy (default: the first of the run's evaluation)",
-    )
+    parser.add_argument("--output", type=Path, help="the file (default: policy.onnx in the run's folder, or here)")
+    text = "default target return of the policy (default: the first of the run's evaluation)"
+    parser.add_argument("--target_returns", type=float, help=text)
     return parser

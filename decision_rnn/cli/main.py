@@ -13,30 +13,29 @@ from decision_rnn.messages import quiet
 
 QUIET = "--quiet"
 
+COMMANDS = {
+    "data": "data ACTION       list, info, make, verify, download or export datasets",
+    "train": "train DATASET     train an agent, evaluate it and print its normalised scores",
+    "evaluate": "evaluate RUN      evaluate the last checkpoint of a run",
+    "compare": "compare DATASETS  train variants over datasets and seeds, and print their tables",
+    "report": "report FOLDER     write a comparison as one HTML page",
+    "play": "play AGENT        watch an agent in its environment, in a window or as a video",
+    "export": "export RUN        write an agent as a file that acts without torch",
+    "package": "package RUN       write an agent as one folder to share, and push it to the Hugging Face Hub",
+    "check": "check MIXER       check a layer against the contract of backbones: a name, or module.Class",
+    "bench": "bench NAME        measure speed: train, rollout, data, scan, backbones or deploy",
+    "completion": "completion SHELL  print a script that completes commands and options in your shell",
+}
+"""Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
+
 USAGE = """usage: decision-rnn COMMAND ...
 
-  data ACTION       list, info, make, verify, download or export datasets
-  train DATASET     train an agent, evaluate it and print its normalised scores
-  evaluate RUN      evaluate the last checkpoint of a run
-  compare DATASETS  train variants over datasets and seeds, and print their tables
-  report FOLDER     write a comparison as one HTML page
-  play AGENT        watch an agent in its environment, in a window or as a video
-  export RUN        write an agent as a file that acts without torch
-  package RUN       write an agent as one folder to share, and push it to the Hugging Face Hub
-  check MIXER       check a layer against the contract of backbones: a name, or module.Class
-  bench NAME        measure speed: train, rollout, data, scan, backbones or deploy
-  completion SHELL  print a script that completes commands and options in your shell
+  {}
 
   --quiet           with any command: print only results and errors
   --version         print the version
 
-`decision-rnn COMMAND --help` shows a command's options."""
-
-COMMANDS = (
-    *("data", "train", "evaluate", "compare", "report", "play", "export", "package", "check", "bench"),
-    "completion",
-)
-"""Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""
+`decision-rnn COMMAND --help` shows a command's options.""".format("\n  ".join(COMMANDS.values()))
 
 FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
 """Errors of file access that come from the path: a read-only file system, permissions, a name that is too long."""

@@ -35,10 +35,8 @@ def run(arguments: Sequence[str]) -> None:
 def parser() -> CommandParser:
     """The parser of the command."""
     parser = CommandParser("decision-rnn package")
-    parser.add_argument("run", type=str, help="the run's folder, or that of a checkpoint or of a packaged agent")
-    parser.add_argument(
-        "--output", type=Path | None, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)"
-    )
-    parser.add_argument("--push", type=str | None, metavar="ORG/NAME", help="repository on the Hugging Face Hub")
+    parser.add_argument("run", help="the run's folder, or that of a checkpoint or of a packaged agent")
+    parser.add_argument("--output", type=Path, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)")
+    parser.add_argument("--push", metavar="ORG/NAME", help="repository on the Hugging Face Hub")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
     return parser

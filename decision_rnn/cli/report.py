@@ -4,17 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, split_names
-
-CLIPS = 3
+from decision_rnn.parsing import NonNegativeInt, split_names
 
 
 def run(arguments: Sequence[str]) -> None:
     """Write the page and print where it is; raises InputError for invalid input."""
     command = parser().read(arguments)
-    if command.clips < 0:
-        raise InputError(f"{COMMAND_LINE}: --clips is {command.clips}: it must be at least 0")
     from decision_rnn.comparison.report.page import write_page  # here: imports torch
 
     path = write_page(command.comparison, command.output, command.clips, split_names(command.plugins))
@@ -26,5 +21,6 @@ def parser() -> CommandParser:
     parser = CommandParser("decision-rnn report")
     parser.add_argument("comparison", type=Path, help="folder of a comparison, or its comparison.json")
     parser.add_argument("--output", type=Path, help="the page (default: report.html in the comparison's folder)")
-    parser.add_argument("--clips", type=int, default=CLIPS, help="how many variants' agents to show acting; 0 for none")
+    text = "how many variants' agents to show acting; 0 for none"
+    parser.add_argument("--clips", type=NonNegativeInt, default=3, help=text)
     return parser

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decision_rnn.cli.arguments import parse_run, run_parser
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
+from decision_rnn.parsing import PositiveInt
 
 PROGRAM = "decision-rnn train"
 COMMON = ("backbone", "training.steps", "seed")
@@ -14,8 +14,6 @@ COMMON = ("backbone", "training.steps", "seed")
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
-    if command.processes is not None and command.processes < 1:
-        raise InputError(f"command line: --processes is {command.processes}: it must be at least 1")
     from decision_rnn.api.run import train_run
     from decision_rnn.evaluation.evaluate import evaluate_once
     from decision_rnn.evaluation.results import result_file
@@ -31,10 +29,10 @@ def run(arguments: Sequence[str]) -> None:
 
 def parser() -> CommandParser:
     """The parser of the command, with the default backbone."""
-    return run_parser(PROGRAM, _options, COMMON)
+    return run_parser(PROGRAM, _options, COMMON, {})
 
 
 def _options(parser: CommandParser) -> None:
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
     parser.add_argument("--resume", action="store_true", help="resume from the run's last checkpoint")
-    parser.add_argument("--processes", type=int, help="processes that play episodes (default: one per core)")
+    parser.add_argument("--processes", type=PositiveInt, help="processes that play episodes (default: one per core)")

@@ -50,7 +50,7 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
             or no run is possible for another reason.
     """
-    with working_alone(plan.folder, "comparison", "running the comparison", "the comparison's folder"):
+    with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
         trials = {each.run: each.collect() for each in planned}
         pending = [each for each in planned if trials[each.run] is None]

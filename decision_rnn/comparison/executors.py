@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from decision_rnn import workers
-from decision_rnn.checkpoint import has_checkpoint
+from decision_rnn.checkpoint import checkpoints_of
 from decision_rnn.comparison.record import LOG
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.files import locked, write_atomically
@@ -69,7 +69,7 @@ class Task:
         """
         words = [*self.write(), "--processes", str(threads)]
         environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
-        if not has_checkpoint(self.folder):  # earlier training may have run with another number of jobs
+        if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
             environment[JOBS] = str(jobs)
         with (self.folder / LOG).open("ab") as log:
             log.write(f"$ decision-rnn {shlex.join(words)}\n".encode())

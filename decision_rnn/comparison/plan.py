@@ -22,7 +22,7 @@ from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
-from decision_rnn.training.loop import check_warmup, select_episodes
+from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
 SPREAD = 5
@@ -149,7 +149,7 @@ class Plan:
                 f"{_folder(name)}/{variant.label}-seed{seed}",
                 replace(variant.config, dataset=name, seed=seed),
             )
-            check_warmup(config.training)  # checks without data come first: creating datasets may take hours
+            # Checks without data come first: creating datasets may take hours.
             resumed = (self.folder / run / "config.yaml").is_file()
             config = check_resumed_run(config, self.folder / run) if resumed else config
             runs[run] = variant.label, name, config

@@ -69,7 +69,9 @@ def check_mixer(
             inherits from, was registered with, or else a `BackboneConfig`.
         width: Channels of input and output: of an instance or function; of a class without `config`, 8 by default.
         tolerances: For each dtype, the widest first, the largest allowed difference, relative to the largest value of a
-            tensor. Check a layer that always computes in float32 with `{torch.float32: 1e-5}`.
+            tensor. A layer that magnifies rounding errors is allowed what errors of 32 units in the last place, in
+            weights and inputs, make in the widest dtype. Check a layer that always computes in float32 with
+            `{torch.float32: 1e-5}`.
         skip: Properties to skip, by name, with the reason.
         raise_error: Whether to raise an error if a property fails.
 

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -24,6 +24,7 @@ from decision_rnn.testing.harness import (
     gradients,
     mask_of,
     noise,
+    nudged,
     require,
     steps,
     trainable,
@@ -71,37 +72,43 @@ def modes_agree(case: MixerCase) -> None:
     """`forward`, any chunks of it and steps give the same outputs and final state, with resets anywhere."""
     masks = {"left out": torch.zeros(BATCH, TIME, dtype=torch.bool), **{name: mask_of(name) for name in PATTERNS}}
     for dtype, tolerance in case.tolerances.items():
-        module, (_, reference) = case.build(dtype), case.reference(dtype)
+        module = case.build(dtype)
         x, carried = case.inputs(module, dtype)
         starts = {"no": None, "a carried": carried}
         # The reference is run on all cases in one batch: mixers whose rows depend on each other differ from it.
         states = [module.initial_state(BATCH)] * len(masks) + [carried] * len(masks)
         every = tuple(torch.cat(parts) for parts in zip(*states, strict=True))
+        resets = torch.cat([*masks.values()] * len(starts))
         with torch.no_grad():
-            y, after = reference(torch.cat([x] * len(states)), every, torch.cat([*masks.values()] * len(starts)))
+            inputs = torch.cat([x] * len(states)), every, resets
+            right, rounded = case.expected(dtype, lambda _, run: run(*inputs))  # noqa: B023
             for i, (start, pattern) in enumerate(product(starts, masks)):
-                rows = slice(BATCH * i, BATCH * (i + 1))
-                expected = y[rows], tuple(part[rows] for part in after)
+                rows = torch.arange(BATCH * i, BATCH * (i + 1))
+                expected, close = ((y[rows], select_rows(after, rows)) for y, after in (right, rounded))
                 reset = masks[pattern] if pattern in PATTERNS else None
                 for mode, run in MODES.items():
                     what = f"{mode}, {dtype}, resets {pattern}, {start} state"
-                    assert_same(run(module, x, starts[start], reset), expected, tolerance, what)
+                    assert_same(run(module, x, starts[start], reset), expected, tolerance, what, close)
 
 
 def gradients_agree(case: MixerCase) -> None:
     """`forward`, chunks and steps give the same gradients of all parameters, of x and of the carried state."""
     for dtype, tolerance in case.tolerances.items():
-        module, (wide, reference) = case.build(dtype), case.reference(dtype)
+        module = case.build(dtype)
         x, state = case.inputs(module, dtype)
-        wide_x, wide_state = cast(x, case.widest), tuple(cast(part, case.widest) for part in state)
+        wide = cast(x, case.widest), tuple(cast(part, case.widest) for part in state)
         for pattern in (None, "consecutive", "random"):
             mask = mask_of(pattern) if pattern else None
-            expected = gradients(partial(reference, reset=mask), trainable(wide), wide_x, wide_state)
+
+            def slopes(module: nn.Module, run: Callable[..., Result]) -> dict[str, Tensor]:
+                return gradients(partial(run, reset=mask), trainable(module), *wide)  # noqa: B023
+
+            expected, close = case.expected(dtype, slopes)
             for mode in ("forward", "forward in chunks of [5, 1, 6]", "steps"):
                 found = gradients(partial(MODES[mode], module, reset=mask), trainable(module), x, state)
                 for name, gradient in found.items():
                     what = f"{mode}, {dtype}, resets {pattern or 'left out'}, gradient of {name}"
-                    assert_near(gradient, expected[name], tolerance, what)
+                    assert_near(gradient, expected[name], tolerance, what, close[name])
 
 
 def causal(case: MixerCase) -> None:
@@ -248,6 +255,24 @@ class _NoComplexNumbers(TorchDispatchMode):
         return result
 
 
+def dense_resets(case: MixerCase) -> None:
+    """Resets on and beside powers of two, where chunks and blocks of a kernel begin, and in any density."""
+    module, time = case.build(), 600
+    powers = torch.tensor([2**i for i in range(2, 10)] + [64 * i for i in range(1, 10)])
+    mask = noise(4, time, seed=4) > 1  # a reset every 6 steps
+    mask[:3] = False
+    for row, offset in enumerate((-1, 0, 1)):
+        mask[row, powers + offset] = True
+    x, last = noise(4, time, case.width, dtype=case.widest).requires_grad_(), time - 5
+    mask[:, last] = True
+    with torch.no_grad():
+        right = steps(module, x, None, mask)
+    y, after = forward(module, x, None, mask)
+    assert_same((y.detach(), after), right, 10 * case.tolerances[case.widest], f"forward over {time} steps")
+    (slope,) = torch.autograd.grad((y[:, last:] * noise(4, time - last, case.width, dtype=y.dtype)).sum(), x)
+    assert_near(slope[:, :last], torch.zeros_like(x[:, :last]), 0, f"gradient in x before the reset at step {last}")
+
+
 def long_sequences(case: MixerCase) -> None:
     """Over 10,000 float32 steps: finite values and gradients; the same in pieces, and by steps from sampled places."""
     module, tolerance = case.build(torch.float32), case.long_tolerance
@@ -273,11 +298,14 @@ def bfloat16(case: MixerCase) -> None:
     """Under bfloat16 autocast: close to float32, finite gradients, and the state stays float32."""
     module, mask = case.build(torch.float32), mask_of("random")
     x, state = case.inputs(module, torch.float32)
+    half = 2.5 * torch.finfo(torch.bfloat16).eps  # fewer than `ROUNDINGS`: only the factors of products are rounded
+    rounded = case.build(torch.float32)._apply(lambda part: nudged(part, half))
     right = forward(module, x, state, mask)
+    close = forward(rounded, nudged(x, half), tuple(nudged(part, half) for part in state), mask)
     for mode in (forward, steps):
         with torch.autocast(x.device.type, torch.bfloat16):
             y, after = mode(module, x, state, mask)
-        assert_same((y, after), right, case.bfloat16_tolerance, mode.__name__)
+        assert_same((y, after), right, 0.03, mode.__name__, close)
         for i, part in enumerate(after):
             kept = part.dtype == torch.float32 or not part.is_floating_point()
             require(kept, f"{mode.__name__}: part {i} of the state is {part.dtype}: it must stay torch.float32")
@@ -298,6 +326,7 @@ PROPERTIES: tuple[Callable[[MixerCase], None], ...] = (
     train_equals_eval,
     state_dict_is_complete,
     step_is_real,
+    dense_resets,
     long_sequences,
     bfloat16,
 )

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,13 @@ from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, box_spec, check_
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
     TrainedAgent,
-    has_checkpoint,
+    checkpoints_of,
     last_checkpoint,
-    link_last,
     load_agent,
     load_training_state,
     save_checkpoint,
 )
-from decision_rnn.config import RunConfig, TrainingConfig
+from decision_rnn.config import RunConfig
 from decision_rnn.data.actions import check_actions
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
@@ -31,8 +30,9 @@ from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
+from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, tell
-from decision_rnn.training.run_folder import MetricsLog, alone_in, begin_run_folder, check_new_run, check_resumed_run
+from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
@@ -103,105 +103,78 @@ def train(
         The agent after the last step.
 
     Raises:
-        InputError: If the dataset or the run folder cannot be used, a checkpoint cannot be written, or another process
-            is training in that folder.
-        KeyboardInterrupt: On Ctrl-C; the message gives the step reached and the step from which the run resumes.
+        InputError: If the dataset or the run folder cannot be used, or another process is training in that folder.
+        SystemFault: If a checkpoint cannot be written.
     """
-    with alone_in(run):
-        return _train(config, run, resume, on_checkpoint, on_data, callback)
+    with working_alone(run, "training", "training"):
+        dataset = open_dataset(config.dataset, config.path, config.partial)
+        spec = dataset.spec  # raises now if the name is unknown
+        # Checked before the data are opened, since making them may take minutes.
+        if resume:
+            config = check_resumed_run(config, run)
+        elif (run / "config.yaml").exists():
+            raise InputError(
+                f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another "
+                "--output"
+            )
+        store = dataset.open()
+        seen = select_episodes(config, store)
+        spec = dataset.spec  # read again: it may depend on the contents of the opened store
+        provenance = DataSummary.from_store(spec, store)
+        agent, trainer, stream = prepare(config, seen, spec.return_scale)
+        if not resume:
+            position = stream.state_dict()
+            check_objective(agent, stream.sample(), config.objective.name)
+            stream.load_state_dict(position)
+        seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, {})
+        write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
+        log = MetricsLog(run, trainer.steps, seconds)
+        tell(_describe(agent, config, store, seen))
+        if on_data is not None:
+            on_data(provenance, seen)
+        settings = config.training
+        shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
 
+        def show_agent(look: Callable[[TrainedAgent], object]) -> object:
+            """Call `look` with a copy of the agent and return its result."""
+            seconds = log.elapsed()
+            with log.paused(), torch.random.fork_rng():
+                unchanged = copy.deepcopy(trainer.result).eval()
+                return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
 
-def _train(
-    config: RunConfig,
-    run: Path,
-    resume: bool,
-    on_checkpoint: Callable[[TrainedAgent], None] | None,
-    on_data: Callable[[DataSummary, EpisodeStore], None] | None,
-    callback: Callback | None,
-) -> TrainedAgent:
-    dataset = open_dataset(config.dataset, config.path, config.partial)
-    spec = dataset.spec  # raises now if the name is unknown
-    # Checked before the data are opened, since making them may take minutes.
-    if resume:
-        config = check_resumed_run(config, run)
-    else:
-        check_warmup(config.training)
-        check_new_run(run)
-    store = dataset.open()
-    seen = select_episodes(config, store)
-    spec = dataset.spec  # read again: it may depend on the contents of the opened store
-    provenance = DataSummary.from_store(spec, store)
-    agent, trainer, stream = prepare(config, seen, spec.return_scale)
-    if not resume:
-        position = stream.state_dict()
-        check_objective(agent, stream.sample(), config.objective.name)
-        stream.load_state_dict(position)
-    seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, Means())
-    begin_run_folder(config, run)  # after all checks: a folder that holds a run accepts no other run
-    log = MetricsLog(run, trainer.steps, seconds)
-    tell(_describe(agent, config, store, seen))
-    if on_data is not None:
-        on_data(provenance, seen)
-    settings = config.training
-    shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
-
-    def show_agent(look: Callable[[TrainedAgent], object]) -> object:
-        """Call `look` with a copy of the agent and return its result."""
-        seconds = log.elapsed()
-        with log.paused(), torch.random.fork_rng():
-            unchanged = copy.deepcopy(trainer.result).eval()
-            return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
-
-    with shown, log, _interruption_explained(trainer, run):
-        if on_checkpoint is not None and trainer.steps > 0:
-            show_agent(on_checkpoint)
-        stopped = False
-        while trainer.steps < settings.steps and not stopped:
-            rate = float(trainer.schedule.get_last_lr()[0])
-            output = trainer.step(stream.sample())
-            means.add(loss=output.loss, **output.metrics)
-            shown.update()
-            last = trainer.steps == settings.steps
-            logs = last or trainer.steps % settings.log_every == 0
-            saves = last or trainer.steps % settings.checkpoint_every == 0
-            if logs or saves:
-                averages = means.read()
-                _check_finite(averages["loss"], trainer, run)
-            if logs:
-                means = Means()
-                scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
-                metrics = log.write(trainer.steps, **scalars)
-                shown.set_postfix(loss=f"{averages['loss']:.4f}")
-                if callback is not None:
-                    answer = show_agent(partial(callback, trainer.steps, metrics))
-                    stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
-            if saves or stopped:
-                current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
-                own = {"objective": agent.objective.training_state(), "means": means.state_dict()}
-                save_checkpoint(run, current, {**trainer.state_dict(), "stream": stream.state_dict(), **own})
-                if on_checkpoint is not None:
-                    show_agent(on_checkpoint)
-    return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
-
-
-class Means:
-    """Means over the steps since the last line of metrics, kept on the device until they are read."""
-
-    def __init__(self, values: Mapping[str, Tensor] | None = None) -> None:
-        self.values = {name: list(of_steps) for name, of_steps in (values or {}).items()}
-
-    def add(self, **scalars: Tensor) -> None:
-        """Add the scalars of a step."""
-        for name, value in scalars.items():
-            self.values.setdefault(name, []).append(value)
-
-    def read(self) -> dict[str, float]:
-        """The mean of every scalar."""
-        return {name: torch.stack(of_steps).mean().item() for name, of_steps in self.values.items()}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The scalars of all steps by name, each (steps,), as `Means` takes them."""
-        return {name: torch.stack(of_steps) for name, of_steps in self.values.items()}
+        with shown, _interruption_explained(trainer, run):
+            if on_checkpoint is not None and trainer.steps > 0:
+                show_agent(on_checkpoint)
+            stopped = False
+            while trainer.steps < settings.steps and not stopped:
+                rate = float(trainer.schedule.get_last_lr()[0])
+                output = trainer.step(stream.sample())
+                for name, value in {"loss": output.loss, **output.metrics}.items():
+                    means.setdefault(name, []).append(value)
+                shown.update()
+                last = trainer.steps == settings.steps
+                logs = last or trainer.steps % settings.log_every == 0
+                saves = last or trainer.steps % settings.checkpoint_every == 0
+                if logs or saves:
+                    averages = {name: torch.stack(values).mean().item() for name, values in means.items()}
+                    _check_finite(averages["loss"], trainer, run)
+                if logs:
+                    means = {}
+                    scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
+                    metrics = log.write(trainer.steps, **scalars)
+                    shown.set_postfix(loss=f"{averages['loss']:.4f}")
+                    if callback is not None:
+                        answer = show_agent(partial(callback, trainer.steps, metrics))
+                        stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
+                if saves or stopped:
+                    current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
+                    state = {**trainer.state_dict(), "stream": stream.state_dict()}
+                    state["objective"] = agent.objective.training_state()
+                    state["means"] = {name: torch.stack(values) for name, values in means.items()}
+                    save_checkpoint(run, current, state)
+                    if on_checkpoint is not None:
+                        show_agent(on_checkpoint)
+        return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
 def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> None:
@@ -210,7 +183,7 @@ def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> No
     if math.isfinite(loss) and weights:
         return
     found = "the weights are not finite" if math.isfinite(loss) else f"the loss is {loss}"
-    kept = f"; the checkpoint of step {last_checkpoint(run).name} is intact" if has_checkpoint(run) else ""
+    kept = f"; the checkpoint of step {last_checkpoint(run).name} is intact" if checkpoints_of(run) else ""
     raise InputError(
         f"{found} at step {trainer.steps} of {run}: lower training.learning_rate or train with training.precision "
         f"fp32{kept}"
@@ -223,10 +196,9 @@ def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Itera
     try:
         yield
     except KeyboardInterrupt:
-        kept = last_checkpoint(run).name if has_checkpoint(run) else "0"
         raise KeyboardInterrupt(
-            f"interrupted at step {trainer.steps}; the run in {run} is intact and goes on from step {kept} with "
-            "--resume, in Python by resume=True"
+            f"interrupted at step {trainer.steps}; {run} is intact, and --resume, in Python resume=True, goes on from "
+            "its last checkpoint"
         ) from None
 
 
@@ -261,20 +233,13 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     return seen
 
 
-def check_warmup(settings: TrainingConfig) -> None:
-    """InputError if the learning rate would never reach its peak, which is hardly intended."""
-    if settings.warmup_steps is not None and settings.warmup_steps > settings.steps:
-        raise InputError(
-            f"training.warmup_steps {settings.warmup_steps} is more than training.steps {settings.steps}: "
-            f"give fewer, or leave it out for {TrainingConfig(steps=settings.steps).warmup_steps}"
-        )
-
-
-def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore) -> tuple[float, Means]:
+def _resume(
+    trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
+) -> tuple[float, dict[str, list[Tensor]]]:
     """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, and the
-    scalars since the last line of metrics."""
-    if not has_checkpoint(run):
-        return 0.0, Means()  # killed before its first checkpoint
+    scalars of each step since the last line of metrics."""
+    if not checkpoints_of(run):
+        return 0.0, {}  # killed before its first checkpoint
     folder = last_checkpoint(run)
     saved = load_agent(folder)
     saved.provenance.check_contents(store, run, "train it again in another folder")
@@ -283,9 +248,5 @@ def _resume(trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, stor
     trainer.load_state_dict(state)
     trainer.model.objective.load_training_state(state.get("objective", {}))
     stream.load_state_dict(state["stream"])
-    try:
-        link_last(folder)  # the run was killed before linking it, or a damaged newer checkpoint was deleted
-    except OSError as error:
-        raise InputError(f"cannot write into {folder.parent}: {error.strerror}; the run is intact") from None
     means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
-    return saved.seconds, Means({name: of_steps.to(trainer.device) for name, of_steps in means.items()})
+    return saved.seconds, {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}

@@ -1,4 +1,4 @@
-"""A run folder: its lock, configuration and metrics. Checkpoints are in checkpoint.py."""
+"""A run folder: its configuration and metrics. Checkpoints are in checkpoint.py."""
 
 import contextlib
 import json
@@ -15,48 +15,30 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from decision_rnn.checkpoint import config_file
 from decision_rnn.config import RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import flatten, from_dict
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.errors import InputError, SystemFault
-from decision_rnn.files import check_folder, working_alone, write_atomically
+from decision_rnn.errors import InputError, SystemFault, cannot_write
+from decision_rnn.files import write_atomically
 from decision_rnn.parsing import read_yaml
 
 MAY_CHANGE = ("path", "plugins", "training.device", "training.log_every", "training.checkpoint_every")
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""
 
 
-def alone_in(run: Path) -> contextlib.AbstractContextManager[None]:
-    """Be the only process that trains in a run folder; if no run is started, a folder made here is removed on exit.
-
-    Raises:
-        InputError: Immediately, if another process is training there or the folder cannot be made.
-    """
-    return working_alone(run, "training", "training", "the run folder")
-
-
-def check_new_run(run: Path) -> None:
-    """InputError if the folder already holds a run or cannot be written; nothing is created."""
-    try:
-        if (run / "config.yaml").exists():
-            raise InputError(
-                f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another "
-                "--output"
-            )
-        check_folder(run)
-    except OSError as error:
-        raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
-
-
 def read_config(run: Path) -> RunConfig:
     """The configuration of the run in a folder; InputError if there is none."""
-    path = run / "config.yaml"
-    if not path.is_file():
-        raise InputError(
-            f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made, or leave out "
-            "--resume to start one there"
-        )
+    path = config_file(run)
     return from_dict(read_yaml(path), str(path))
+
+
+def write_config(config: RunConfig, run: Path) -> None:
+    """Write a run's configuration into its folder, which marks it as taken."""
+    try:
+        write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
+    except OSError as error:
+        raise cannot_write(run, error) from None
 
 
 def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
@@ -72,29 +54,19 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     begun = read_config(run)
     if open_dataset(config.dataset).name == open_dataset(begun.dataset).name:
         config = replace(config, dataset=begun.dataset)
-    asked, constant = config.training, begun.training.schedule == "constant"
-    if asked.warmup_steps == TrainingConfig(steps=asked.steps).warmup_steps:  # the default, which depends on the steps
-        config = replace(config, training=replace(asked, warmup_steps=begun.training.warmup_steps))
+    default = TrainingConfig(steps=config.training.steps).warmup_steps  # it depends on the steps
+    may_change = MAY_CHANGE + ("training.warmup_steps",) * (config.training.warmup_steps == default)
     before, now = flatten(to_dict(begun), str(run)), flatten(to_dict(config), str(run))
     for key, value in now.items():
-        if key in MAY_CHANGE or key.startswith("evaluation.") or value == before.get(key):
+        if key in may_change or key.startswith("evaluation.") or value == before.get(key):
             continue
         remedy = f"resume it with --config {run / 'config.yaml'}, or use another --output"
         if key == "training.steps" and value > before[key]:
-            if constant:
+            if begun.training.schedule == "constant":
                 continue
             remedy = "its learning rate ends there, and only one with training.schedule constant can go on"
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy}")
-    return config
-
-
-def begin_run_folder(config: RunConfig, run: Path) -> None:
-    """Create the run folder and write the run's configuration, which marks it as taken."""
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        write_atomically(run / "config.yaml", yaml.safe_dump(to_dict(config), sort_keys=False).encode())
-    except OSError as error:
-        raise InputError(f"cannot write the run folder {run}: {error.strerror}") from None
+    return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
 
 
 class MetricsLog:
@@ -105,16 +77,12 @@ class MetricsLog:
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
+        self.events = run / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         with self._writing():
             # A killed run may have logged steps after its last checkpoint, or an incomplete line.
             resumed = self.path.exists()
-            lines = self.path.read_bytes().splitlines() if resumed else []
-            kept = [line for line in lines if (metrics := _parsed(line)) is not None and metrics["step"] <= step]
-            write_atomically(self.path, b"".join(line + b"\n" for line in kept))
-            self.lines = self.path.open("a")
-            name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
-            # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
-            self.events = RecordWriter((run / name).open("xb"))
+            kept = [line for line in read_metrics(run) if line["step"] <= step] if resumed else []
+            write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self._write_event(file_version="brain.Event:2")
             if resumed:  # TensorBoard then forgets what a killed process logged after its last checkpoint
                 self._write_event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
@@ -142,14 +110,15 @@ class MetricsLog:
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
         values = [Summary.Value(tag=f"training/{name}", simple_value=value) for name, value in metrics.items()]
         with self._writing():
-            self.lines.write(json.dumps(line) + "\n")
-            self.lines.flush()
+            with self.path.open("a") as lines:
+                lines.write(json.dumps(line) + "\n")
             self._write_event(step=step, summary=Summary(value=values))
         return line
 
     def _write_event(self, **content: Any) -> None:
-        self.events.write(Event(wall_time=time.time(), **content).SerializeToString())
-        self.events.flush()
+        # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
+        with self.events.open("ab") as events:
+            RecordWriter(events).write(Event(wall_time=time.time(), **content).SerializeToString())
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -160,15 +129,6 @@ class MetricsLog:
                 f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
                 "make room and run the same command with --resume"
             ) from None
-
-    def __enter__(self) -> "MetricsLog":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        for file in (self.lines, self.events):
-            # Closing retries failed writes; an exception in flight already says why the run ends.
-            with self._writing() if kind is None else contextlib.suppress(OSError):
-                file.close()
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:
@@ -181,12 +141,10 @@ def read_metrics(run: Path) -> list[dict[str, float]]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}: is it a run?") from None
-    return [metrics for line in lines if (metrics := _parsed(line)) is not None]
-
-
-def _parsed(line: bytes) -> dict[str, float] | None:
-    try:
-        metrics = json.loads(line)
-    except ValueError:
-        return None
-    return metrics if isinstance(metrics, dict) and "step" in metrics else None
+    metrics = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "step" in found:
+                metrics.append(found)
+    return metrics

@@ -14,7 +14,7 @@ from decision_rnn.agent import TrainingOutput
 from decision_rnn.backbones import State
 from decision_rnn.config import TrainingConfig
 from decision_rnn.errors import InputError
-from decision_rnn.machine import keep_freed_memory, warn_of_spinning
+from decision_rnn.machine import keep_freed_memory
 from decision_rnn.training.optimizer import learning_rate_factor, optimizer_groups
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -49,7 +49,6 @@ class Trainer(Generic[Model]):
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
             keep_freed_memory()
-            warn_of_spinning()
         self.model = model.to(self.device)
         groups = optimizer_groups(model, settings.learning_rate, settings.weight_decay, settings.recurrent_rate)
         self.parameters = [p for group in groups for p in group["params"]]

@@ -173,7 +173,7 @@ def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> No
         (lambda run: run.actor().act(np.zeros((2, 2)), index=[0, 1, 2]), "2 observations for 3"),
         (lambda run: EnvironmentActor(run, 3.0), "Run"),
         (lambda run: run.actor(state="windows"), "state is 'windows': it must be recurrent or window"),
-        (lambda run: run.actor(state="window", window=0), "evaluation.window is 0: it must be at least 1"),
+        (lambda run: run.actor(state="window", window=0), "window is 0: it must be a whole number of at least 1"),
         (lambda run: run.actor(window=7), "window is 7 but the state is carried"),
     ],
 )

@@ -15,7 +15,7 @@ from minari.data_collector import EpisodeBuffer
 from swing import CAR, SMALL, push
 
 import decision_rnn
-from decision_rnn import InputError, Run, open_dataset, train
+from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
 from decision_rnn.api import comparing
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
@@ -27,7 +27,7 @@ QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
 
 
 def weights(run: Run) -> bytes:
-    return (run.folder / "checkpoints" / "last" / "weights.safetensors").read_bytes()
+    return (last_checkpoint(run.folder) / "weights.safetensors").read_bytes()
 
 
 def test_run_metrics_are_arrays_of_the_logged_values(run: Run) -> None:
@@ -299,7 +299,7 @@ def test_interrupted_train_says_how_to_resume_and_resumes(run: Run, inside: Path
     with pytest.raises(KeyboardInterrupt) as caught:
         train("own/swing", **{**QUICK, "steps": 20}, **options, callback=interrupt)
     assert "interrupted at step 15" in str(caught.value)
-    assert "goes on from step 10 with --resume, in Python by resume=True" in str(caught.value)
+    assert "in Python resume=True, goes on from its last checkpoint" in str(caught.value)
     again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True)
     assert again.metrics["step"].tolist() == [5, 10, 15, 20]
 

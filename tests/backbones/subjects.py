@@ -36,12 +36,6 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 }
 """Configurations to try, by mixer; the first is the one that is stacked."""
 
-AMPLIFIES = {"mlstm": 20, "retention": 20}
-"""Factor on the float32 bound for stacks of mixers that magnify the rounding of their input. These two normalise
-each head, and an episode's first output is norm((q.k) v): where q.k is near 0, it depends on its sign alone, and a
-rounding error is magnified up to 1 / sqrt(1e-5) times. The float64 bound is the usual one; that of bfloat16 is 3
-times wider."""
-
 
 class Subject(MixerCase):
     """A mixer, or a stack of `layers` blocks of it: how to build it and what it should compute."""
@@ -50,17 +44,15 @@ class Subject(MixerCase):
         self.name, self.options, self.layers = name, options or {}, layers
         loop = reference or references.REFERENCES[name]
         self.loop = partial(references.stack, loop) if layers else loop
-        amplifies = layers is not None and name in AMPLIFIES
         without_memory = name == "mlp" or self.options.get("window") == 1
         super().__init__(
             make=self.create,
             width=WIDTH,
-            tolerances=TOLERANCES | {torch.float32: 1e-5 * (AMPLIFIES[name] if amplifies else 1)},
+            tolerances=TOLERANCES,
             naive=self.paper,
             remembers=not without_memory or "convolution" in self.options,
             # Wider where sums of logarithms over all steps lose digits.
             long_tolerance=1e-4 if self.options.get("scan") == "log" else 1e-5,
-            bfloat16_tolerance=0.09 if amplifies else 0.03,
         )
 
     def __str__(self) -> str:

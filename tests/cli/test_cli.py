@@ -1,17 +1,13 @@
 """The commands as a user runs them: train, evaluate, compare and bench, killed runs, a full disk, invalid input."""
 
 import json
-import resource
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
@@ -89,29 +85,6 @@ def test_train_with_evaluation_episodes_0_writes_no_result(inline_cli: SmallCLI,
     assert read_result(tmp_path / "run")["protocol"]["episodes"] == 1
 
 
-def test_compare_trains_all_variants_and_seeds_and_prints_one_table(
-    small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
-) -> None:
-    command = ["compare", "hopper-medium", "--backbones", "mingru,lru", "--controls", "none", "--seeds", "2"]
-    command += ["--output", "out", "--training.steps", "10", "--checkpoint_episodes", "0", *SMALL]
-    done = small_cli(*command)
-    assert done.returncode == 0, done.stderr
-    assert "warning: " not in done.stderr  # it would otherwise be printed once per run
-    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
-    assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "lru"]
-    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert [(trial["variant"], trial["seed"]) for trial in comparison["trials"]] == [
-        *(("mingru", 0), ("lru", 0), ("mingru", 1), ("lru", 1)),
-    ]
-    for trial in comparison["trials"]:
-        result = read_result(tmp_path / "out" / trial["run"])
-        assert trial["targets"] == result["targets"]
-        assert [target["target_return"] for target in trial["targets"][:2]] == [3600, 1800]
-    done = inline_cli(*command, "--training.batch_size", "8")
-    assert done.returncode == 2
-    assert "training.batch_size" in done.stderr
-
-
 def test_compare_with_match_parameters_finds_widths_and_resumes(
     small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
 ) -> None:
@@ -121,12 +94,15 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
     command += ["--training.steps", "10", "--evaluation.episodes", "2"]
     done = small_cli(*command, "--backbone.match_parameters", "30k")
     assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "mlstm"]
+    assert "warning: " not in done.stderr  # it would otherwise be printed once per run
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     widths = [entry["config"]["backbone"]["width"] for entry in comparison["variants"]]
     assert widths[0] != widths[1]
     for trial, width in zip(comparison["trials"], widths, strict=True):
         run = tmp_path / "out" / trial["run"]
-        saved = load_file(run / "checkpoints" / "last" / "weights.safetensors")
+        saved = load_file(run / "checkpoints" / "10" / "weights.safetensors")
         size = sum(value.numel() for name, value in saved.items() if name.startswith("backbone."))
         assert abs(size - 30_000) < 3_000
         assert read_result(run)["backbone_parameters"] == size
@@ -143,60 +119,6 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
     assert inline_cli(*train, "--backbone.match_parameters", "0.03m").returncode == 0
 
 
-def test_killed_train_resumes_to_identical_weights_and_optimizer_state(
-    small_cli: SmallCLI, small_environment: dict[str, str], tmp_path: Path
-) -> None:
-    command = ["train", "hopper-medium", "--training.steps", "400", "--training.checkpoint_every", "20", *SMALL]
-    command += ["--backbone.dropout", "0.1"]
-    assert small_cli(*command, "--output", "whole").returncode == 0
-    # The process is killed at an arbitrary moment after it has written its second checkpoint.
-    process = subprocess.Popen(
-        [sys.executable, str(SMALL_CLI), *command, "--output", "killed"], env=small_environment, cwd=tmp_path
-    )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "killed" / "checkpoints" / "40").is_dir():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "results").exists()
-    done = small_cli(*command, "--output", "killed", "--resume")
-    assert done.returncode == 0, done.stderr
-    whole, killed = (tmp_path / run / "checkpoints" / "400" for run in ("whole", "killed"))
-    assert (whole / "weights.safetensors").read_bytes() == (killed / "weights.safetensors").read_bytes()
-    moments = [torch.load(folder / "training_state.pt")["optimizer"]["state"] for folder in (whole, killed)]
-    assert len(moments[0]) == len(moments[1]) > 0
-    for i, state in moments[0].items():
-        assert all(torch.equal(value, moments[1][i][name]) for name, value in state.items())
-    steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
-    assert steps == list(range(10, 401, 10))
-
-
-def test_full_disk_during_a_checkpoint_keeps_the_previous_checkpoint(
-    small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
-) -> None:
-    """From the second call on, RLIMIT_FSIZE keeps files from growing past 60 kB, as a full disk would."""
-    command = ["train", "hopper-medium", "--training.checkpoint_every", "10", "--output", "run", *SMALL]
-    command += ["--training.schedule", "constant"]
-    command += ["--evaluation.target_returns", "[0]"]  # reached by every episode: no warning
-    command += ["--training.warmup_steps", "5"]
-    assert inline_cli(*command, "--training.steps", "10").returncode == 0
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-
-    done = small_cli(*command, "--training.steps", "20", "--resume", preexec_fn=limit)
-    assert done.returncode == 1
-    assert "cannot write the checkpoint" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    folder = tmp_path / "run" / "checkpoints"
-    assert sorted(path.name for path in folder.iterdir()) == ["10", "last"]
-    assert inline_cli(*command, "--training.steps", "20", "--resume").returncode == 0
-
-
 def test_bench_data_prints_a_table_and_writes_json_rows(inline_cli: SmallCLI, tmp_path: Path) -> None:
     done = inline_cli("bench", "data", "--rounds", "1", "--json", "rows.json")
     assert done.returncode == 0, done.stderr
@@ -206,23 +128,9 @@ def test_bench_data_prints_a_table_and_writes_json_rows(inline_cli: SmallCLI, tm
     assert row["unit"] == "µs"
     assert row["ratio"] == pytest.approx(row["baseline"]["value"] / row["value"])
     assert "data/batch-64x20" in done.stdout
-    done = inline_cli("bench", "data", "--json", "nowhere/rows.json")
+    done = inline_cli("bench", "data", "--json", "rows.json/rows.json")
     assert done.returncode == 2
-    assert "nowhere" in done.stderr
-
-
-def test_bench_backbones_writes_json_rows_and_a_plot(small_cli: SmallCLI, tmp_path: Path) -> None:
-    command = ["bench", "backbones", "--backbones", "mingru,transformer", "--lengths", "5,9", "--rounds", "1"]
-    done = small_cli(*command, "--steps", "3", "--json", "rows.json", "--plot", "picture.png")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["name"] for row in rows if row["name"].endswith(("time-9", "step-3"))] == [
-        *(f"backbones/{name}/time-9" for name in ("mingru", "transformer", "torch.nn.GRU")),
-        *(f"backbones/{name}/step-3" for name in ("mingru", "transformer", "torch.nn.GRU")),
-    ]
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert "backbones/mingru/memory-5" in done.stdout
+    assert "cannot write rows.json/rows.json: Not a directory" in done.stderr
 
 
 def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -> None:

@@ -72,8 +72,8 @@ def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime_
     in_new_folder = ["--output", "new/policy.onnx"]
     for arguments, word in [
         (["export", "nowhere"], "there is no run nowhere"),
-        (["export", str(run_folder), "--output", str(run_folder)], "name a file"),
-        (["export", str(run_folder), "--output", str(run_folder / "config.yaml" / "policy.onnx")], "name a file"),
+        (["export", str(run_folder), "--output", str(run_folder)], "Is a directory"),
+        (["export", str(run_folder), "--output", str(run_folder / "config.yaml" / "policy.onnx")], "Not a directory"),
         (["export", str(run_folder), *in_new_folder, "--target_returns", "nan"], "target_returns"),
         (["export", str(run_folder), *in_new_folder, "--format", "pickle"], "format"),
         (["evaluate", str(run_folder / "absent.onnx"), "--episodes", "1"], "cannot read"),

@@ -64,9 +64,9 @@ def test_odd_config_file_values_are_accepted_or_refused_in_one_line(text: str, t
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--training.learning_rate", ".nan"], "training.learning_rate is '.nan': it must be a finite number"),
+        (["--training.learning_rate", ".nan"], "training.learning_rate is '.nan': it must be a number of at least 0"),
         (["--training.learning_rate", ".inf"], "training.learning_rate is '.inf': it must be a finite number"),
-        (["--training.learning_rate", "-1"], "training.learning_rate is -1.0: it must be at least 0"),
+        (["--training.learning_rate", "-1"], "training.learning_rate is '-1': it must be a number of at least 0"),
         (["--backbone.mlp_ratio", ".nan"], "backbone.mlp_ratio is '.nan': it must be a finite number"),
         (["--training.steps", "1e4"], "command line: training.steps is '1e4': it must be a whole number"),
         (["--training.steps", "9" * 30], "training.steps is '999999999999999999999999999999': it must be a finite"),
@@ -88,8 +88,6 @@ def test_gradient_clip_may_be_infinite_and_optional_keys_null() -> None:
 
 REFUSED = """
 train
-train --
-train a b
 train hopper-medium --output
 train hoper-medium | hoper-medium | hopper-medium
 train hopper-medium --backbone transformer --backbone.heads 3 | backbone.heads
@@ -97,29 +95,23 @@ train hopper-medium --output /dev/null/run | /dev/null/run | Not a directory
 trian | trian | train
 compare hopper-medium --seeds 1.5 | seeds is '1.5': it must be a whole number
 compare hopper-medium --seeds 0 | --seeds
-compare hopper-medium --backbones
 compare hopper-medium --backbones , | --backbones
 compare hopper-medium --backbones mingru,nothing | nothing | known
-compare hopper-medium --backbones mingru,lru,mingru | mingru | twice
 compare hopper-medium --backbone lru | --backbones
-compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | backbone.heads | mingru | transformer
+compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | mingru has no backbone.heads
 evaluate
-evaluate a b
-evaluate . | is not a run folder
+evaluate . | is not the folder of an agent
 evaluate nowhere | nowhere | there is no run nowhere
 evaluate . --target_returns 3600 | a list of numbers
 evaluate . --targets [3600] | --targets
 evaluate . --return_limit 0.5 | has been renamed: use --rtg_cap
 evaluate . --evaluation.episodes 3
-evaluate . --processes 0 | --processes is 0 | at least 1
+evaluate . --processes 0 | processes is '0' | at least 1
 play . --target-return 3600 | has been renamed: use --target_returns
-data list x
 data info
 bench nothing | nothing | rollout
 bench train --rounds x
-bench data x
 bench backbones --backbones mingur | mingur | mingru
-bench backbones --lengths 0 | lengths
 """
 
 
@@ -129,11 +121,8 @@ bench backbones --lengths 0 | lengths
         *((line.split(" | ")[0].split(), line.split(" | ")[1:]) for line in REFUSED.strip().splitlines()),
         (["train", ""], []),
         (["train", "--config", "a\nb"], []),
-        (["evaluate", ""], []),
         (["data", ""], []),
-        (["data", "info", ""], []),
         (["data", "info", "\udcff/x"], []),
-        (["bench", ""], []),
         (["", ""], []),
     ],
 )

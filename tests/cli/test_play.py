@@ -40,8 +40,8 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
     [
         (["run"], "there is no screen to open a window on: write a video instead"),
         (["run", "--video", "episode.gif"], "--video is episode.gif: name an .mp4"),
-        (["run", "--episodes", "0"], "--episodes is 0: it must be at least 1"),
-        (["run", "--seed", "-1"], "--seed is -1: it must be at least 0"),
+        (["run", "--episodes", "0"], "episodes is '0': it must be a whole number of at least 1"),
+        (["run", "--seed", "-1"], "seed is '-1': it must be a whole number of at least 0"),
         (["run", "--video", "v.mp4", "--target_returns", "nan"], "target_returns is 'nan': it must be a number"),
         (
             ["cloning", "--video", "v.mp4", "--target_returns", "5"],
@@ -127,8 +127,8 @@ def test_play_screen_window_that_cannot_open_prints_one_line(inline_cli: CLI, mo
     done = inline_cli("play", "run")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    said = "no window can be opened here (GLFW: cannot open display): to write a video instead, use --video episode.mp4"
-    assert line == f"decision-rnn: {said}"
+    reason = "no window can be opened here, or it is gone (GLFW: cannot open display)"
+    assert line == f"decision-rnn: {reason}: to write a video instead, use --video episode.mp4"
 
 
 @pytest.mark.slow

@@ -61,21 +61,10 @@ def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make,
     assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(rtg_cap=0.95), asked).remarks[0]
 
 
-def test_evaluate_adds_the_best_return_of_the_data_to_the_default_targets(
-    pendulum: Make, played: list[list[float]]
-) -> None:
-    result = evaluate(pendulum(return_max=-250.0), EvaluationConfig(episodes=2))  # below -200, its first target
-    assert played == [[-200.0, -400.0, -250.0]]
-    assert result.protocol.target_returns == (-200.0, -400.0, -250.0)
-    assert [target.in_range for target in result.targets] == [False, True, True]
-    table = rows(format_result(result))
-    assert table["-250"].endswith("the data's best")
-    assert "the data's best" not in table["-400"]
-
-
 @pytest.mark.parametrize(
     ("return_max", "rtg_cap", "named", "asked"),
     [
+        (-250.0, 0.0, None, [-200.0, -400.0, -250.0]),
         (-250.0, 0.0, (-300.0,), [-300.0]),
         (-250.0, 0.0, (-200.0, -300.0, -300.0), [-200.0, -300.0]),
         (-200.0, 0.0, None, [-200.0, -400.0]),  # it is a target already
@@ -92,8 +81,12 @@ def test_evaluate_adds_the_best_return_to_default_targets_only_if_it_is_another(
     named: tuple[float, ...] | None,
     asked: list[float],
 ) -> None:
-    evaluate(pendulum(return_max=return_max, rtg_cap=rtg_cap), EvaluationConfig(episodes=2, target_returns=named))
+    settings = EvaluationConfig(episodes=2, target_returns=named)
+    result = evaluate(pendulum(return_max=return_max, rtg_cap=rtg_cap), settings)
     assert played == [asked]
+    assert result.protocol.target_returns == tuple(asked)
+    best = [target for target, row in rows(format_result(result)).items() if row.endswith("the data's best")]
+    assert best == [f"{target:g}" for target in asked if target == return_max]
 
 
 def test_evaluate_plays_a_cloning_agent_once_without_target_return(pendulum: Make, played: list[list[float]]) -> None:

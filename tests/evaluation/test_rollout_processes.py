@@ -239,23 +239,19 @@ def test_rollout_processes_start_while_torch_threads_exist() -> None:
     assert run_script(AFTER_THREADS).wait(timeout=60) == 0
 
 
-ENDLESS = """
-import os, sys, time
-from pathlib import Path
-
-from test_rollout_processes import Hapless, rollout, rollout_module
-
-folder = Path(sys.argv[1])
-rollout_module.GROUP = 3
-
-def sleep():
-    (folder / str(os.getpid())).touch()
+def sleep(folder: str) -> None:
+    (Path(folder) / str(os.getpid())).touch()
     time.sleep(600)
 
-import test_rollout_processes
-test_rollout_processes.sleep = sleep
-sleep.__module__ = "test_rollout_processes"
-rollout(Hapless(sleep), "Hopper-v5", [1.0], 9, 0, processes=2)
+
+ENDLESS = """
+import sys
+from functools import partial
+
+from test_rollout_processes import Hapless, rollout, rollout_module, sleep
+
+rollout_module.GROUP = 3
+rollout(Hapless(partial(sleep, sys.argv[1])), "Hopper-v5", [1.0], 9, 0, processes=2)
 """
 
 

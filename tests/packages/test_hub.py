@@ -33,7 +33,7 @@ def packaged(run: Path, tmp_path: Path) -> Path:
 def test_find_agent_finds_runs_checkpoints_and_packages(run: Path, packaged: Path) -> None:
     assert find_agent(run) == last_checkpoint(run) == run / "checkpoints" / "10"
     assert find_agent(str(run / "checkpoints" / "5")) == run / "checkpoints" / "5"
-    assert load_agent(find_agent(run / "checkpoints" / "last")).step == 10
+    assert load_agent(find_agent(run / "checkpoints" / "10")).step == 10
     assert load_agent(find_agent(packaged)).step == 10
 
 

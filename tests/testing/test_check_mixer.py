@@ -51,6 +51,8 @@ class Average(SequenceMixer):
         for t in range(x.shape[1]):
             if reset is not None and self.fault == "multiplies by zero":
                 state = (state[0] * ~reset.mask[:, t, None],)
+            elif reset is not None and self.fault == f"forgets resets every {t and t & -t} steps":
+                pass  # at a multiple of a power of two
             elif reset is not None and self.fault != "forgets resets":
                 state = reset_rows(state, self.initial_state(len(x)), reset.mask[:, t])
             if self.fault == "drops the gradient of the state":
@@ -119,6 +121,8 @@ FAULTS = [
     ("names a parameter twice", "state_dict_is_complete", "recurrent_parameters yields a parameter twice"),
     ("names no parameter", "state_dict_is_complete", "something that is not a parameter of the module"),
     ("complex step", "step_is_real", "first in aten."),
+    ("forgets resets every 128 steps", "dense_resets", "forward over 600 steps, output"),
+    ("forgets resets every 512 steps", "dense_resets", "forward over 600 steps, output"),
     ("divides by products", "long_sequences", "is not finite"),
     ("keeps a half-precision state", "bfloat16", "it must stay torch.float32"),
 ]
@@ -139,7 +143,7 @@ def test_check_mixer_passes_mixer_without_fault():
 
 def test_check_mixer_raises_an_assertion_error_with_the_report():
     skip = {check.__name__: "not asked for" for check in PROPERTIES if check.__name__ not in ("state_form", "causal")}
-    with pytest.raises(AssertionError, match="fails 1 of 12 properties: 1 passed, 10 skipped") as caught:
+    with pytest.raises(AssertionError, match="fails 1 of 13 properties: 1 passed, 11 skipped") as caught:
         check_mixer(lambda: Average("sees the future"), width=WIDTH, skip=skip)
     text = str(caught.value)
     assert "failed   causal: x at step t changes the outputs from t on and none before" in text
@@ -211,7 +215,7 @@ def test_check_mixer_with_invalid_arguments_raises_input_error(mixer, options, m
 def test_cli_check_of_registered_name_passes(inline_cli):
     done = inline_cli("check", "mingru", "--width", "4")
     assert done.returncode == 0, done.stderr
-    assert "MinGRU keeps the contract: 12 passed" in done.stdout
+    assert "MinGRU keeps the contract: 13 passed" in done.stdout
 
 
 @pytest.mark.slow
@@ -238,7 +242,7 @@ def test_cli_check_exits_1_for_broken_class_and_2_for_bad_input(inline_cli, tmp_
     (tmp_path / "layers_that_break.py").write_text(BROKEN)
     done = inline_cli("check", "layers_that_break.Broken")
     assert done.returncode == 1
-    assert "Broken fails 1 of 12 properties" in done.stdout
+    assert "Broken fails 1 of 13 properties" in done.stdout
     assert "the initial state is a list of ['Tensor']: it must be a flat tuple of tensors" in done.stdout
     for arguments, message in [
         (["layers_that_break.Absent"], "the module layers_that_break has no class 'Absent'"),

@@ -1,15 +1,13 @@
 """A run's folder: one process at a time, kills at the worst moments, and full disks."""
 
-import errno
 import json
-import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,8 +21,9 @@ from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, SystemFault
+from decision_rnn.files import working_alone
 from decision_rnn.training.loop import train
-from decision_rnn.training.run_folder import MetricsLog, alone_in, read_metrics
+from decision_rnn.training.run_folder import MetricsLog, read_metrics
 
 ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
 ARGUMENTS += ["--training.checkpoint_every", "4"]
@@ -74,14 +73,6 @@ def dies(path, target):
 
 Path.replace = dies
 """
-KILLED_AT_LINK = """
-def dies(link, target):
-    if target == "12":
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.symlink(target, link)
-
-Path.symlink_to = dies
-"""
 KILLED_AT_REMOVAL = """
 import shutil
 
@@ -115,7 +106,7 @@ def test_run_killed_while_writing_its_first_checkpoint_resumes_to_the_same_weigh
     time.sleep(1)  # TensorBoard orders its files by the second
     train(configure(), tmp_path / "killed", resume=True)
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
-    assert sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()) == ["12", "8", "last"]
+    assert sorted(path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()) == ["12", "8"]
     # TensorBoard shows steps that were trained twice only once.
     events = EventAccumulator(str(tmp_path / "killed")).Reload().Scalars("training/loss")
     assert [event.step for event in events] == [2, 4, 6, 8, 10, 12]
@@ -129,45 +120,17 @@ def test_run_with_full_disk_at_first_checkpoint_raises_and_can_be_resumed(tmp_pa
     assert last_checkpoint(tmp_path / "run").name == "12"
 
 
-def test_resume_links_last_after_a_kill_before_linking(store: EpisodeStore, tmp_path: Path) -> None:
-    train_and_be_killed(store, tmp_path / "run", KILLED_AT_LINK)
-    last = tmp_path / "run" / "checkpoints" / "last"
-    assert os.readlink(last) == "8"
-    train(configure(), tmp_path / "run", resume=True)
-    assert os.readlink(last) == "12"
-
-
-def test_resume_repairs_dangling_last_link(tmp_path: Path) -> None:
+def test_run_goes_on_from_the_checkpoint_before_a_damaged_one_that_was_deleted(tmp_path: Path) -> None:
     train(configure(), tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
+    whole = weights(tmp_path / "run")
     for file in (folder / "12").iterdir():
         file.unlink()
     with pytest.raises(InputError, match="to go on from step 8"):
         train(configure(), tmp_path / "run", resume=True)
     (folder / "12").rmdir()  # as the error says
-    with pytest.raises(InputError, match="learning_rate"):
-        train(configure("--training.learning_rate", "1"), tmp_path / "run", resume=True)
     train(configure(), tmp_path / "run", resume=True)
-    assert (folder / "last" / "config.json").is_file()
-
-
-def test_run_copied_without_symbolic_links_can_be_resumed(tmp_path: Path) -> None:
-    train(configure(), tmp_path / "run", callback=lambda step, *now: step < 8)
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")  # follows links, as zip and rsync -L do
-    train(configure(), tmp_path / "copy", resume=True)
-    assert os.readlink(tmp_path / "copy" / "checkpoints" / "last") == "12"
-
-
-def test_run_on_a_file_system_without_symbolic_links_is_trained_and_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, target: str) -> None:
-        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(path))
-
-    monkeypatch.setattr(Path, "symlink_to", refuse)
-    train(configure(), tmp_path / "run", callback=lambda step, *now: step < 8)
-    train(configure(), tmp_path / "run", resume=True)
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
+    assert weights(tmp_path / "run") == whole
 
 
 def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
@@ -177,15 +140,16 @@ def test_run_killed_while_removing_an_old_checkpoint_keeps_only_complete_ones(
     folders = [path for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()]
     assert folders
     assert all((folder / "config.json").is_file() for folder in folders)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "12")
     train(configure(), tmp_path / "run", resume=True)
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8", "last"]
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
 
 
 HOLDER = """
 import sys
 from pathlib import Path
-from decision_rnn.training.run_folder import alone_in
-with alone_in(Path(sys.argv[1])):
+from decision_rnn.files import working_alone
+with working_alone(Path(sys.argv[1]), "training", "training"):
     print("training", flush=True)
     sys.stdin.readline()
 """
@@ -202,13 +166,6 @@ def test_run_folder_lock_excludes_second_process_until_the_first_is_killed(tmp_p
                 train(configure(), run, resume=resume)
         holder.kill()
     train(configure(), run)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "training\n"
-        with pytest.raises(InputError, match="another process is training"):
-            train(configure(), run, resume=True)
-        holder.kill()
-    train(configure(), run, resume=True)
 
 
 def test_refused_run_leaves_no_new_folder_and_keeps_an_existing_one(tmp_path: Path) -> None:
@@ -216,37 +173,22 @@ def test_refused_run_leaves_no_new_folder_and_keeps_an_existing_one(tmp_path: Pa
         train(configure(), tmp_path / "deep" / "run", resume=True)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").mkdir()
-    with pytest.raises(InputError), alone_in(tmp_path / "mine"):
+    with pytest.raises(InputError), working_alone(tmp_path / "mine", "training", "training"):
         raise InputError
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert list((tmp_path / "mine").iterdir()) == []
 
 
-def test_cli_train_in_folder_of_live_run_exits_2_with_one_line_error(
-    small_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "training\n"
-        done = small_cli("train", "hopper-medium", "--training.steps", "10", "--output", "run")
-        holder.kill()
-    assert done.returncode == 2
-    assert done.stderr.startswith("decision-rnn: another process is training in run: ")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_metrics_log_drops_malformed_lines_and_completes_a_missing_newline(tmp_path: Path) -> None:
     lines = ['{"step": 2, "loss": 1.0}', "{}", "2", '{"st', '{"step": 4, "loss": 0.5}']
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
-    with MetricsLog(tmp_path, 4, 0.0) as log:
-        log.write(6, loss=0.25)
+    MetricsLog(tmp_path, 4, 0.0).write(6, loss=0.25)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [2, 4, 6]
 
 
 def test_read_metrics_ignores_truncated_lines_and_raises_without_a_file(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path, 0, 0.0) as log:
-        written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
+    log = MetricsLog(tmp_path, 0, 0.0)
+    written = [log.write(step, loss=1.0 / step) for step in (2, 4, 6)]
     path = tmp_path / "metrics.jsonl"
     assert read_metrics(tmp_path) == written
     for cut in (path.read_bytes()[:-10], b"\xff\n" + path.read_bytes()[:-10]):
@@ -265,10 +207,9 @@ def test_full_disk_while_writing_metrics_raises_one_error(
     """Of TensorBoard's file and metrics.jsonl, the larger one reaches the limit first."""
     log = MetricsLog(tmp_path, 0, 0.0)
     many = {f"metric_{i}": 0.1 for i in range(10)}
-    with disk_of(size), pytest.raises(SystemFault, match=r"cannot write the metrics.*File too large.*--resume"), log:
+    with disk_of(size), pytest.raises(SystemFault, match=r"cannot write the metrics.*File too large.*--resume"):
         for step in range(1, 10_000):
             log.write(step, **(many if size == 20_000 else {"m" * 300: 1.0}))
     assert capfd.readouterr().err == ""
-    with MetricsLog(tmp_path, 3, 0.0) as log:
-        log.write(4)
+    MetricsLog(tmp_path, 3, 0.0).write(4)
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3, 4]

@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,8 +13,7 @@ import torch
 
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.config import RunConfig, to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
@@ -94,28 +93,6 @@ def test_train_calls_on_data_with_return_range_of_all_and_the_best_episodes(
     assert high in returns  # bit for bit: one episode has the best return of the data
 
 
-def test_resumed_top_fraction_run_is_bit_identical_and_rejects_another_fraction(
-    small_store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, run = configure("--top_fraction", "0.2", "--training.tbptt_slices", "3"), tmp_path / "run"
-    train(config, tmp_path / "whole")
-    step = Trainer.step
-
-    def stop_at_six(trainer: Trainer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        if trainer.steps == 6:
-            raise KeyboardInterrupt
-        return step(trainer, batch)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trainer, "step", stop_at_six)
-        train(config, run)
-    with pytest.raises(InputError, match=r"top_fraction 0\.2, not 0\.3"):
-        train(replace(config, top_fraction=0.3), run, resume=True)
-    train(config, run, resume=True)
-    resumed, whole = (last_checkpoint(folder) / "weights.safetensors" for folder in (run, tmp_path / "whole"))
-    assert resumed.read_bytes() == whole.read_bytes()
-
-
 def test_top_fraction_with_fewer_steps_than_context_raises_without_run_folder(
     small_store: EpisodeStore, tmp_path: Path
 ) -> None:
@@ -130,12 +107,6 @@ def test_top_fraction_with_fewer_steps_than_context_raises_without_run_folder(
 def test_top_fraction_outside_0_to_1_or_not_a_number_raises(value: str) -> None:
     with pytest.raises(InputError, match="top_fraction"):
         configure(f"--top_fraction={value}")
-
-
-def test_config_without_top_fraction_defaults_to_one() -> None:
-    data = to_dict(configure())
-    assert data.pop("top_fraction") == 1.0
-    assert from_dict(data, "an older version's config.yaml") == configure()
 
 
 def test_cli_train_with_top_fraction_and_without_return_conditioning(

@@ -23,7 +23,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.training.loop import prepare, train
 from decision_rnn.training.optimizer import learning_rate_factor
 from decision_rnn.training.run_folder import read_metrics
-from decision_rnn.training.trainer import StepOutput, Trainer, pick_device
+from decision_rnn.training.trainer import StepOutput, Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -63,17 +63,10 @@ def test_metrics_have_the_learning_rate_of_their_step(tmp_path: Path) -> None:
     assert logged == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4])  # two steps of warm-up, then a cosine to zero after two
 
 
-def test_train_prints_and_saves_the_warmup_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(configure(), tmp_path / "run")
-    assert "10 training steps; the learning rate warms up over the first 5\n" in capsys.readouterr().out
-    assert "warmup_steps: 5\n" in (tmp_path / "run" / "config.yaml").read_text()
-
-
-def test_warmup_steps_longer_than_the_run_raise(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"warmup_steps 11 is more than training\.steps 10: .*leave it out for 5"):
-        train(configure("--training.warmup_steps", "11"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    train(configure("--training.warmup_steps", "10"), tmp_path / "run")
+def test_warmup_steps_longer_than_the_run_raise() -> None:
+    with pytest.raises(InputError, match=r"warmup_steps 11 is more than training\.steps 10: .*leave it out"):
+        configure("--training.warmup_steps", "11")
+    assert configure("--training.warmup_steps", "10").training.warmup_steps == 10
 
 
 @pytest.mark.parametrize(
@@ -116,7 +109,7 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
         ["--backbone", "transformer", "--training.tbptt_slices", "3"],
         ["--backbone", "mlp", "--training.tbptt_slices", "3"],  # whose carried state is empty
         ["--training.ema_decay", "0.9", "--training.return_weighting", "2", "--condition.rtg_cap", "0.9"],
-        ["--condition.noise", "0.1"],
+        ["--condition.noise", "0.1", "--top_fraction", "0.2"],
     ],
 )
 def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,12 +184,9 @@ def test_resumed_run_may_log_and_save_differently_and_take_more_steps_at_a_const
     assert Run(tmp_path / "run").config.training.steps == 16
     with pytest.raises(InputError, match=r"training\.steps 16, not 10"):
         train(configure(*constant), tmp_path / "run", resume=True)
-
-
-def test_resumed_run_with_a_cosine_schedule_may_not_take_more_steps(tmp_path: Path) -> None:
-    train(configure(), tmp_path / "run")
+    train(configure(), tmp_path / "cosine")
     with pytest.raises(InputError, match=r"training\.steps 10, not 16: its learning rate ends there.*constant"):
-        train(configure("--training.steps", "16"), tmp_path / "run", resume=True)
+        train(configure("--training.steps", "16"), tmp_path / "cosine", resume=True)
 
 
 def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Path) -> None:
@@ -230,11 +220,6 @@ def test_resume_with_changed_dataset_contents_raises(tmp_path: Path, store: Epis
         train(configure(), tmp_path / "run", resume=True)
 
 
-def test_nonfinite_loss_stops_the_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"loss is .* at step"):
-        train(configure("--training.learning_rate", "1e30", "--training.warmup_steps", "0"), tmp_path / "run")
-
-
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
 def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
@@ -255,16 +240,10 @@ def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
     with pytest.raises(InputError, match=rf"{what} at step 8 of .*; the checkpoint of step 6 is intact$"):
         train(configure(*rare), run)
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
-    assert kept == ["4", "6", "last"]
+    assert kept == ["4", "6"]
     for name in kept:
         for parameter in load_agent(run / "checkpoints" / name).agent.parameters():
             assert parameter.isfinite().all()
-
-
-def test_pick_device_cuda_without_cuda_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=r"training\.device is cuda"):
-        pick_device("cuda")
 
 
 def test_train_with_actions_outside_minus_one_to_one_raises_unless_clipped(
