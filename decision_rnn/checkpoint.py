@@ -215,10 +215,7 @@ def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    folder = path.parent
-    run = run_of(folder)
-    others = [] if run is None else [other.name for other in checkpoints_of(run) if other != folder.absolute()]
-    remedy = "get the agent again from its source, or train the run again"
-    if others:
-        remedy = f"delete {folder} to go on from step {others[-1]}"
-    return InputError(f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): {remedy}")
+    return InputError(
+        f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): get the agent again from its "
+        f"source or, in a run, delete {path.parent} to go on from the checkpoint before"
+    )
