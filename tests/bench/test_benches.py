@@ -21,7 +21,7 @@ from decision_rnn.bench import train as train_bench
 from decision_rnn.bench.backbones import BASELINE, TORCH, WIDTH, make_layer
 from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
