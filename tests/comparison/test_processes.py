@@ -129,7 +129,7 @@ def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
         often = [other for other, _ in processes].count(name)
         folder = tasks[len(ended)].folder if len(ended) < 2 else tasks[1].folder
         # The first run is killed whenever it starts, the second one once, after its first checkpoint.
-        if name == "narrow-seed0" or (often == 1 and (folder / "checkpoints" / "50").is_dir()):
+        if name == "narrow-seed0" or (often == 1 and any((folder / "checkpoints").glob("[0-9]*"))):
             process.kill()
     assert [name for name, _ in processes] == ["narrow-seed0"] * 2 + ["wide-seed0"] * 2
     assert "killed 2 times, by signal 9" in str(ended[0])
