@@ -12,8 +12,7 @@ from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent
 from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import make_environment, settings_of
 from decision_rnn.data.playing import Act, Quota, play_many, play_one
 from decision_rnn.data.sources.own import write_store
@@ -42,7 +41,7 @@ def record(
     Args:
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
             vector environment; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
-            written unchanged; agents are trained on actions within [-1, 1].
+            written unchanged.
         environment: A registered Gymnasium id; or an environment or vector environment made by `gymnasium.make` or
             `gymnasium.make_vec`, which stays open. Spaces must be flat boxes. An agent trained on the data is evaluated
             in the registered environment: if wrappers or arguments make this one different, register it under its own

@@ -53,7 +53,7 @@ def levers(monkeypatch, tmp_path):
     [
         ("Pendulum-v1", -2, 2),
         ("InvertedPendulum-v5", -3, 3),
-        pytest.param("Humanoid-v5", -0.4, 0.4, marks=pytest.mark.slow),
+        ("Humanoid-v5", -0.4, 0.4),
         ("test/Lever-v0", 0, 1),
     ],
 )

@@ -72,8 +72,7 @@ def write_store(
         name: `own/` and a word.
         episodes: Episodes of one environment, in any order: `Episode`, or objects with the same attributes, as arrays
             or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
-            steps has observations (T+1, O), actions (T, A) and rewards (T,); agents act within [-1, 1], so rescale
-            actions on another scale.
+            steps has observations (T+1, O), actions (T, A) and rewards (T,).
         environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in. If it is not
             registered here, the episodes are not checked against its sizes.
         environment_settings: The settings of the environment besides its id, if known, as
