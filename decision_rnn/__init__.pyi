@@ -22,8 +22,8 @@ from decision_rnn.backbones import SequenceMixer as SequenceMixer
 from decision_rnn.backbones import register as register
 from decision_rnn.checkpoint import TrainedAgent as TrainedAgent
 from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
+from decision_rnn.data.catalog import Dataset as Dataset
 from decision_rnn.data.catalog import open_dataset as open_dataset
-from decision_rnn.data.dataset import Dataset as Dataset
 from decision_rnn.data.environments import play_episodes as play_episodes
 from decision_rnn.data.sources import Source as Source
 from decision_rnn.data.sources import register_source as register_source

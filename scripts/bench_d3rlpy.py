@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.bench.data import DATASET, SIZES, PaddedSampler
+from decision_rnn.bench.data import DATASET, SIZES
 from decision_rnn.bench.measure import Row, compare, format_rows, interleaved, seconds_of, write_rows
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -105,15 +105,14 @@ def running_d3rlpy(python: Path, store: EpisodeStore) -> Iterator[D3rlpy]:
 
 
 def bench(python: Path, rounds: int = 20) -> list[Row]:
-    """Rows `data/batch-<size>`, `data/padded-<size>` and `data/d3rlpy-<size>`, in µs, compared with d3rlpy's."""
+    """Rows `data/batch-<size>` and `data/d3rlpy-<size>`, in µs, compared with d3rlpy's."""
     store, rows = open_dataset(DATASET).open(), []
     with one_thread(), running_d3rlpy(python, store) as theirs:
         for batch_size, context in SIZES:
             size = f"{batch_size}x{context}"
-            stream, padded = StepStream(store, context, batch_size, seed=0), PaddedSampler(store, context, batch_size)
+            stream = StepStream(store, context, batch_size, seed=0)
             timings = {
                 f"data/batch-{size}": partial(seconds_of, stream.sample, calls=200),
-                f"data/padded-{size}": partial(seconds_of, padded.sample, calls=2),
                 f"data/d3rlpy-{size}": theirs.timing(batch_size, context, batches=10),
             }
             rows += compare(interleaved(timings, rounds, "timing batches"), f"data/d3rlpy-{size}", "µs", 1e6)

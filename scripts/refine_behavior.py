@@ -29,7 +29,7 @@ CRITIC_ALONE = 8  # rollouts during which the actor is frozen
 
 
 class Squashed(gym.ActionWrapper):
-    """Takes actions before their tanh, where PPO's Gaussian is, as in `decision_rnn.data.standin.policies.Policy`."""
+    """Takes actions before their tanh, where PPO's Gaussian is, as in `decision_rnn.data.standin.collection.Policy`."""
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from tqdm import tqdm
 
 from decision_rnn.data.environments import play_episodes
-from decision_rnn.data.standin.policies import Policy
+from decision_rnn.data.standin.collection import Policy
 
 HEAD = "| snapshot | episodes | return, mean ± sd | min..max | mean length |\n| --- | --- | --- | --- | --- |"
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from decision_rnn.data.environments import play_episodes
-from decision_rnn.data.standin.policies import Policy
+from decision_rnn.data.standin.collection import Policy
 from decision_rnn.data.store.episode import Episode
 
 COMPONENTS = 12

@@ -20,7 +20,7 @@ ROOMS = (
     "testing",
     "data.store",
     "data",
-    "data.sources data.dataset",
+    "data.sources",
     "data.catalog",
     "agent",
     "config",

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import describe_alteration
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES

@@ -12,8 +12,7 @@ from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent
 from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import make_environment, settings_of
 from decision_rnn.data.playing import Act, Quota, play_many, play_one
 from decision_rnn.data.sources.own import write_store

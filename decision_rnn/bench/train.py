@@ -36,7 +36,7 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
 
     All use the same training step, `training.Trainer.step`, so that only the architectures are compared. The published
     training differs from the baseline's in its AdamW, which is not fused and also decays biases and norms, and in its
-    sampler, which makes padded batches in Python (timed by `bench data`).
+    sampler, which makes padded batches in Python.
 
     Args:
         rounds: Number of timings of each.

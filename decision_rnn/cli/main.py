@@ -60,19 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit_spinning()  # before torch is loaded
         with quiet(silent):
             return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
-    except InputError as error:
-        return _fail(str(error), 2)
-    except SystemFault as error:
-        return _fail(str(error), 1)
+    except (InputError, SystemFault) as error:
+        return _fail(str(error), 2 if isinstance(error, InputError) else 1)
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         if error.errno not in FULL | FORBIDDEN:
             raise
-        what = "access" if error.errno in (errno.EACCES, errno.ENAMETOOLONG) else "write"  # they may come from a read
-        where = f" {error.filename}" if error.filename else ""
-        message = f"cannot {what}{where}: {error.strerror}; what was written before is intact"
+        message = f"cannot access {error.filename or 'a file'}: {error.strerror}; what was written before is intact"
         return _fail(message, 1 if error.errno in FULL else 2)
     except (MemoryError, RuntimeError) as error:
         if not (isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)):
@@ -87,6 +83,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    """Print a message as one line on stderr and return the exit code."""
     print(f"decision-rnn: {' '.join(message.splitlines())}", file=sys.stderr)
     return code

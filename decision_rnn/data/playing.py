@@ -1,21 +1,75 @@
-"""Plays episodes in one environment or a vector environment with any policy."""
+"""Plays episodes: everything here that plays, to record, to score or to watch, steps through `play_together`."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from decision_rnn.data.episode_loop import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+
+DEFAULT_MAX_STEPS = 10_000
+"""Largest number of steps of an episode in an environment that is registered without a limit."""
+
+Policy = Callable[[list[Any], np.ndarray, np.ndarray | None], Any]
+"""Called with the observations of the environments that are still playing, the rewards of their previous actions (0 at
+first), float64, and which of the previous call's rows they are, (rows,) int64, or None for all of them. Returns
+their actions, one after the other."""
 
 Act = Callable[[Any, Any, Any], Any]
 """A policy: called with an observation, the reward of the previous action and whether the episode ended, it returns an
 action, like `decision_rnn.api.acting.EnvironmentActor`. In a vector environment all have the batch first."""
+
+
+class Step(NamedTuple):
+    """One step of the environments that were still playing."""
+
+    rows: np.ndarray  # (playing,) int64, their numbers
+    actions: Any  # (playing, ...)
+    observations: list[Any]  # their next observations; the last ones where `over`
+    rewards: np.ndarray  # (playing,) float64
+    terminated: np.ndarray  # (playing,) bool
+    truncated: np.ndarray  # (playing,) bool
+    cut: bool  # whether episodes that are not over end here all the same, since they have reached the largest length
+
+    @property
+    def over(self) -> np.ndarray:
+        """(playing,) bool, true where the environment has ended the episode."""
+        return self.terminated | self.truncated
+
+
+def play_together(
+    environments: Sequence[gymnasium.Env], observations: Sequence[Any], policy: Policy, max_steps: int | None = None
+) -> Iterator[Step]:
+    """Play one episode in each environment, all stepped together; an environment is left out once its episode is over.
+
+    Args:
+        environments: The environments, already reset. They are not closed.
+        observations: What their resets returned.
+        policy: Chooses the actions.
+        max_steps: The largest length of an episode; None for no limit but the environments' own.
+    """
+    playing, rows, kept = list(environments), np.arange(len(environments)), None
+    current, rewards, length = list(observations), np.zeros(len(environments)), 0
+    while playing:
+        actions = policy(current, rewards, kept)
+        results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
+        following, earned, terminated, truncated, _ = zip(*results, strict=True)
+        current, rewards, length = list(following), np.array(earned, np.float64).reshape(-1), length + 1
+        ends = np.array(terminated, bool), np.array(truncated, bool)
+        step = Step(rows, actions, current, rewards, *ends, cut=length == max_steps)
+        yield step
+        if step.cut:
+            return
+        kept = None
+        if step.over.any():
+            kept = np.flatnonzero(~step.over)
+            rows, rewards = rows[kept], rewards[kept]
+            playing, current = [playing[row] for row in kept], [current[row] for row in kept]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The spec of a dataset: its evaluation environment, the normalisation of its scores and its target returns."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -89,16 +89,9 @@ class MujocoTask:
 
     def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
         """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
-        return DatasetSpec(
-            name,
-            environment_id,
-            self.reference_min,
-            self.reference_max,
-            self.target_returns,
-            self.return_scale,
-            comparable,
-            spaces=flat_spaces(observation_dim or self.observation_dim, self.action_dim),
-        )
+        scale = (self.reference_min, self.reference_max, self.target_returns, self.return_scale)
+        spaces = flat_spaces(observation_dim or self.observation_dim, self.action_dim)
+        return DatasetSpec(name, environment_id, *scale, comparable, spaces=spaces)
 
 
 TASKS = {
@@ -142,28 +135,26 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     and highest return in the data. The target returns are the task's, otherwise the highest and the median return in
     the data.
     """
-    task = task_of(store.environment_id)
-    source, statistics = store.manifest["source"], store.manifest["statistics"]
-    own = source.get("reference_scores")
+    task, source, statistics = task_of(store.environment_id), store.manifest["source"], store.manifest["statistics"]
     low, high = statistics["return_min"], statistics["return_max"]
-    if task is not None and own is None:
-        spec = task.spec(name, store.environment_id, D4RL_REFERENCES)
-    else:
-        largest = max(abs(low), abs(high))
-        reference_min, reference_max = own or (low, high if high > low else low + 1.0)
-        spec = DatasetSpec(
-            name,
-            store.environment_id,
-            reference_min,
-            reference_max,
-            task.target_returns if task else (high, statistics["return_p50"]),
-            task.return_scale if task else (10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0),
-            "the reference scores are the dataset's own: compare with scores on the same dataset"
-            if own
-            else "the reference scores are ours, the lowest and highest return in the data: compare with no paper's",
-        )
-    return replace(
-        spec,
+    largest = max(abs(low), abs(high))
+    references = (low, high if high > low else low + 1.0)
+    targets = (high, statistics["return_p50"])
+    scale = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
+    comparable = "the reference scores are ours, the lowest and highest return in the data: compare with no paper's"
+    if task is not None:
+        references, comparable = (task.reference_min, task.reference_max), D4RL_REFERENCES
+        targets, scale = task.target_returns, task.return_scale
+    if source.get("reference_scores"):
+        references = source["reference_scores"]
+        comparable = "the reference scores are the dataset's own: compare with scores on the same dataset"
+    return DatasetSpec(
+        name,
+        store.environment_id,
+        *references,
+        targets,
+        scale,
+        comparable,
         spaces=flat_spaces(store.observation_dim, store.action_dim),
         requirements=tuple(source.get("requirements", ())),
         environment_settings=source.get("environment_settings"),

@@ -92,7 +92,7 @@ class StepStream:
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
         self.device = torch.device(device)
-        self.table = torch.from_numpy(store.file).to(self.device) if store.file.nbytes <= MAPPED_BYTES else None
+        self.kept = self._map(self.device) if store.file.nbytes <= MAPPED_BYTES else None
         self.starts = store.steps - context + 1  # a slice starts at one of the first so many steps
         self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
         self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
@@ -136,17 +136,22 @@ class StepStream:
             reset=Resets(begins, *flags[0].nonzero(as_tuple=True)),
         )
 
+    def _map(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The rows of the store's file, and all slices of them."""
+        file = self.file
+        table = torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape)).to(device)
+        return table, _windows(table, self.context)
+
     def _gather(self, starts: Tensor) -> Tensor:
         """The rows of the slices that start at (B,), as (B, K, columns)."""
-        table, file = self.table, self.file
-        if table is None:  # a map that is kept would become resident: the system also loads the pages around each slice
-            table = torch.from_numpy(np.memmap(str(file.filename), file.dtype, "c", file.offset, file.shape))
+        # A map that is kept would become resident: the system also loads the pages around each slice.
+        table, windows = self.kept or self._map(torch.device("cpu"))
         if self.rows is None:  # copying whole windows is faster
-            block = _windows(table, self.context).index_select(0, send(starts, table.device))
+            block = windows.index_select(0, send(starts, table.device))
         else:
             rows = self.rows.index_select(0, starts)
             block = table.index_select(0, send(rows.flatten(), table.device)).view(*rows.shape, -1)
-        return block if table is self.table else send(block, self.device)
+        return block if self.kept else send(block, self.device)
 
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""

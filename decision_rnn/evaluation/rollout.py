@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.episode_loop import DEFAULT_MAX_STEPS, play_together
+from decision_rnn.data.playing import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
 from decision_rnn.plugins import import_plugins

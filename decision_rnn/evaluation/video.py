@@ -28,7 +28,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from decision_rnn.checkpoint import load_agent
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.episode_loop import play_together
+from decision_rnn.data.playing import play_together
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit

@@ -13,7 +13,7 @@ from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream

@@ -22,7 +22,7 @@ from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError

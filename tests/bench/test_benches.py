@@ -19,10 +19,9 @@ from decision_rnn.bench import deploy as deploy_bench
 from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench import train as train_bench
 from decision_rnn.bench.backbones import BASELINE, TORCH, WIDTH, make_layer
-from decision_rnn.bench.data import PaddedSampler
 from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
@@ -83,29 +82,12 @@ def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(sm
 SIZES = ((64, 20), (8, 100))
 
 
-def test_bench_data_rows_compare_with_padded_batches(small_store, monkeypatch):
+def test_bench_data_rows_compare_with_copies_of_the_table(small_store, monkeypatch):
     monkeypatch.setattr("decision_rnn.bench.data.SIZES", SIZES)
     rows = run("data")
-    assert list(rows) == ["data/batch-64x20", "data/padded-64x20", "data/batch-8x100", "data/padded-8x100"]
-    assert all(row.baseline.name == name.replace("batch", "padded") for name, row in rows.items())
+    assert list(rows) == ["data/batch-64x20", "data/copy-64x20", "data/batch-8x100", "data/copy-8x100"]
+    assert all(row.baseline.name == name.replace("batch", "copy") for name, row in rows.items())
     assert {row.unit for row in rows.values()} == {"µs"}
-
-
-def test_padded_sampler_batches_hold_the_episodes_of_the_store(store):
-    sampler = PaddedSampler(store, context=20, batch_size=16)
-    observation, action, reward, return_to_go, timestep, mask = sampler.sample()
-    assert (observation.shape, action.shape) == ((16, 20, 11), (16, 20, 3))
-    table = {tuple(np.round(row, 4)): i for i, row in enumerate(store.actions)}
-    for b in range(16):
-        length = int(mask[b].sum())
-        assert mask[b, -length:].all()
-        assert (action[b, :-length] == -10).all()
-        at = [table[tuple(np.round(row, 4))] for row in action[b, -length:].numpy()]
-        assert at == list(range(at[0], at[0] + length))
-        expected = torch.from_numpy(store.table[at][:, store.columns["return_to_go"]])
-        torch.testing.assert_close(return_to_go[b, -length:] * 1000, expected, rtol=1e-4, atol=1e-3)
-        assert timestep[b, -length:].tolist() == store.table[at, store.columns["timestep"].start].tolist()
-        torch.testing.assert_close(reward[b, -length:, 0], torch.from_numpy(store.rewards[at]))
 
 
 def test_bench_scan_rows_for_real_and_complex_numbers(monkeypatch):
@@ -265,9 +247,7 @@ def test_bench_d3rlpy_compares_with_its_sampler_and_names_what_is_missing(small_
     python = tmp_path / "venv" / "bin" / "python"
     monkeypatch.setattr(bench_d3rlpy, "SIZES", SIZES)
     rows = checked(bench_d3rlpy.bench(python, rounds=1))
-    assert list(rows) == [
-        f"data/{kind}-{size}" for size in ("64x20", "8x100") for kind in ("batch", "padded", "d3rlpy")
-    ]
+    assert list(rows) == [f"data/{kind}-{size}" for size in ("64x20", "8x100") for kind in ("batch", "d3rlpy")]
     assert all(row.baseline.name == f"data/d3rlpy-{name.rpartition('-')[2]}" for name, row in rows.items())
     (packages / "d3rlpy.py").unlink()
     with pytest.raises(InputError, match=r"cannot run d3rlpy \(No module named 'd3rlpy'\).*pip install d3rlpy"):

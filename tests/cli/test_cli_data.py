@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from decision_rnn.cli.main import main
-from decision_rnn.data.catalog import names, open_dataset
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset, names, open_dataset
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import verify_files

@@ -104,17 +104,15 @@ def test_write_file_writes_the_arrays_and_dtypes_of_d4rl(hopper: list[Episode], 
         assert file["terminals"].dtype == bool
 
 
-def test_write_file_raises_if_a_partial_episode_has_no_visible_end(tmp_path: Path) -> None:
+def test_write_file_raises_if_a_partial_episode_has_no_visible_end_or_the_file_exists(tmp_path: Path) -> None:
     first, second = hopper_episodes([(5, False, False), (6, True, False)])
     second.observations[0] = first.observations[-1]
     store = EpisodeStore.write(tmp_path / "store", [first, second], environment_id="Hopper-v5", source={})
     with pytest.raises(InputError, match="export it as minari"):
         write_file(tmp_path / "f.hdf5", store)
     assert not (tmp_path / "f.hdf5").exists()
-
-
-def test_write_file_does_not_overwrite_an_existing_file(hopper: list[Episode], tmp_path: Path) -> None:
-    store = EpisodeStore.write(tmp_path / "store", hopper, environment_id="Hopper-v5", source={})
+    second.observations[0] += 1
+    store = EpisodeStore.write(tmp_path / "other", [first, second], environment_id="Hopper-v5", source={})
     (tmp_path / "f.hdf5").write_text("precious")
     with pytest.raises(InputError, match=r"f\.hdf5 exists"):
         write_file(tmp_path / "f.hdf5", store)

@@ -87,18 +87,13 @@ def test_interrupted_download_resumes_with_a_range_request(server: type[Handler]
     assert all(0 < begun <= len(server.content) // 2 for begun in first)
 
 
-def test_download_starts_again_if_the_server_has_no_ranges(server: type[Handler], data: Path) -> None:
-    (data / f".{FILE}.part").write_bytes(server.content[:100])
-    server.mode = "no ranges"
-    open_dataset(NAME).open()
-    assert (data / FILE).read_bytes() == server.content
-
-
-@pytest.mark.parametrize("extra", [b"", b"too much"])
-def test_download_with_complete_or_oversized_part_file_gives_the_right_content(
-    server: type[Handler], data: Path, extra: bytes
+@pytest.mark.parametrize(("part", "mode"), [(100, "no ranges"), (None, "whole"), (10**6, "whole")])
+def test_download_from_any_part_file_gives_the_right_content(
+    server: type[Handler], data: Path, part: int | None, mode: str
 ) -> None:
-    (data / f".{FILE}.part").write_bytes(server.content + extra)
+    """A beginning, where the server starts again; all of it; and too much."""
+    server.mode = mode
+    (data / f".{FILE}.part").write_bytes((server.content + bytes(10**6))[:part] if part else server.content)
     open_dataset(NAME).open()
     assert (data / FILE).read_bytes() == server.content
 

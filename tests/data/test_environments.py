@@ -1,6 +1,8 @@
 """Environments that are not installed or altered: their data are read, agents are not evaluated, and errors say why."""
 
 import json
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.environments import check_environment
+from decision_rnn.data.environments import check_environment, make_environment
 from decision_rnn.data.formats import minari
 from decision_rnn.data.info import format_info
 from decision_rnn.errors import InputError
@@ -99,6 +101,8 @@ def test_data_of_an_altered_environment_are_read_but_check_environment_raises(
 def test_check_environment_suggests_the_nearest_name_for_a_misspelt_id() -> None:
     with pytest.raises(InputError, match=r"no environment 'Hoper-v5' here.*did you mean Hopper-v5\?"):
         check_environment("Hoper-v5")
+    with pytest.raises(InputError, match="no environment 'os:Nothing-v0' here: install"):
+        make_environment("os:Nothing-v0")
 
 
 def test_check_environment_names_an_environment_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,21 +153,20 @@ def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path,
     assert again.spec.environment_settings == spec.environment_settings
 
 
-def test_train_works_without_the_environment_and_evaluate_raises(absent: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({}, "no environment 'FetchReachFlat-v4' here"), ({"id": "Pendulum-v1"}, "collected in Pendulum-v1 with kwargs")],
+)
+def test_train_works_without_the_environment_of_the_data_and_evaluate_raises(
+    absent: Path, tmp_path: Path, changes: dict[str, str], told: str
+) -> None:
+    edit(absent, env_spec=json.dumps(REACH | changes))
     small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
     trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
     spec = load_agent(last_checkpoint(tmp_path / "run")).provenance
     assert spec == trained.provenance
-    assert (spec.environment_id, spec.requirements) == (REACH["id"], tuple(ROBOTICS))
-    with pytest.raises(InputError, match="no environment 'FetchReachFlat-v4' here"):
-        evaluate(trained, EvaluationConfig(episodes=1))
-
-
-def test_evaluate_raises_if_the_environment_differs_from_that_of_the_data(absent: Path, tmp_path: Path) -> None:
-    edit(absent, env_spec=json.dumps(REACH | {"id": "Pendulum-v1"}))
-    small = ["--backbone.width", "16", "--training.steps", "1", "--training.context", "4"]
-    trained = train(parse_run("test", ["minari/reach/medium-v0", *small])[0], tmp_path / "run")
-    with pytest.raises(InputError, match="collected in Pendulum-v1 with kwargs"):
+    assert (spec.environment_id, spec.requirements) == (changes.get("id", REACH["id"]), tuple(ROBOTICS))
+    with pytest.raises(InputError, match=told):
         evaluate(trained, EvaluationConfig(episodes=1))
 
 
@@ -180,3 +183,29 @@ def test_environment_registered_with_a_class_is_recognised_after_minari_export(
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", replace(registered, kwargs={"g": 3.7}))
     with pytest.raises(InputError, match="collected in Swing-v0 with kwargs"):
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+
+
+UNSTABLE = """
+import numpy as np
+from decision_rnn.data.environments import make_environment
+for environment_id in ("HalfCheetah-v5", "Hopper-v4", "Walker2d-v4"):
+    environment = make_environment(environment_id)
+    environment.reset(seed=0)
+environment.unwrapped.data.qpos[1] = np.nan
+environment.step(environment.action_space.sample())
+"""
+
+
+def test_mujoco_warnings_go_to_stderr_and_not_to_a_log_file(tmp_path: Path) -> None:
+    """Deprecations of model files and versions are not shown: users of an environment cannot fix them."""
+    done = subprocess.run([sys.executable, "-c", UNSTABLE], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("MuJoCo: Nan, Inf or huge value in QPOS at DOF 1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_make_environment_keeps_a_mujoco_warning_handler_set_by_the_program(tmp_path: Path) -> None:
+    code = "import mujoco, sys\nmujoco.set_mju_user_warning(lambda text: print('own', file=sys.stderr))\n" + UNSTABLE
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert set(done.stderr.splitlines()) == {"own"}

@@ -76,6 +76,8 @@ def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, ep
     np.testing.assert_allclose(store.rewards, np.concatenate([e.rewards for e in episodes]), rtol=1e-6)
     np.testing.assert_allclose(store.episode_returns, [e.rewards.sum() for e in episodes], rtol=1e-5)
     assert store.episode_returns.dtype == np.float64
+    store.table[:] = 0
+    assert EpisodeStore.open(store.path).table.any()  # the file is unchanged
 
 
 def test_store_statistics_equal_those_of_numpy(store: EpisodeStore, episodes: list[Episode]) -> None:
@@ -101,11 +103,6 @@ def test_store_fingerprint_depends_only_on_the_contents(episodes: list[Episode],
     assert fingerprint("d", ended) != fingerprint("b", episodes)
 
 
-def test_writing_to_the_store_table_does_not_change_the_file(store: EpisodeStore) -> None:
-    store.table[:] = 0
-    assert EpisodeStore.open(store.path).table.any()
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -124,12 +121,9 @@ def test_store_write_with_invalid_episode_raises_naming_its_index(
     episodes[1] = replace(episodes[1], **change)
     with pytest.raises(InputError, match=f"episode 1 .*{complaint}"):
         EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_store_write_without_episodes_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no episodes"):
         EpisodeStore.write(tmp_path / "store", [], environment_id="Toy-v0", source={})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_store_written_from_its_own_episodes_has_the_same_fingerprint(
@@ -149,41 +143,29 @@ FILES = ["steps.npy", *(f"{name}.npy" for name in COLUMNS)]
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_store_open_detects_one_flipped_bit_in_any_file(store: EpisodeStore, name: str) -> None:
+def test_store_open_detects_a_flipped_bit_a_truncated_and_a_missing_file(store: EpisodeStore, name: str) -> None:
     file = store.path / name
     whole = file.read_bytes()
-    for position in {0, len(whole) // 3, len(whole) // 2, len(whole) - 2}:
-        data = bytearray(whole)
-        data[position] ^= 1
-        file.write_bytes(data)
+    damaged = [whole[:-5]]
+    for position in (0, len(whole) // 3, len(whole) - 2):
+        damaged.append(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+    for content in damaged:
+        file.write_bytes(content)
         with pytest.raises(InputError, match=f"{name}.*delete the folder"):
             EpisodeStore.open(store.path)
-
-
-@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_store_open_names_a_truncated_or_missing_file(store: EpisodeStore, name: str) -> None:
-    file = store.path / name
-    file.write_bytes(file.read_bytes()[:-5])
-    with pytest.raises(InputError, match=name):
-        EpisodeStore.open(store.path)
     file.unlink()
     with pytest.raises(InputError, match=f"{name} does not exist"):
         EpisodeStore.open(store.path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "null", "{}", "garbage", "\x00\xff"])
-def test_store_open_with_garbled_manifest_raises(store: EpisodeStore, text: str) -> None:
-    (store.path / "manifest.json").write_text(text)
-    with pytest.raises(InputError, match=r"manifest\.json is not the manifest"):
-        EpisodeStore.open(store.path)
-
-
-def test_store_open_with_manifest_of_another_format_raises(
-    store: EpisodeStore, episodes: list[Episode], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_store_open_with_another_manifest_raises(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decision_rnn.data.store.episode_store.FORMAT", 99)
     with pytest.raises(InputError, match="format 3, not 99"):
         EpisodeStore.open(store.path)
+    for text in ("", "[]", "7", "null", "{}", "\x00\xff"):
+        (store.path / "manifest.json").write_text(text)
+        with pytest.raises(InputError, match=r"manifest\.json is not the manifest"):
+            EpisodeStore.open(store.path)
 
 
 def test_cache_root_follows_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:

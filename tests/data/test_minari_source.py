@@ -50,13 +50,14 @@ def test_local_minari_dataset_has_its_environment_and_d4rl_references(folders: P
     assert (spec.environment_id, spec.reference_max, spec.target_returns) == ("Hopper-v5", 3234.3, (3600.0, 1800.0))
     assert "D4RL's for the same task, our choice" in spec.comparable
     assert "minari/theirs/random-v3" in names()
-
-
-def test_minari_reference_scores_of_the_dataset_take_precedence() -> None:
-    publish("theirs/random-v3", play("Hopper-v5"), ref_min_score=5.0, ref_max_score=50.0)
-    spec = open_dataset("minari/theirs/random-v3").spec
+    publish("theirs/scored-v0", episodes, ref_min_score=5.0, ref_max_score=50.0)
+    spec = open_dataset("minari/theirs/scored-v0").spec
     assert (spec.reference_min, spec.reference_max) == (5.0, 50.0)
     assert "the dataset's own" in spec.comparable
+    published = open_dataset("minari/mujoco/walker2d/medium-v0").spec  # not here
+    assert (published.environment_id, published.reference_max) == ("Walker2d-v5", 4592.3)
+    with pytest.raises(InputError, match="leave out --path"):
+        open_dataset("minari/theirs/random-v3", path=folders / "f.hdf5").open()
 
 
 def test_minari_dataset_of_unknown_body_is_scored_between_its_own_returns() -> None:
@@ -68,12 +69,6 @@ def test_minari_dataset_of_unknown_body_is_scored_between_its_own_returns() -> N
     assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
     assert 1 <= abs(returns[0]) / spec.return_scale < 10
     assert "ours" in spec.comparable
-
-
-def test_published_minari_datasets_have_a_spec_before_download() -> None:
-    spec = open_dataset("minari/mujoco/walker2d/medium-v0").spec
-    assert (spec.environment_id, spec.reference_max) == ("Walker2d-v5", 4592.3)
-    assert "our choice" in spec.comparable
 
 
 def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:
@@ -101,11 +96,15 @@ def test_minari_medium_expert_concatenates_medium_and_expert(folders: Path) -> N
     assert store.manifest["source"]["minari"] == [MEDIUM, EXPERT]
 
 
-def test_minari_medium_expert_of_two_environments_raises() -> None:
+def test_minari_data_of_other_environments_than_the_name_says_raise() -> None:
     publish(MEDIUM, play("Hopper-v5"))
     publish(EXPERT, play("Hopper-v4"), "Hopper-v4")
     with pytest.raises(InputError, match=r"collected in Hopper-v5 and Hopper-v4: it is not what its name says"):
         open_dataset("minari/mujoco/hopper/medium-expert-v0").open()
+    minari.delete_dataset(MEDIUM)
+    publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
+    with pytest.raises(InputError, match=r"collected in HalfCheetah-v5.*not what its name says"):
+        open_dataset(f"minari/{MEDIUM}").open()
 
 
 def test_changed_minari_dataset_is_converted_again(capfd: pytest.CaptureFixture[str]) -> None:
@@ -119,12 +118,6 @@ def test_changed_minari_dataset_is_converted_again(capfd: pytest.CaptureFixture[
     publish(MEDIUM, play("Hopper-v5", seed=2))
     assert open_dataset(f"minari/{MEDIUM}").open().fingerprint != first.fingerprint
     assert "made from something else" in capfd.readouterr().err
-
-
-def test_minari_dataset_of_another_environment_than_its_name_says_raises() -> None:
-    publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
-    with pytest.raises(InputError, match=r"collected in HalfCheetah-v5.*not what its name says"):
-        open_dataset(f"minari/{MEDIUM}").open()
 
 
 def test_entry_point_in_minari_metadata_is_never_run(folders: Path) -> None:
@@ -223,11 +216,6 @@ def test_missing_minari_dataset_is_downloaded_once(folders: Path, monkeypatch: p
     open_dataset(f"minari/{MEDIUM}").open()
     assert calls == [MEDIUM]
     assert list(minari.list_local_datasets()) == [MEDIUM]
-
-
-def test_path_option_with_minari_dataset_raises(folders: Path) -> None:
-    with pytest.raises(InputError, match="leave out --path"):
-        open_dataset(f"minari/{MEDIUM}", path=folders / "f.hdf5").open()
 
 
 def test_spec_of_a_minari_dataset_that_is_not_here_raises_without_downloading(monkeypatch: pytest.MonkeyPatch) -> None:

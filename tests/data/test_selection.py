@@ -101,20 +101,13 @@ def test_top_episodes_are_those_of_highest_return_whole_and_in_order(
     np.testing.assert_allclose(top.observation_mean, rows[:, top.columns["observation"]].mean(0, np.float64))
 
 
-def test_top_fraction_of_one_is_the_store_itself(store: EpisodeStore) -> None:
-    assert top_episodes(store, 1.0) is store
-
-
 def test_top_fraction_counts_episodes_not_steps_and_keeps_the_earlier_of_equal_returns(tmp_path: Path) -> None:
     whole = made_of([[1, 1], [2], [0.5] * 4, [3], [2], [0]], tmp_path / "store")
     top = top_episodes(whole, 0.5)
     assert top.observations[top.offsets[:-1], 0].tolist() == [0, 1, 3]
-
-
-def test_top_fraction_is_not_off_by_one_from_floating_point_rounding(tmp_path: Path) -> None:
-    """0.29 * 100 is 28.999999999999996 in floating point."""
-    whole = made_of([[float(i)] for i in range(100)], tmp_path / "store")
-    assert top_episodes(whole, 0.29).episodes == 29
+    hundred = made_of([[float(i)] for i in range(100)], tmp_path / "hundred")
+    assert top_episodes(hundred, 0.29).episodes == 29  # 0.29 * 100 is 28.999999999999996 in floating point
+    assert top_episodes(hundred, 1.0) is hundred
 
 
 def test_complete_episodes_leaves_out_partial_ones_and_says_so(episodes: list[Episode], tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from gymnasium.spaces import Box
 from safetensors.torch import load_file
 
 from decision_rnn.data.standin import recipes
-from decision_rnn.data.standin.collection import Collector, collect
-from decision_rnn.data.standin.policies import Policy
+from decision_rnn.data.standin.collection import Collector, Policy, collect
 from decision_rnn.data.standin.recipes import RECIPES, weights_path
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import SystemFault
@@ -74,12 +73,6 @@ def test_replaying_an_episodes_seed_and_actions_reproduces_it() -> None:
         assert reward == episode.rewards[t]
         last = t == len(episode.actions) - 1
         assert (terminated, truncated) == ((episode.terminated, episode.truncated) if last else (False, False))
-
-
-def test_collector_episode_depends_only_on_its_index() -> None:
-    collector = Collector(SMALL)
-    collector.play(7)
-    assert_same(collector.play(2), Collector(SMALL).play(2))
 
 
 def test_collect_gives_the_same_episodes_for_any_number_of_processes(

@@ -3,13 +3,10 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import decision_rnn
 from decision_rnn.data.store import verification
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -67,23 +64,18 @@ def test_recently_written_store_is_hashed_and_gets_no_stamps(
     assert json.loads((store.path / STAMPS).read_text() if (store.path / STAMPS).exists() else "{}") == {}
 
 
-def test_changed_store_file_is_hashed_and_raises(store: EpisodeStore, hashed: list[str]) -> None:
-    flip(store.path / "steps.npy")
-    for _ in range(2):  # and at every later use
-        with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
-            EpisodeStore.open(store.path)
-    assert hashed[0] == "steps.npy"
-    assert hashed.count("steps.npy") == 2
-
-
-def test_changed_store_file_with_restored_mtime_raises(store: EpisodeStore) -> None:
+def test_changed_store_file_is_hashed_and_raises_even_if_its_mtime_is_restored(
+    store: EpisodeStore, hashed: list[str]
+) -> None:
     file = store.path / "steps.npy"
     before = file.stat()
     flip(file)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert file.stat().st_mtime_ns == before.st_mtime_ns
-    with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
-        EpisodeStore.open(store.path)
+    for _ in range(2):  # and at every later use
+        with pytest.raises(InputError, match=r"steps\.npy is corrupt"):
+            EpisodeStore.open(store.path)
+    assert hashed.count("steps.npy") == 2
 
 
 def test_replaced_store_file_is_hashed_again(store: EpisodeStore, hashed: list[str]) -> None:
@@ -132,21 +124,3 @@ def test_store_in_read_only_folder_opens_without_stamps(
         assert EpisodeStore.open(store.path).steps == store.steps
     assert len(hashed) == 2 * len(store.manifest["files"])
     assert not (store.path / STAMPS).exists()
-
-
-def test_concurrent_processes_verify_one_store(store: EpisodeStore) -> None:
-    (store.path / STAMPS).unlink()
-    script = (
-        "import sys, time; from pathlib import Path; from decision_rnn.data.store import verification\n"
-        "from decision_rnn.data.store.episode_store import EpisodeStore\n"
-        "now = time.time_ns; verification.time.time_ns = lambda: now() + 10**10\n"
-        "for _ in range(50):\n"
-        "    (Path(sys.argv[1]) / verification.STAMPS).unlink(missing_ok=True)\n"
-        "    EpisodeStore.open(Path(sys.argv[1])).verify()"
-    )
-    path = os.pathsep.join([str(Path(decision_rnn.__file__).parents[1]), *sys.path])
-    command = [sys.executable, "-c", script, str(store.path)]
-    processes = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) for _ in range(3)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
-    assert EpisodeStore.open(store.path).fingerprint == store.fingerprint
-    assert [file.name for file in store.path.iterdir() if file.name.startswith(".")] == []

@@ -109,10 +109,8 @@ AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
     [
         ([vars(EPISODE)], r"episode 0, of type dict, has no observations, .*: make a decision_rnn\.Episode"),
         ((AS_TUPLE for _ in range(1)), "episode 0, of type tuple, has no observations"),
-        ([EPISODE, None], "episode 1, of type NoneType, has no observations"),
         (EPISODE, "Episode is no sequence of episodes"),
         (None, "NoneType is no sequence of episodes"),
-        ({"observations": EPISODE.observations}, "dict is no sequence of episodes"),
         ("own/mine", "str is no sequence of episodes"),
         ([SimpleNamespace(observations=1, actions=1, rewards=1)], "episode 0 has terminated .*must be true or false"),
         ([replace(EPISODE, terminated=np.zeros(6, bool))], r"terminated array\(\[False.*must be true or false"),

@@ -18,7 +18,7 @@ from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.files import working_alone
@@ -33,7 +33,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.training import loop
 

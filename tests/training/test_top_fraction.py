@@ -14,7 +14,7 @@ import torch
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.data.summary import DataSummary

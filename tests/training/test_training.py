@@ -16,7 +16,7 @@ from decision_rnn.backbones import Resets
 from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, load_training_state
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig, TrainingConfig
-from decision_rnn.data.dataset import Dataset
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError

@@ -33,13 +33,11 @@ OUR_METADATA = "decision_rnn"  # the key in metadata.json under which we keep wh
 
 def check_id(dataset_id: str) -> None:
     """Raise InputError unless the id is valid for Minari: nothing but names and slashes."""
-    try:
+    with contextlib.suppress(ValueError, TypeError):
         parse_dataset_id(dataset_id)
-        usable = max(map(len, dataset_id.split("/"))) <= PART_LENGTH
-    except (ValueError, TypeError):
-        usable = False
-    if not usable:
-        raise InputError(f"{dataset_id!r:.200} is not a Minari id: it must be such as mujoco/hopper/medium-v0")
+        if max(map(len, dataset_id.split("/"))) <= PART_LENGTH:
+            return
+    raise InputError(f"{dataset_id!r:.200} is not a Minari id: it must be such as mujoco/hopper/medium-v0")
 
 
 def dataset_folder(dataset_id: str) -> Path:
@@ -74,15 +72,10 @@ def write_dataset(
 ) -> None:
     """Write `episodes`, one at a time, as the new Minari dataset `dataset_id`, atomically; an existing one is kept.
 
-    Args:
-        dataset_id: The id in Minari.
-        episodes: The episodes.
-        environment_id: The Gymnasium id of their environment. If it is not registered here, or not with these
-            `settings`, the spaces are boxes of `sizes`.
-        sizes: The sizes of an observation and an action.
-        metadata: Minari's own fields (author, description, ref_min_score, ...).
-        source: Where the episodes come from, in plain JSON, kept in metadata.json with the SHA-256 of the data.
-        settings: The settings of the environment, as returned by `environment_of`.
+    `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the episodes
+    come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data. `settings` are those of the
+    environment, as returned by `environment_of`. If it is not registered here, or not with these settings, the spaces
+    are boxes of `sizes`, those of an observation and an action.
     """
     register_namespace(dataset_id)
     specification = json.loads(EnvSpec(environment_id).to_json()) | (settings or {})

@@ -48,7 +48,9 @@ class Source(ABC):
 
     def download(self, name: str, progress: bool) -> list[Path]:
         """Download a store's source files if they are missing; returns their paths. By default raises InputError."""
-        raise InputError(f"{name} is not downloaded: there is nothing to fetch")
+        raise InputError(
+            f"{self.spec(name).name} is not downloaded, there is nothing to fetch: use `decision-rnn data make`"
+        )
 
     def folder(self, name: str) -> Path:
         """The folder of the store, which may not exist yet; by default in the cache of what can be regenerated."""

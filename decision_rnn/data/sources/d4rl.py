@@ -7,7 +7,7 @@ from typing import Any
 from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
-from decision_rnn.data.store.cache import bytes_per_step, check_room, identify, is_made_of, made_manifest, open_or_make
+from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import locked
@@ -71,26 +71,18 @@ class D4RLSource(Source):
         """The episodes of `name`.
 
         They are read from the file `path`, or else from `<task>_<level>-v2.hdf5` in `$DECISION_RNN_DATA` or in
-        `~/.d4rl/datasets`. Without a file, an existing store is used, with a line on stderr unless it is known to be
-        made from the published file; without a store, the file is downloaded. A store made from other contents than the
-        file's is made again.
+        `~/.d4rl/datasets`. Without a file, an existing store is used; without a store, the file is downloaded. A store
+        made from other contents than the file's is made again.
         """
         spec = self.spec(name)
         file = find_file(name) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
-        store = open_or_make(
+        return open_or_make(
             name,
             lambda source: file is None or is_made_of(source["files"], [file]),
             lambda folder: _convert(spec, file or self.download(name, progress)[0], folder, progress),
         )
-        source = store.manifest["source"]
-        if path is None and find_file(name) is None and not _is_published(name, source):
-            warn(
-                f"{name} is what was converted from {source['files'][0]['path']}, which is not known to be the "
-                "published file: name another with --path"
-            )
-        return store
 
     def download(self, name: str, progress: bool) -> list[Path]:
         """Download the dataset's file if it is missing; returns its path."""
@@ -105,7 +97,7 @@ class D4RLSource(Source):
 def file_folders() -> list[Path]:
     """The folders that are searched for files; downloads go to the first."""
     own = os.environ.get("DECISION_RNN_DATA")
-    return [*([Path(own).expanduser()] if own else []), Path("~/.d4rl/datasets").expanduser()]
+    return [Path(folder).expanduser() for folder in (own, "~/.d4rl/datasets") if folder]
 
 
 def find_file(name: str) -> Path | None:
@@ -183,7 +175,6 @@ def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> Epi
     source = {"files": identity, "notes": contents.notes}
     if _is_published(spec.name, source) is False:
         contents.notes.append("its SHA-256 is not that of the published file: compare scores with no paper's")
-    check_room(folder, contents.steps * bytes_per_step(contents.observation_dim, contents.action_dim))
     for note in contents.notes:
         warn(f"{file}: {note}")
     return EpisodeStore.write(

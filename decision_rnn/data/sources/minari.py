@@ -14,7 +14,7 @@ from decision_rnn.data.environments import describe_alteration, known_sizes
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
-from decision_rnn.data.store.cache import check_room, identify, is_made_of, made_manifest, open_or_make
+from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.messages import bar
@@ -88,7 +88,6 @@ class MinariSource(Source):
                 found = " and ".join(dict.fromkeys(other for other, _ in named))
                 found += f" with {altered}" if altered else ""
                 raise InputError(f"{name} was collected in {found}: it is not what its name says")
-        check_room(folder, sum(identity["bytes"] for identity in identities))
         episodes = itertools.chain.from_iterable(map(minari.read_episodes, ids))
         described = {**minari.describe(ids[0]), "environment_settings": settings, "notes": []}
         return EpisodeStore.write(

@@ -85,10 +85,6 @@ class StandinSource(Source):
 
         return open_or_make(name, made_so, make)
 
-    def download(self, name: str, progress: bool) -> list[Path]:
-        """Raises InputError: there is nothing to download."""
-        raise InputError(f"{self.spec(name).name} is collected here, not downloaded: use `decision-rnn data make`")
-
 
 def _collect(spec: DatasetSpec, progress: bool) -> dict[str, Any]:
     """Collect the Minari dataset of a stand-in unless it is here, by its current recipe; returns what it is made of."""

@@ -213,16 +213,16 @@ def fingerprint_of(files: dict[str, Any]) -> str:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of the store in `path`, without verifying arrays; raises CacheError if it is missing or damaged."""
-    manifest_path = path / MANIFEST
+    file = path / MANIFEST
+    if not file.is_file():
+        raise CacheError(f"{file} does not exist", path)
     try:
-        manifest: dict[str, Any] = json.loads(manifest_path.read_bytes())
+        manifest: dict[str, Any] = json.loads(file.read_bytes())
         checksum = manifest.pop("checksum")
-    except (FileNotFoundError, NotADirectoryError):
-        raise CacheError(f"{manifest_path} does not exist", path) from None
     except (ValueError, AttributeError, KeyError, TypeError):
-        raise CacheError(f"{manifest_path} is not the manifest of an episode store", path) from None
+        raise CacheError(f"{file} is not the manifest of an episode store", path) from None
     if sha256_of_json(manifest) != checksum:
-        raise CacheError(f"{manifest_path} is corrupt, its checksum does not match", path)
+        raise CacheError(f"{file} is corrupt, its checksum does not match", path)
     if manifest["format"] != FORMAT:
-        raise CacheError(f"{manifest_path} has format {manifest['format']}, not {FORMAT}", path)
+        raise CacheError(f"{file} has format {manifest['format']}, not {FORMAT}", path)
     return manifest

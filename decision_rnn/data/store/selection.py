@@ -56,17 +56,11 @@ class Selection(EpisodeStore):
             table.update(self.file[rows])
         size = len(header) + self.steps * self.file.shape[1] * self.file.itemsize
         files = {TABLE: {"bytes": size, "sha256": table.hexdigest()}}
-        arrays = {
-            "offsets.npy": self.offsets,
-            "terminated.npy": self.terminated,
-            "truncated.npy": self.truncated,
-            FINAL: self.final_observations,
-        }
-        for name, array in arrays.items():
+        ends = {"terminated.npy": self.terminated, "truncated.npy": self.truncated}
+        for name, array in {"offsets.npy": self.offsets, **ends, FINAL: self.final_observations}.items():
             buffer = io.BytesIO()
             np.save(buffer, array)
-            content = buffer.getvalue()
-            files[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            files[name] = {"bytes": buffer.tell(), "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
         return fingerprint_of(files)
 
 

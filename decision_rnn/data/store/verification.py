@@ -63,11 +63,10 @@ def verify_files(folder: Path, files: dict[str, Any], afresh: bool = False) -> N
         if not file.is_file():
             raise CacheError(f"{file} does not exist", folder)
         status = file.stat()  # before hashing: a file that changes meanwhile has another stamp
-        if status.st_size != expected["bytes"]:
-            raise CacheError(f"{file} has {status.st_size} bytes, not {expected['bytes']}", folder)
         times = [status.st_mtime_ns, status.st_ctime_ns]
         stamp = [expected["sha256"], status.st_size, *times, status.st_ino]
-        if (afresh or known.get(name) != stamp) and sha256_of(file) != expected["sha256"]:
+        same = status.st_size == expected["bytes"] and (not afresh and known.get(name) == stamp)
+        if not same and sha256_of(file) != expected["sha256"]:
             with contextlib.suppress(OSError):
                 (folder / STAMPS).unlink()  # a stamp that still matches would hide the fault next time
             raise CacheError(f"{file} is corrupt, its SHA-256 does not match the manifest's", folder)

@@ -4,6 +4,7 @@ import contextlib
 import io
 from array import array
 from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,35 +19,19 @@ CHUNK = 65_536  # steps processed at once, to avoid holding a whole table in mem
 
 def column_layout(observation_dim: int, action_dim: int) -> dict[str, slice]:
     """The columns of each part of a step in the packed table."""
-    widths = {
-        "return_to_go": 1,
-        "observation": observation_dim,
-        "previous_action": action_dim,
-        "action": action_dim,
-        "reward": 1,
-        "timestep": 1,
-        "reset": 1,
-    }
-    columns, start = {}, 0
-    for name, width in widths.items():
-        columns[name] = slice(start, start + width)
-        start += width
-    return columns
+    widths = (1, observation_dim, action_dim, action_dim, 1, 1, 1)
+    names = ("return_to_go", "observation", "previous_action", "action", "reward", "timestep", "reset")
+    return {name: slice(end - width, end) for name, width, end in zip(names, widths, accumulate(widths), strict=True)}
 
 
-def _rows(episode: Episode, columns: dict[str, slice]) -> np.ndarray:
+def _rows(episode: Episode) -> np.ndarray:
     """The episode as rows of the packed table, (T, columns) float32."""
-    table = np.zeros((len(episode.rewards), columns["reset"].stop), np.float32)
     # Summed from the end in float64: a float32 running sum of 1000 rewards drifts in the fourth digit.
     returns_to_go = np.cumsum(episode.rewards[::-1], dtype=np.float64)[::-1]
-    table[:, columns["return_to_go"]] = returns_to_go[:, None]
-    table[:, columns["observation"]] = episode.observations[:-1]
-    table[1:, columns["previous_action"]] = episode.actions[:-1]
-    table[:, columns["action"]] = episode.actions
-    table[:, columns["reward"]] = episode.rewards[:, None]
-    table[:, columns["timestep"]] = np.arange(len(table))[:, None]
-    table[0, columns["reset"]] = 1.0
-    return table
+    previous = np.concatenate([np.zeros_like(episode.actions[:1]), episode.actions[:-1]])
+    times = np.arange(len(episode.rewards))
+    parts = (returns_to_go, episode.observations[:-1], previous, episode.actions, episode.rewards, times, times == 0)
+    return np.column_stack([part.astype(np.float32) for part in parts])
 
 
 def npy_header(dtype: type, shape: tuple[int, ...]) -> bytes:
@@ -121,9 +106,10 @@ def write_arrays(
     Raises InputError, with `name` for the store, if there are no episodes, or, naming the episode, if one is empty, not
     finite or has other `sizes` of an observation and an action, by default those of the first.
     """
-    lengths, returns, terminated, truncated = array("q"), array("d"), bytearray(), bytearray()
+    lengths, returns = array("q"), array("d")
+    terminated, truncated, final = bytearray(), bytearray(), bytearray()
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context((folder / file).open("wb")) for file in (TABLE, REWARDS, FINAL)]
+        files = [stack.enter_context((folder / file).open("wb")) for file in (TABLE, REWARDS)]
         for index, episode in enumerate(episodes):
             episode.validate(f"{name}: episode {index}")
             shapes = (episode.observations.shape[1], episode.actions.shape[1])
@@ -138,11 +124,10 @@ def write_arrays(
                 summary = RowSummary(columns)
                 table = _GrowingArray(files[0], np.float32, (columns["reset"].stop,))
                 rewards = _GrowingArray(files[1], np.float64, ())
-                final_observations = _GrowingArray(files[2], np.float32, (sizes[0],))
-            rows = _rows(episode, columns)
+            rows = _rows(episode)
             table.append(rows)
             rewards.append(episode.rewards)
-            final_observations.append(episode.observations[-1:])
+            final += episode.observations[-1].astype(np.float32).tobytes()
             lengths.append(len(rows))
             returns.append(float(rows[:, columns["reward"]].sum(dtype=np.float64)))
             terminated.append(bool(episode.terminated))
@@ -150,21 +135,23 @@ def write_arrays(
             summary.add(rows)
         if not lengths or sizes is None:
             raise InputError(f"{name} has no episodes: give at least one")
-        for growing in (table, rewards, final_observations):
-            growing.finish()
+        table.finish()
+        rewards.finish()
     mean, std, largest_action = summary.finish()
     counted = np.frombuffer(lengths, np.int64)
     ends = {key: np.frombuffer(flags, bool) for key, flags in (("terminated", terminated), ("truncated", truncated))}
-    arrays = {"offsets": np.concatenate([[0], np.cumsum(counted)]), "returns": np.frombuffer(returns), **ends}
-    for file, values in arrays.items():
-        np.save(folder / f"{file}.npy", values)
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(counted)]))
+    np.save(folder / RETURNS, np.frombuffer(returns))
+    np.save(folder / FINAL, np.frombuffer(final, np.float32).reshape(-1, sizes[0]))
+    for key, flags in ends.items():
+        np.save(folder / f"{key}.npy", flags)
     return {
         "observation_dim": sizes[0],
         "action_dim": sizes[1],
         "observation_mean": mean.tolist(),
         "observation_std": std.tolist(),
         "largest_action": largest_action,
-        "statistics": summarise(arrays["returns"], counted, **ends),
+        "statistics": summarise(np.frombuffer(returns), counted, **ends),
     }
 
 
@@ -172,19 +159,13 @@ def summarise(
     returns: np.ndarray, lengths: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
 ) -> dict[str, float | int]:
     """The statistics of a dataset, from its episodes' returns (undiscounted), lengths (steps) and ends."""
-    p10, p50, p90 = np.percentile(returns, [10, 50, 90])
+    values = {f"return_p{q}": np.percentile(returns, q) for q in (10, 50, 90)}
+    for name, numbers in (("return", returns), ("length", lengths)):
+        values |= {f"{name}_mean": numbers.mean(), f"{name}_sd": numbers.std()}
+    values |= {"return_min": returns.min(), "return_max": returns.max()}
+    counts = {"steps": lengths.sum(), "terminated": terminated.sum(), "truncated": truncated.sum()}
     return {
-        "steps": int(lengths.sum()),
         "episodes": len(returns),
-        "terminated": int(terminated.sum()),
-        "truncated": int(truncated.sum()),
-        "return_mean": float(returns.mean()),
-        "return_sd": float(returns.std()),
-        "return_min": float(returns.min()),
-        "return_p10": float(p10),
-        "return_p50": float(p50),
-        "return_p90": float(p90),
-        "return_max": float(returns.max()),
-        "length_mean": float(lengths.mean()),
-        "length_sd": float(lengths.std()),
+        **{name: int(value) for name, value in counts.items()},
+        **{name: float(value) for name, value in values.items()},
     }
