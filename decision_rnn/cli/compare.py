@@ -12,6 +12,7 @@ from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.comparison.compare import compare, list_commands
 from decision_rnn.comparison.plan import Plan
+from decision_rnn.comparison.record import LOG
 from decision_rnn.config_parser import flatten, overlay
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, options_of
@@ -30,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     print(comparison)
     print(f"written to {plan.folder}: comparison.json, episodes.csv and comparison.md")
     if comparison.failed:
-        logs = ", ".join(str(plan.folder / failure.log) for failure in comparison.failed[:3])
+        logs = ", ".join(str(plan.folder / failure.run / LOG) for failure in comparison.failed[:3])
         print(f"{len(comparison.failed)} of the runs failed, see {logs}: the same command tries again")
     return 1 if comparison.failed else 0
 

@@ -15,9 +15,7 @@ from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
 from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.config import to_dict
 from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.files import working_alone, write_atomically
-from decision_rnn.machine import hardware, versions
 from decision_rnn.messages import bar, tell, warn
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.workers import available_cores
@@ -55,12 +53,15 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
         trials = {each.run: each.collect() for each in planned}
         pending = [each for each in planned if trials[each.run] is None]
         executor = executor or make_executor(plan, len(planned))
-        sizes = f"{len(plan.variants)} variants x {len(datasets)} datasets x {plan.seeds} seeds"
+        sizes = f"{len(plan.variants)} variants x {len(datasets)} datasets x {plan.seeds} seeds: {len(planned)} runs"
         done = len(planned) - len(pending)
-        tell(f"{sizes}: {len(planned)} runs, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
+        tell(f"{sizes}, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
         faults = _train(pending, executor)
         trials |= {each.run: each.collect() for each in pending if each.run not in faults}
-        settings = plan.variants[0].config.evaluation
+        for each in planned:
+            if trials[each.run] is None:
+                faults.setdefault(each.run, f"it has no result on data of fingerprint {each.data.fingerprint[:12]}")
+        first, settings = plan.datasets[0], plan.variants[0].config.evaluation
         comparison = Comparison(
             command=command,
             seeds=tuple(plan.seed_numbers),
@@ -68,27 +69,15 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
             checkpoint_episodes=settings.checkpoint_episodes,
             datasets=datasets,
             variants=tuple(
-                ComparedVariant(
-                    label=variant.label,
-                    control=variant.control,
-                    config=to_dict(replace(variant.config, dataset=plan.datasets[0])),
-                )
-                for variant in plan.variants
+                ComparedVariant(label=of.label, control=of.control, config=to_dict(replace(of.config, dataset=first)))
+                for of in plan.variants
             ),
             trials=tuple(trial for trial in trials.values() if trial is not None),
             failed=tuple(
-                Failure(
-                    variant=each.variant,
-                    dataset=each.data.name,
-                    seed=each.config.seed,
-                    run=each.run,
-                    error=faults.get(each.run, f"it has no result on data of fingerprint {each.data.fingerprint[:12]}"),
-                )
-                for each in planned
-                if trials[each.run] is None
+                Failure(variant=of.variant, dataset=of.data.name, seed=of.config.seed, run=of.run, error=faults[of.run])
+                for of in planned
+                if of.run in faults
             ),
-            versions=versions(PACKAGES),
-            hardware=hardware(),
         )
         write_comparison(plan.folder, comparison)
     return comparison

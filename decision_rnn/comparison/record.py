@@ -103,11 +103,6 @@ class Failure:
     run: str
     error: str
 
-    @property
-    def log(self) -> str:
-        """Path of the log, relative to the comparison's folder."""
-        return f"{self.run}/{LOG}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
@@ -122,8 +117,6 @@ class Comparison:
         variants: The variants, in the order given, controls last.
         trials: The runs that have a result.
         failed: The runs that failed.
-        versions: Versions of Python and packages on the machine that collected the results.
-        hardware: The machine that collected the results.
     """
 
     command: str
@@ -134,8 +127,6 @@ class Comparison:
     variants: tuple[ComparedVariant, ...]
     trials: tuple[Trial, ...]
     failed: tuple[Failure, ...]
-    versions: dict[str, str]
-    hardware: dict[str, Any]
 
     def trials_of(self, variant: str, dataset: str) -> tuple[Trial, ...]:
         """The runs of a variant on a dataset, by seed."""

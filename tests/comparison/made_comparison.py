@@ -23,6 +23,7 @@ LABELS = ("mingru", "minlstm", "lru", "s4d", "mamba", "transformer", "mlstm", "r
 HARDWARE = {"cpu": "Test CPU", "cores": 2, "threads": 1, "gpu": None}
 VERSIONS = {"python": "3.12.0", "torch": "2.12.0", "decision-rnn": "0.1.0"}
 
+ERROR = "the loss became NaN at step 120"
 CHECKED = ("paper", "best")
 """Roles of the targets that every checkpoint is asked for."""
 
@@ -45,47 +46,30 @@ def made_comparison(
     generator = np.random.default_rng(0)
     of_datasets = tuple(_dataset(name, i) for i, name in enumerate(datasets))
     names = [*labels, *controls, *cloning]
-    variants = tuple(
-        ComparedVariant(
-            label=name,
-            control=name not in labels,
-            config={
-                "training": {"steps": 20_000},
-                "plugins": [],
-                "evaluation": {"state": "window" if name in windows else "recurrent", "window": windows.get(name, 20)},
-            },
-        )
-        for name in names
-    )
+    evaluations = {
+        name: {"state": "window" if name in windows else "recurrent", "window": windows.get(name, 20)} for name in names
+    }
+    configs = {name: {"training": {"steps": 20_000}, "plugins": [], "evaluation": evaluations[name]} for name in names}
     skills = dict(zip(names, generator.uniform(0.75, 0.97, len(names)), strict=True))
-    cells = [
-        _cell(generator, name, name in cloning, dataset, seed, skills[name], checkpoints, episodes)
-        for dataset in of_datasets
-        for name in names
-        for seed in range(seeds)
-        if (name, seed) not in failed
-    ]
     return Comparison(
         command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
         seeds=tuple(range(seeds)),
         episodes=episodes,
         checkpoint_episodes=5,
         datasets=of_datasets,
-        variants=variants,
-        trials=tuple(cells),
-        failed=tuple(
-            Failure(
-                variant=name,
-                dataset=dataset.data.name,
-                seed=seed,
-                run=f"{name}-seed{seed}",
-                error="the loss became NaN at step 120",
-            )
+        variants=tuple(ComparedVariant(label=name, control=name not in labels, config=configs[name]) for name in names),
+        trials=tuple(
+            _trial(generator, name, name in cloning, dataset, seed, skills[name], checkpoints, episodes)
             for dataset in of_datasets
+            for name in names
+            for seed in range(seeds)
+            if (name, seed) not in failed
+        ),
+        failed=tuple(
+            Failure(variant=name, dataset=of.data.name, seed=seed, run=f"{name}-seed{seed}", error=ERROR)
+            for of in of_datasets
             for name, seed in failed
         ),
-        versions=VERSIONS,
-        hardware=HARDWARE,
     )
 
 
@@ -108,7 +92,7 @@ def _dataset(name: str, number: int) -> ComparedDataset:
     return ComparedDataset(data=data, targets=tuple(targets))
 
 
-def _cell(
+def _trial(
     generator: np.random.Generator,
     label: str,
     cloning: bool,
@@ -120,28 +104,28 @@ def _cell(
 ) -> Trial:
     luck = skill + generator.normal(0, 0.03)
 
-    def results(progress: float, count: int, roles: Sequence[str] = ()) -> tuple[TargetResult, ...]:
-        asked = (
-            [None] if cloning else [t.target_return for t in dataset.targets if not roles or set(t.roles) & set(roles)]
-        )
-        return tuple(_played(generator, dataset.data, of, luck * progress, count) for of in asked)
+    def results(progress: float, count: int, roles: Sequence[str]) -> tuple[TargetResult, ...]:
+        asked = [None] if cloning else [t.target_return for t in dataset.targets if set(t.roles) & set(roles)]
+        aims = [dataset.data.return_mean if of is None else min(of, 3000.0) for of in asked]
+        played = [luck * progress * aim + generator.normal(0, 150, count) for aim in aims]
+        return tuple(achieved(dataset.data, *of) for of in zip(asked, np.round(played, 3).tolist(), strict=True))
 
     steps = [20_000 * (i + 1) // checkpoints for i in range(checkpoints)]
+    losses = {
+        step: 0.02 + 0.3 * np.exp(-step / 4_000) * generator.uniform(0.9, 1.1) for step in range(100, 20_001, 100)
+    }
     return Trial(
         variant=label,
         dataset=dataset.data.name,
         seed=seed,
         run=f"{label}-seed{seed}",
         step=20_000,
-        targets=results(1, episodes),
+        targets=results(1, episodes, (*CHECKED, "spread")),
         checkpoints=tuple(
             CheckpointScores(step=step, targets=results(1 - 0.6 * float(np.exp(-step / 5_000)), 5, CHECKED))
             for step in steps
         ),
-        loss=tuple(
-            (step, 0.02 + 0.3 * float(np.exp(-step / 4_000)) * float(generator.uniform(0.9, 1.1)))
-            for step in range(100, 20_001, 100)
-        ),
+        loss=tuple((step, float(loss)) for step, loss in losses.items()),
         parameters=730_000 + 7_000 * len(label),
         backbone_parameters=700_000,
         state_bytes=0 if label == "mlp" else 512 * 4 ** (len(label) % 5),
@@ -154,13 +138,6 @@ def _cell(
         hardware=HARDWARE,
         jobs=2,
     )
-
-
-def _played(
-    generator: np.random.Generator, data: DataSummary, asked: float | None, skill: float, episodes: int
-) -> TargetResult:
-    aim = data.return_mean if asked is None else min(asked, 3000.0)
-    return achieved(data, asked, np.round(skill * aim + generator.normal(0, 150, episodes), 3).tolist())
 
 
 def achieved(data: DataSummary, asked: float | None, returns: Sequence[float]) -> TargetResult:
@@ -195,19 +172,10 @@ def trials_of_scores(
 ) -> list[Trial]:
     """A trial for each score, with the seeds 0, 1, ...: for every target two episodes with that mean score."""
     asked = [None] if bc else [target.target_return for target in dataset.targets]
-    trials = []
-    for seed, score in enumerate(scores):
-        returns = (30 * score - 30, 30 * score + 30)
-        template = made_comparison((label,), 1, checkpoints=0).trials[0]
-        values = {
-            "dataset": dataset.data.name,
-            "seed": seed,
-            "targets": tuple(achieved(dataset.data, target, returns) for target in asked),
-            "loss": (),
-            "remarks": (),
-        }
-        trials.append(replace(template, **{**values, **changes}))
-    return trials
+    (made,) = made_comparison((label,), 1, controls=(), cloning=(), checkpoints=0).trials
+    template = replace(made, dataset=dataset.data.name, loss=(), remarks=())
+    played = [tuple(achieved(dataset.data, of, (30 * score - 30, 30 * score + 30)) for of in asked) for score in scores]
+    return [replace(template, **{"seed": seed, "targets": of, **changes}) for seed, of in enumerate(played)]
 
 
 def of_trials(trials: Sequence[Trial], **changes: Any) -> Comparison:

@@ -192,7 +192,7 @@ def test_report_writes_the_page_with_or_without_clips(folder: Path, capsys: pyte
         ("{", [], "damaged"),
         ('{"schema": 2}', [], "schema 2"),
         ("[]", [], "schema None"),
-        ("", ["--clips", "-1"], "--clips is -1"),
+        ("", ["--clips", "-1"], "clips is '-1'"),
         ("", ["--clip", "1"], "unknown argument '--clip'"),
     ],
 )
@@ -210,7 +210,7 @@ def test_report_of_an_invalid_comparison_or_option_prints_one_line(
 
 def test_report_output_that_cannot_be_written_prints_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = (folder / "comparison.json").read_bytes()
-    for output, message in ((folder, "is a folder"), (folder / "comparison.json" / "page.html", "cannot write")):
+    for output, message in ((folder, "Is a directory"), (folder / "comparison.json" / "page.html", "cannot write")):
         assert main(["report", str(folder), "--output", str(output), "--clips", "0"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert message in line

@@ -138,6 +138,15 @@ def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
     assert [line.endswith("--resume --processes 1") for line in log if line.startswith("$ ")] == [False, True]
 
 
+def test_closing_the_executor_early_kills_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(Task, "start", lambda *_: started.append(subprocess.Popen(["sleep", "60"])) or started[-1])
+    events = LocalExecutor(jobs=2).run([Task(tmp_path, "", (), "cpu")] * 3)
+    assert next(events) is None
+    events.close()
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
+
+
 def test_run_that_raises_fails_with_the_last_line_of_its_traceback_which_its_log_keeps(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

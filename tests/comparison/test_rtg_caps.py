@@ -54,16 +54,3 @@ def test_rtg_caps_report_names_seeds_and_commits_of_the_agents(runs: Path) -> No
     scores = json.loads((runs / "scores.json").read_text())
     assert scores["own/a"]["0.0"] == [3, 10]
     assert scores["own/b"]["0.9"] == [3.9]
-
-
-def test_rtg_caps_row_of_one_seed_has_no_standard_deviation() -> None:
-    assert rtg_caps.row({0.0: [90.0], 1.0: [80.0, 82.0]}) == "90.0 | 81.0 ± 1.4"
-
-
-def test_rtg_caps_script_refuses_a_folder_without_finished_runs(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["scripts/rtg_caps.py", str(runs.parent / "runs"), "--variant", "lru"])
-    with pytest.raises(SystemExit):
-        rtg_caps.main()
-    assert "holds no finished runs of lru: name the folder of a comparison" in capsys.readouterr().err

@@ -10,8 +10,8 @@ from decision_rnn.comparison.report.svg import DOT, END, LINE, Axis, Plot
 from decision_rnn.evaluation.report import format_scores
 from decision_rnn.evaluation.statistics import SeedScores
 
-POINTS = 12
-"""The largest number of points of a curve that are marked, described and in the table behind the chart."""
+POINTS, ROWS = 12, 25
+"""The largest numbers of points of a curve: those marked and described, and those in the table behind the chart."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,9 @@ class Curves:
     def main(self) -> np.ndarray:
         return next(iter(self.y.values()))
 
-    @property
-    def shown(self) -> list[int]:
-        """The indices of at most `POINTS` points."""
-        return sorted(set(np.linspace(0, len(self.x) - 1, POINTS).round().astype(int).tolist()))
+    def shown(self, most: int) -> list[int]:
+        """The indices of at most so many points, the first and the last among them."""
+        return sorted(set(np.linspace(0, len(self.x) - 1, most).round().astype(int).tolist()))
 
 
 Number = Callable[[float], str]
@@ -46,7 +45,7 @@ def numbers(title: str, x: str, curves: Mapping[str, Curves], number: Number) ->
     names = dict.fromkeys(name for of in curves.values() for name in of.y)
     rows = []
     for label, of in curves.items():
-        for i in of.shown:
+        for i in of.shown(ROWS):
             values = (number(of.y[name][i]) if name in of.y else "" for name in names)
             rows.append([label, f"{of.x[i]:,.6g}", *values, " to ".join(number(end[i]) for end in of.band or ())])
     return Table(title, ["variant", x, *names, "band"], rows, behind_chart=True)
@@ -86,7 +85,7 @@ def plots(
             if panels
             else f"{label} {number(of.main[i])} at {of.x[i]:,.6g}"
             for label, of in ((label, curves[label]) for label in front)
-            for i in (of.shown if panels else [-1])
+            for i in (of.shown(POINTS) if panels else [-1])
         ]
         named = f"{front[0]}: {title}" if panels else title
         plot = Plot(named, "; ".join(described), *spaces, max(170, LINE * len(front)), () if panels else front)
@@ -98,7 +97,7 @@ def plots(
         for of, mark in ((curves[label], findings.marks[label]) for label in front):
             if of.band:
                 plot.band(of.x, *of.band, mark.css)
-            for name, values in of.y.items():
+            for name, values in [*of.y.items()][::-1]:  # the main one is on top
                 kind = "" if values is of.main else " thin" if name.startswith("seed") else " dotted"
                 plot.line(of.x, values, mark.css + kind)
             if len(of.x) <= POINTS:
@@ -111,9 +110,10 @@ def dots(
     findings: Findings,
     title: str,
     unit: str,
-    rows: Mapping[str, tuple[SeedScores, Sequence[float]]],
+    rows: Mapping[str, SeedScores],
     reference: tuple[float, str],
-    aim: float | None = None,
+    seeds: Mapping[str, Sequence[float]] | None = None,
+    aims: Sequence[float] = (),
 ) -> Chart:
     """A row for every variant: a large mark at its value, a line for the spread, and a small dot for each seed.
 
@@ -121,21 +121,23 @@ def dots(
         findings: What is reported.
         title: Title of the chart.
         unit: Label of the x axis.
-        rows: From the top, by variant: a value with its spread, and the values of its seeds.
+        rows: From the top, by variant: a value with its spread.
         reference: Position of a dashed line, and the label above it.
-        aim: Position of a dotted line at the target.
+        seeds: By variant, the values of its seeds.
+        aims: Positions of dotted lines at the target.
     """
-    described = "; ".join(f"{label} {format_scores(of)}" for label, (of, _) in rows.items())
-    spreads = [value for of, seeds in rows.values() for value in (of.score, of.low, of.high, *seeds)]
-    x = Axis.around(unit, [value for value in (reference[0], aim, *spreads) if value is not None])
+    described = "; ".join(f"{label} {format_scores(of)}" for label, of in rows.items())
+    seeds = seeds or dict.fromkeys(rows, ())
+    values = [value for label, of in rows.items() for value in (of.score, of.low, of.high, *seeds[label])]
+    x = Axis.around(unit, [value for value in (reference[0], *aims, *values) if value is not None])
     y = Axis("", len(rows) - 0.4, -0.6, names=tuple(rows))
     plot = Plot(title, f"{described}; {reference[1]} {reference[0]:.3g}", x, y, 18 + 25 * len(rows))
     plot.vertical(*reference)
-    if aim is not None:
+    for aim in aims:
         plot.vertical(aim, "the target", dotted=True)
-    for row, (label, (of, seeds)) in enumerate(rows.items()):
+    for row, (label, of) in enumerate(rows.items()):
         mark = findings.marks[label]
-        plot.marks(seeds, [row + 0.28] * len(seeds), f"{mark.css} seed", DOT)
+        plot.marks(seeds[label], [row + 0.28] * len(seeds[label]), f"{mark.css} seed", DOT)
         if of.low is not None and of.high is not None:
             plot.line([of.low, of.high], [row, row], mark.css)
             if of.spread == "95% interval":

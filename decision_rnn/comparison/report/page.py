@@ -36,10 +36,10 @@ def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: 
     comparison = read_comparison(path)
     folder = path if path.is_dir() else path.parent
     output = output or folder / "report.html"
+    check_destination(output)
+    page = build_page(comparison, clips_section(comparison, folder, clips, plugins))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        check_destination(output)
-        page = build_page(comparison, clips_section(comparison, folder, clips, plugins))
         write_atomically(output, page.encode())
     except OSError as error:
         raise cannot_write(output, error) from None
@@ -75,4 +75,4 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
             ),
         ],
     )
-    return page.strip() + "\n"
+    return "".join(f"{line}\n" for line in page.splitlines() if line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -56,23 +57,13 @@ TITLES: dict[Role | None, str] = {
 """The targets at which scores are aggregated over datasets, by role."""
 NOTHING_SHARED = "There is no number over the datasets: fewer than two have a result of every variant."
 """Shown for comparisons on several datasets without any aggregate."""
-COSTS: dict[str, tuple[str, str, Callable[[VariantSummary], float | None]]] = {
-    "Parameters": ("parameters", "{:,.0f}", lambda of: of.trials[0].parameters),
-    "Training": (
-        "seconds of training",
-        "{:,.0f} s",
-        lambda of: float(np.median([trial.training_seconds for trial in of.trials])),
-    ),
-    "One action": (
-        "µs for one action",
-        "{:,.0f} µs",
-        lambda of: min(
-            (known for trial in of.trials if (known := trial.action_microseconds) is not None), default=None
-        ),
-    ),
-    "State": ("bytes of state per environment", "{:,.0f} B", lambda of: of.trials[0].state_bytes),
+COSTS: dict[str, tuple[str, str, str, Callable[[Sequence[float]], float]]] = {
+    "Parameters": ("parameters", "parameters", "{:,.0f}", max),
+    "Training": ("training_seconds", "seconds of training", "{:,.0f} s", statistics.median),
+    "One action": ("action_microseconds", "µs for one action", "{:,.0f} µs", min),
+    "State": ("state_bytes", "bytes of state per environment", "{:,.0f} B", max),
 }
-"""By name: the unit, the format, and the cost of a variant, None if not known."""
+"""By name: the attribute of a trial, its unit and format, and what is reported of those of several seeds."""
 
 Summaries = Sequence["VariantSummary"]
 
@@ -114,27 +105,25 @@ def scores(findings: Findings) -> Section:
         charts = []
         for targets in [targets for targets in shown if targets[0].target_return is not None] or shown:
             results = {summary.variant: summary.of_target(targets[0]) for summary in found}
-            rows = {label: (of.scores, of.per_seed) for label, of in results.items()}
-            aims = [dataset.data.normalised(of.target_return) for of in targets if of.in_range and of.target_return]
+            rows = {label: of.scores for label, of in results.items()}
+            seeds = {label: of.per_seed for label, of in results.items()}
             title, mean = f"Scores, {describe_targets(targets)}", (dataset.data.score_mean, "mean of the data")
-            charts.append(dots(findings, title, "normalised score", rows, mean, next(map(float, aims), None)))
+            aims = [float(dataset.data.normalised(of.target_return or 0.0)) for of in targets if of.in_range]
+            charts.append(dots(findings, title, "normalised score", rows, mean, seeds, aims))
         return Group(dataset.data.name, tables=tables, charts=charts)
 
-    every = list(chain.from_iterable(of.targets for of in findings.summaries))
-    spreads = {of.scores.spread for of in every}
+    spreads = {of.scores.spread for summary in findings.summaries for of in summary.targets}
     kinds = {
         "95% interval": INTERVAL_NOTE,
         "range": "mean over seeds, and in brackets the score of every seed, whose range is no confidence interval",
         None: "of one seed, which may be far from the mean over seeds",
     }
     text = [f"Score: 0 is a random policy, 100 an expert; {'; or '.join(kinds[of] for of in kinds if of in spreads)}."]
-    if any(of.target.in_range is False for of in every):
-        text.append("Targets beyond the data measure extrapolation.")
-    if any(summary.target_error for summary in findings.summaries):
-        text.append(
-            "Target error: the mean distance of the median return from targets spread through the data's range, in % "
-            "of that range; an agent that always returns the middle of the range has about 20."
-        )
+    text.append(
+        "Targets beyond the data measure extrapolation. Target error: the mean distance of the median return from "
+        "targets spread through the data's range, in % of that range; an agent that always returns the middle of the "
+        "range has about 20."
+    )
     if "95% interval" in spreads:
         text.append(f"Over seeds: {DEVIATION_NOTE}. Differences: {DIFFERENCE_NOTE}.")
     charts_text = (
@@ -260,8 +249,9 @@ def cost(findings: Findings) -> Section:
         first = shown_targets(found)[0][0]
         columns: Columns = {}
         charts: list[Chart] = []
-        for kind, (unit, form, measure) in COSTS.items():
-            known = {of: value for of in found if (value := measure(of)) is not None}
+        for kind, (name, unit, form, over_seeds) in COSTS.items():
+            every = {of: [cost for trial in of.trials if (cost := getattr(trial, name)) is not None] for of in found}
+            known = {of: over_seeds(costs) for of, costs in every.items() if costs}
             columns[kind.lower()] = {of.variant: form.format(value) for of, value in known.items()}
             points = {
                 of.variant: Curves(np.array([value]), {"score": np.array([of.of_target(first).scores.score])})
@@ -271,8 +261,10 @@ def cost(findings: Findings) -> Section:
             charts += plots(findings, kind, (unit, "normalised score"), points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("cost", columns)], charts=charts)
 
-    jobs = sorted({trial.jobs for trial in findings.comparison.trials if trial.jobs is not None})
-    together = f", {' or '.join(map(str, jobs))} runs at a time" if jobs not in ([], [1]) else ""
+    trials = findings.comparison.trials
+    jobs = " or ".join(sorted({str(trial.jobs) for trial in trials if trial.jobs is not None}))
+    partly = " where that is known" * any(trial.jobs is None for trial in trials)
+    together = f", {jobs} runs at a time{partly}" * (jobs not in ("", "1"))
     text = (
         f"Training: median wall time of a run{together}; one action: median at batch 1 on one thread, of the fastest "
         "seed, since other work on the machine can only slow it down; state: memory per environment."
@@ -288,18 +280,15 @@ def tuning(findings: Findings) -> Section:
     """The score of a target chosen by playing, over the episodes spent on it."""
 
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        curves = {of.variant: dict(zip(BUDGETS, of.tuning, strict=True)) for of in found if of.tuning}
+        tuned = {of.variant: of.tuning for of in found if of.tuning}
         columns: Columns = {
             plural(spent, "episode"): {
-                label: Cell(f"{of[spent].score:.1f}", format_spread(of[spent])) for label, of in curves.items()
+                label: Cell(f"{of[i].score:.1f}", format_spread(of[i])) for label, of in tuned.items()
             }
-            for spent in BUDGETS
+            for i, spent in enumerate(BUDGETS)
         }
-        axes = ("episodes spent", "normalised score")
-        points = {
-            label: Curves(np.array(BUDGETS), {"score": np.array([of.score for of in curve.values()])})
-            for label, curve in curves.items()
-        }
+        axes, budgets = ("episodes spent", "normalised score"), np.array(BUDGETS)
+        points = {label: Curves(budgets, {"score": np.array([at.score for at in of])}) for label, of in tuned.items()}
         charts = plots(findings, "Score of the choice", axes, points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 
@@ -318,14 +307,13 @@ def overall(findings: Findings) -> Section:
     if not found:
         reason = [Group(title, text=[NOTHING_SHARED])] * (len(findings.comparison.datasets) > 1)
         return Section(title, "", reason, foldable=False)
-    aggregates = [of for overall in found for of in overall.aggregates.values()]
-    improvements = [of for overall in found for of in overall.improvements.values()]
-    text = [f"Interquartile mean: {AGGREGATE_NOTE if any(of.spread for of in aggregates) else AGGREGATE}."]
-    if improvements:
-        note = IMPROVEMENT_NOTE if any(of.spread for of in improvements) else IMPROVEMENT
-        text.append(f"Improvement: {note}; at 0.5 the two are even.")
-    if not all(of.spread for of in [*aggregates, *improvements]):
-        text.append("No interval is given for few seeds or datasets.")
+    means = any(of.spread for overall in found for of in overall.aggregates.values())
+    improvements = any(of.spread for overall in found for of in overall.improvements.values())
+    text = [
+        f"Interquartile mean: {AGGREGATE_NOTE if means else AGGREGATE}. Improvement: "
+        f"{IMPROVEMENT_NOTE if improvements else IMPROVEMENT}; at 0.5 the two are even. No interval is given for few "
+        "seeds or datasets."
+    ]
     if found[0].role is not None and not all(summary.asked for summary in findings.summaries):
         text.append("Behaviour cloning has no target and appears with its one score at all of them.")
     charts_text = f"A profile is the {PROFILE_NOTE}; the other variants are grey behind it."
@@ -338,15 +326,13 @@ def _over_datasets(findings: Findings, overall: Overall) -> Group:
     without = [label for label in findings.names if label not in overall.scores]
     text = [f"Left out, because not every variant has a result there: {', '.join(left_out)}."] * bool(left_out)
     text += [f"Left out, because they have no result on any dataset: {', '.join(without)}."] * bool(without)
-
     columns: Columns = {
         "score": {label: format_scores(of) for label, of in overall.aggregates.items()},
         "runs": {label: f"{sum(map(len, of.values()))}" for label, of in overall.scores.items()},
     }
     tables = [findings.table("interquartile mean of all runs", columns)]
     mean = float(np.mean([every[name] for name in overall.datasets])), "mean of the data"
-    bars = {label: (of, ()) for label, of in overall.aggregates.items()}
-    charts = [dots(findings, "Interquartile mean", "normalised score", bars, mean)]
+    charts = [dots(findings, "Interquartile mean", "normalised score", overall.aggregates, mean)]
     if overall.improvements:
         title, others = f"improvement on {overall.reference}", overall.scores[overall.reference]
         columns = {"probability": {label: format_scores(of, digits=2) for label, of in overall.improvements.items()}}
@@ -356,8 +342,7 @@ def _over_datasets(findings: Findings, overall: Overall) -> Group:
                 for label in overall.improvements
             }
         tables.append(findings.table(title, columns))
-        bars = {label: (of, ()) for label, of in overall.improvements.items()}
-        charts.append(dots(findings, f"Probability of {title}", "probability", bars, (0.5, "even")))
+        charts.append(dots(findings, f"Probability of {title}", "probability", overall.improvements, (0.5, "even")))
     scores = np.concatenate([of for by_dataset in overall.scores.values() for of in by_dataset.values()])
     thresholds = np.linspace(min(0.0, scores.min()), scores.max() * 1.02, THRESHOLDS)
     profiles = {}
