@@ -29,16 +29,13 @@ class OwnSource(Source):
     pattern = "own/NAME"
 
     def names(self) -> list[str]:
-        """The datasets that have been written."""
         found = sorted(f"own/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in found if NAME.fullmatch(name)]
 
     def spec(self, name: str) -> DatasetSpec:
-        """Read from the store."""
         return spec_of_store(name, self.open(name, True, None))
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The store that `write_store` wrote; raises InputError if it is missing or damaged."""
         folder = self.folder(name)
         if path is not None:
             raise InputError(f"{name} is read from {_root()}: leave out --path")
