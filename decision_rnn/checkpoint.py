@@ -170,6 +170,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = read_record(json.loads(path.read_text()), _Description)
         config = from_dict(description.config, str(path))
         provenance = read_provenance(description.provenance)
+        actions = provenance.action_space or description.action_dim
     except InputError:
         raise
     except (OSError, ValueError, TypeError) as error:
@@ -180,7 +181,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         spec = box_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
-            description.action_dim,
+            actions,
             observation_index=weights.get("encoder.index"),
             rtg_cap=weights.get("condition.cap"),
         )
