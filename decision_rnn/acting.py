@@ -116,7 +116,7 @@ class ActingLoop(ABC):
             done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,).
 
         Returns:
-            The actions within [-1, 1], (A,) or (num_envs, A), float32; a new array.
+            The actions within the agent's action space, (A,) or (num_envs, A), float32; a new array.
 
         Raises:
             InputError: If an argument has a different shape or is invalid.

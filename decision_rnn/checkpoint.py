@@ -170,6 +170,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = read_record(json.loads(path.read_text()), _Description)
         config = from_dict(description.config, str(path))
         provenance = read_provenance(description.provenance)
+        actions = provenance.action_space or description.action_dim
     except InputError:
         raise
     except (OSError, ValueError, TypeError) as error:
@@ -180,7 +181,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         spec = box_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
-            description.action_dim,
+            actions,
             observation_index=weights.get("encoder.index"),
             rtg_cap=weights.get("condition.cap"),
         )
@@ -215,10 +216,7 @@ def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    folder = path.parent
-    run = run_of(folder)
-    others = [] if run is None else [other.name for other in checkpoints_of(run) if other != folder.absolute()]
-    remedy = "get the agent again from its source, or train the run again"
-    if others:
-        remedy = f"delete {folder} to go on from step {others[-1]}"
-    return InputError(f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): {remedy}")
+    return InputError(
+        f"the checkpoint file {path} is missing or damaged ({type(error).__name__}): get the agent again from its "
+        f"source or, in a run, delete {path.parent} to go on from the checkpoint before"
+    )

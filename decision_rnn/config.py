@@ -132,8 +132,6 @@ class RunConfig:
         path: The file to read a D4RL dataset from, if it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
-        actions: `keep` the data's actions, which must then lie within [-1, 1], or `clip` them to that range, as an
-            environment with these action bounds does.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
             one episode. With `condition none` this is filtered behaviour cloning. Scores are still
             reported beside the mean and the range of all episodes.
@@ -153,7 +151,6 @@ class RunConfig:
     dataset: str
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
-    actions: Literal["keep", "clip"] = "keep"
     top_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
     plugins: tuple[str, ...] = ()
     seed: NonNegativeInt = 0

@@ -45,6 +45,8 @@ RENAMED: dict[str, tuple[str, dict[Any, Any]]] = {
 }
 """Keys of version 0.2, each with its present name and its renamed values: translated in saved files, refused in what a
 user writes."""
+REMOVED = {"actions": "actions are always scaled from the environment's box and clipped to it"}
+"""Keys of version 0.2 that went, and why: left out of saved files, refused likewise."""
 
 
 def new_config(data: Mapping[str, Any], source: str) -> RunConfig:
@@ -71,6 +73,8 @@ def translated(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Flat keys that version 0.2 saved, with their present names and values."""
     keys = {}
     for key, value in saved.items():
+        if key in REMOVED:
+            continue
         name, values = RENAMED.get(key, (key, {}))
         keys[name] = values.get(value, value) if isinstance(value, str | bool) else value
     if keys.get("condition.name") == "none":  # 0.2 saved a limit of the return-to-go that was not used
@@ -125,6 +129,8 @@ def _section_class(section: str, keys: Mapping[str, Any]) -> Any:
 
 def _build(keys: Mapping[str, Any]) -> RunConfig:
     for key, value in keys.items():
+        if key in REMOVED:
+            raise InputError(f"{key} is no key any more, leave it out: {REMOVED[key]}")
         name, renamed = RENAMED.get(key, (key, {}))
         if name != key or (isinstance(value, str) and value in renamed):
             meaning = ", ".join(f"{new} for {str(old).lower()}" for old, new in renamed.items())

@@ -16,10 +16,6 @@ from pathlib import Path
 from filelock import lock_descriptor
 
 from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.messages import warn
-
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""The errors of file systems without locks, such as some network file systems."""
 
 TEMPORARY = ".decision_rnn"
 """How the names of temporary folders end."""
@@ -34,15 +30,13 @@ def _held(path: Path, wait: bool = True) -> Iterator[bool]:
     # Not filelock.FileLock, which would recreate a folder that another process has just removed.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        supported = True
         try:
-            if not lock_descriptor(descriptor, blocking=wait):
-                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path))
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            supported = False
-        yield supported
+            held: bool | None = lock_descriptor(descriptor, blocking=wait)
+        except OSError:  # a file system without locks, such as some network file systems
+            held = None
+        if held is False:
+            raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path))
+        yield bool(held)
     finally:
         os.close(descriptor)  # also releases the lock
 
@@ -151,17 +145,14 @@ def remove_directory(path: Path) -> None:
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock of `path`, which excludes other processes; the operating system releases it if this one dies.
 
-    The lock is a hidden file beside `path`, which is not removed. On a file system without locks, a warning is printed
-    on stderr and the block runs anyway.
+    The lock is a hidden file beside `path`, which is not removed. On a file system without locks nothing is excluded.
 
     Args:
         path: What the lock is for; its parent folders are created.
         wait: Whether to wait for another process that holds the lock; if False, raises TimeoutError instead.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held(path.with_name(f".{path.name}.lock"), wait) as supported:
-        if not supported:
-            warn(f"{path.parent} is on a file system without locks: make sure that no other process writes there")
+    with _held(path.with_name(f".{path.name}.lock"), wait):
         yield
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from decision_rnn.agent.conditions import CONDITIONS, ConditionConfig, ReturnToGoConfig
 from decision_rnn.agent.objectives import OBJECTIVES, Metrics, ObjectiveConfig, SquaredErrorConfig
-from decision_rnn.agent.spaces import encoder_of, flat_size
-from decision_rnn.agent.spec import AgentSpec
+from decision_rnn.agent.spaces import BoxScale, encoder_of, flat_box
+from decision_rnn.agent.spec import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
 from decision_rnn.data.stream import Batch
 
@@ -125,8 +125,9 @@ class DecisionAgent(nn.Module):
         width = backbone.width
         self.config = config
         self.observation_space: gymnasium.Space = spec.observation_space
-        self.action_space: gymnasium.Space = spec.action_space
-        self.action_dim = flat_size(spec.action_space, "actions")
+        self.action_space = flat_box(spec.action_space, "actions")
+        self.action_dim = self.action_space.shape[0]
+        self.action_scale = BoxScale(self.action_space)
         self.condition = CONDITIONS.registered(condition.name).cls(condition, spec)
         self.encoder = encoder_of(spec)
         self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size else None
@@ -135,7 +136,9 @@ class DecisionAgent(nn.Module):
         self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
-        self.objective = OBJECTIVES.registered(objective.name).cls(objective, replace(spec, width=width))
+        self.objective = OBJECTIVES.registered(objective.name).cls(
+            objective, replace(spec, width=width, action_space=unit_box(self.action_dim))
+        )
 
     @property
     def _first_token(self) -> int:
@@ -156,11 +159,10 @@ class DecisionAgent(nn.Module):
             state: The backbone's state before the slices; the initial state if left out.
         """
         asked = self.condition.from_batch(batch)
-        hidden, state = self._hidden(
-            asked, batch.observation, batch.previous_action, batch.timestep, batch.reset, state
-        )
+        hidden, state = self.hidden(asked, batch.observation, batch.previous_action, batch.timestep, batch.reset, state)
         with _float32(hidden):
-            loss, metrics = self.objective.loss(hidden.float(), batch)
+            scaled = batch._replace(action=self.action_scale.normalise(batch.action))
+            loss, metrics = self.objective.loss(hidden.float(), scaled)
         return TrainingOutput(loss, metrics, state)
 
     def predict(
@@ -177,7 +179,7 @@ class DecisionAgent(nn.Module):
         Args:
             asked: (batch, time, size), the condition's values, such as returns-to-go in the environment's units.
             observation: (batch, time, entries), whole observations.
-            previous_action: (batch, time, action_dim); zero at an episode's first step.
+            previous_action: (batch, time, action_dim), in the environment's units; zero at an episode's first step.
             timestep: (batch, time), int64.
             reset: Where episodes begin.
             state: The backbone's state before the slice; the initial state if left out.
@@ -186,8 +188,8 @@ class DecisionAgent(nn.Module):
             Actions, (batch, time, action_dim), and the backbone's state after the slice.
         """
         asked = self.condition.limit(asked, timestep)
-        hidden, state = self._hidden(asked, observation, previous_action, timestep, reset, state)
-        return self.objective.action(hidden), state
+        hidden, state = self.hidden(asked, observation, previous_action, timestep, reset, state)
+        return self.action_scale(self.objective.action(hidden)), state
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target return of each episode, (batch,)."""
@@ -221,7 +223,7 @@ class DecisionAgent(nn.Module):
             output, memory = self.backbone.step(self.embedding_norm(token), memory)
             hidden.append(output)
         outputs = torch.stack(hidden, dim=-2)
-        action = self.objective.action(outputs)
+        action = self.action_scale(self.objective.action(outputs))
         proposed = self.objective.propose(outputs)
         if proposed is not None:
             condition = self.condition.accept(condition, proposed)
@@ -232,7 +234,7 @@ class DecisionAgent(nn.Module):
         timestep = torch.zeros(batch, dtype=torch.int64, device=action.device)
         return ActingState(condition, action, timestep, self.backbone.initial_state(batch))
 
-    def _hidden(
+    def hidden(
         self,
         asked: Tensor,
         observation: Tensor,
@@ -252,7 +254,7 @@ class DecisionAgent(nn.Module):
 
     def _embed(self, asked: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
         """Each step's tokens, each (..., width): one, or one per input: previous action, condition, observation."""
-        parts = [] if self.embed_action is None else [(self.embed_action, previous_action)]
+        parts = [] if self.embed_action is None else [(self.embed_action, self.action_scale.normalise(previous_action))]
         if self.embed_condition is not None:
             parts.append((self.embed_condition, self.condition.normalise(asked)))
         parts.append((self.embed_observation, self.encoder(observation)))

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.spaces import head_of, holds_actions
+from decision_rnn.agent.spaces import head_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
@@ -52,7 +52,7 @@ class Objective(nn.Module, ABC):
         Args:
             hidden: (batch, time, tokens, width), the hidden state after every token, in float32. A step has one token,
                 or with `agent.tokens interleaved` one per input; the last one has seen all of the step's inputs.
-            batch: The batch.
+            batch: The batch, with its actions scaled from the action space to [-1, 1].
 
         Returns:
             A scalar in float32, the mean over batch and time, and scalars by name.
@@ -60,7 +60,8 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def action(self, hidden: Tensor) -> Tensor:
-        """The actions to take, (..., action_dim) within the action space, at hidden states (..., tokens, width)."""
+        """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., tokens, width); the agent
+        scales them to the action space."""
 
     def propose(self, hidden: Tensor) -> Tensor | None:
         """The values, (batch, size), that the agent is conditioned on from the next step on, given the hidden states
@@ -119,15 +120,15 @@ def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:
 
     Raises:
         InputError: Naming the rule, if the loss is not a finite scalar with a gradient, a metric is not a scalar, or
-            the actions have another shape than the data's or leave the action space.
+            the actions have another shape than the data's or leave [-1, 1].
     """
     agent = copy.deepcopy(agent)
     with torch.random.fork_rng():
         loss, metrics, _ = agent(batch)
         with torch.inference_mode():
-            actions, _ = agent.eval().predict(
-                agent.condition.from_batch(batch), batch.observation, batch.previous_action, batch.timestep, batch.reset
-            )
+            asked = agent.eval().condition.from_batch(batch)
+            inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
+            actions = agent.objective.action(agent.hidden(asked, *inputs, None)[0])
     fault = None
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
         found = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
@@ -140,8 +141,7 @@ def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:
         fault = f"its metric {wrong[0]} is not a scalar: return the mean over batch and time"
     elif actions.shape != batch.action.shape:
         fault = f"its actions have shape {tuple(actions.shape)}: return one for each of {tuple(batch.action.shape)}"
-    elif not holds_actions(agent.action_space, actions):
-        reach = actions.abs().max().item()
-        fault = f"its actions reach {reach:.3g}, outside the action space {agent.action_space}: bound them, as by tanh"
+    elif actions.abs().max() > 1 + 1e-5:
+        fault = f"its actions reach {actions.abs().max():.3g}, outside [-1, 1]: bound them, as by tanh"
     if fault:
         raise InputError(f"the objective {name} breaks a rule: {fault}")

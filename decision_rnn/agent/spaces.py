@@ -34,6 +34,34 @@ class BoxEncoder(nn.Module):
         return (observation - self.mean) / self.std
 
 
+class BoxScale(nn.Module):
+    """Actions within [-1, 1], as heads and losses have them, as actions within a bounded flat Box, and back."""
+
+    low: Tensor
+    high: Tensor
+    center: Tensor
+    radius: Tensor
+
+    def __init__(self, space: gymnasium.spaces.Box) -> None:
+        super().__init__()
+        low, high = (torch.from_numpy(bound.astype("float32")) for bound in (space.low, space.high))
+        if not (low < high).all() or not (high - low).isfinite().all():
+            raise InputError(f"the actions are {space}: every entry needs a lower and a higher bound")
+        # Not stored with the weights: a checkpoint's description has the space.
+        self.register_buffer("low", low, persistent=False)
+        self.register_buffer("high", high, persistent=False)
+        self.register_buffer("center", low / 2 + high / 2, persistent=False)
+        self.register_buffer("radius", high / 2 - low / 2, persistent=False)
+
+    def forward(self, action: Tensor) -> Tensor:
+        """From [-1, 1] to the box; what is outside is clipped to it."""
+        return (action * self.radius + self.center).clamp(self.low, self.high)
+
+    def normalise(self, action: Tensor) -> Tensor:
+        """From the box to [-1, 1]; what is outside is clipped to it, as environments do."""
+        return ((action - self.center) / self.radius).clamp(-1, 1)
+
+
 class TanhHead(nn.Linear):
     """Actions tanh(W h + b) of a flat Box within [-1, 1]: (..., width) -> (..., action_dim)."""
 
@@ -43,24 +71,17 @@ class TanhHead(nn.Linear):
 
 def encoder_of(spec: AgentSpec) -> BoxEncoder:
     """The encoder of the observation space; InputError if there is none for it."""
-    flat_size(spec.observation_space, "observations")
+    flat_box(spec.observation_space, "observations")
     return BoxEncoder(spec)
 
 
 def head_of(spec: AgentSpec) -> TanhHead:
     """The head of the action space; InputError if there is none for it."""
-    return TanhHead(spec.width, flat_size(spec.action_space, "actions"))
+    return TanhHead(spec.width, flat_box(spec.action_space, "actions").shape[0])
 
 
-def holds_actions(space: gymnasium.Space, actions: Tensor) -> bool:
-    """Whether actions, (..., action_dim), are within the space, up to rounding."""
-    assert isinstance(space, gymnasium.spaces.Box)  # the only space that `head_of` has a head for
-    low, high = (torch.as_tensor(bound, device=actions.device) for bound in (space.low, space.high))
-    return bool(((actions >= low - 1e-5) & (actions <= high + 1e-5)).all())
-
-
-def flat_size(space: gymnasium.Space, kind: str) -> int:
-    """The number of entries of a flat Box; InputError for another space, naming `kind`."""
+def flat_box(space: gymnasium.Space, kind: str) -> gymnasium.spaces.Box:
+    """The space, if it is a flat Box; InputError for another space, naming `kind`."""
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
         raise InputError(f"the {kind} are {space}: agents need a Box with one axis, so flatten them first")
-    return space.shape[0]
+    return space

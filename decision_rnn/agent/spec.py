@@ -14,7 +14,7 @@ class AgentSpec:
 
     Attributes:
         observation_space: Of the environment's whole observations.
-        action_space: Of the actions.
+        action_space: Of the actions: of the environment's for an agent, within [-1, 1] for its objective.
         observation_mean: (entries seen,), the mean of each observation entry that the agent sees.
         observation_std: (entries seen,), their standard deviations.
         observation_index: (entries seen,) int64, the indices of the entries that the agent sees; None for all.
@@ -34,19 +34,24 @@ class AgentSpec:
     width: int = 0
 
 
-def box_spec(mean: Tensor, std: Tensor, action_dim: int, **others: Any) -> AgentSpec:
-    """The spec of a task whose observations and actions are flat boxes, the latter within [-1, 1].
+def unit_box(size: int) -> gymnasium.spaces.Box:
+    """The box of vectors with all entries within [-1, 1]."""
+    return gymnasium.spaces.Box(-1.0, 1.0, (size,), np.float32)
+
+
+def box_spec(mean: Tensor, std: Tensor, actions: int | gymnasium.Space, **others: Any) -> AgentSpec:
+    """The spec of a task whose observations and actions are flat boxes.
 
     Args:
         mean, std: (entries seen,), statistics of the observation entries that the agent sees.
-        action_dim: Number of action components.
+        actions: The action space, or the number of its components within [-1, 1].
         others: Further fields of `AgentSpec`.
     """
     index = others.get("observation_index")
     size = len(mean) if index is None else int(index.max()) + 1
     return AgentSpec(
         observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),
-        action_space=gymnasium.spaces.Box(-1.0, 1.0, (action_dim,), np.float32),
+        action_space=unit_box(actions) if isinstance(actions, int) else actions,
         observation_mean=mean,
         observation_std=std,
         **others,

@@ -41,7 +41,7 @@ def record(
     Args:
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
             vector environment; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
-            written unchanged; agents are trained on actions within [-1, 1].
+            written unchanged.
         environment: A registered Gymnasium id; or an environment or vector environment made by `gymnasium.make` or
             `gymnasium.make_vec`, which stays open. Spaces must be flat boxes. An agent trained on the data is evaluated
             in the registered environment: if wrappers or arguments make this one different, register it under its own

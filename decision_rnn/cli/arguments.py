@@ -10,6 +10,7 @@ from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
     CHOICES,
+    REMOVED,
     RENAMED,
     RUN_OPTIONS,
     SECTIONS,
@@ -84,7 +85,7 @@ def _split_words(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         key, equals, value = word[2:].partition("=")
         if word == "--":
             others += [word, *words]
-        elif not word.startswith("--") or not ("." in key or key in RUN_OPTIONS or key in RENAMED):
+        elif not word.startswith("--") or not ("." in key or key in {*RUN_OPTIONS, *RENAMED, *REMOVED}):
             others.append(word)
         else:
             value = value if equals else next(words, "--")

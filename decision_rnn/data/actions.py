@@ -1,46 +1,56 @@
-"""Checks whether an agent, whose actions are within [-1, 1], can learn a dataset's actions."""
+"""The box that a dataset's actions lie in, to which an agent scales its own."""
 
 import contextlib
-from typing import Literal
 
-import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.data.environments import MissingEnvironmentError, describe_alteration, environment_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
 
-TOLERATED = 1.01  # some data exceed 1 by rounding errors
-RESCALE = "rescale them, and wrap their environment in gymnasium's RescaleAction, registered under an id of its own"
+UNIT = 1.01
+"""Actions up to here, of an unknown environment, are taken to be within [-1, 1]: some data exceed 1 by rounding."""
 
 
-def check_actions(store: EpisodeStore, actions: Literal["keep", "clip"]) -> None:
-    """Raise InputError, with a remedy, if an agent cannot be trained on a store's actions as configured.
+def action_box(store: EpisodeStore) -> Box:
+    """The box of a store's actions, with all bounds finite.
 
-    Clipping is right if the environment clips too: samples from a Gaussian policy leave the box [-1, 1], and MuJoCo's
-    environments then execute the nearest action inside. If the action space is another box, clipping would change the
-    actions that were executed. If the environment cannot be made here, its box is unknown and `clip` is trusted.
-
-    Args:
-        store: The episodes.
-        actions: `keep` to train on them unchanged, `clip` to clip them to [-1, 1] (`StepStream(clip_actions=True)`).
+    It is the action space of the environment that the data were collected in. Entries without bounds there, or all if
+    the environment cannot be made here, have the range of the data, or [-1, 1] if all data of an unknown environment
+    are within it.
     """
-    if actions == "keep" and store.largest_action <= TOLERATED:
-        return
-    space = None
-    if not describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
-        with contextlib.suppress(MissingEnvironmentError):
-            space = environment_spaces(store.environment_id)[1]
-    box = space if isinstance(space, gymnasium.spaces.Box) else None
-    clips = box is not None and bool((box.low == -1).all() and (box.high == 1).all())
-    if actions == "clip" and (box is None or clips):
-        return
-    if clips:
-        advice = "its environment clips to the same box, as MuJoCo's do: train with --actions clip"
-    elif box is None:
-        advice = f"where its box, unknown here, is -1 to 1, train with --actions clip; where it is larger, {RESCALE}"
+    known, size = _environment_box(store), store.action_dim
+    if known is None and store.largest_action <= UNIT:
+        return Box(-1.0, 1.0, (size,))
+    bounds = np.array([np.full(size, -np.inf), np.full(size, np.inf)] if known is None else [known.low, known.high])
+    if not np.isfinite(bounds).all():
+        ranges = np.array([store.actions.min(0), store.actions.max(0)])
+        ranges += np.where(ranges[0] < ranges[1], 0, [[-1.0], [1.0]])  # around an entry that never changes
+        bounds = np.where(np.isfinite(bounds), bounds, ranges)
+    low, high = bounds.astype(np.float32)
+    return Box(low, high)
+
+
+def describe_box(store: EpisodeStore, box: Box) -> str | None:
+    """A sentence on a store's box and on the actions outside it; None if it is [-1, 1] and holds all of them."""
+    outside = float(((store.actions < box.low) | (store.actions > box.high)).any(1).mean())
+    if (box.low == -1).all() and (box.high == 1).all() and not outside:
+        return None
+    known = _environment_box(store)
+    if known is not None and np.isfinite([known.low, known.high]).all():
+        origin = f"the box of {store.environment_id}"
     else:
-        advice = f"the box of {store.environment_id} is {box.low.min():g} to {box.high.max():g}: {RESCALE}"
-    raise InputError(
-        f"{store.path} has actions as large as {store.largest_action:.3g}, and the agent's lie between -1 and 1; "
-        f"{advice}"
-    )
+        why = "cannot be asked here" if known is None else "has no bounds"
+        origin = f"their range in the data, since the box of {store.environment_id} {why}"
+    clipped = f"; in {outside:.1%} of the steps an action is outside it and is clipped" if outside else ""
+    return f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}, {origin}{clipped}"
+
+
+def _environment_box(store: EpisodeStore) -> Box | None:
+    """The action space of the environment that the data were collected in; None if it is unknown or another space."""
+    if describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
+        return None
+    with contextlib.suppress(MissingEnvironmentError):
+        space = environment_spaces(store.environment_id)[1]
+        return space if isinstance(space, Box) and space.shape == (store.action_dim,) else None
+    return None

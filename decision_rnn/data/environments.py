@@ -90,10 +90,7 @@ def environment_sizes(environment_id: str) -> tuple[int, int]:
     sizes = []
     for space, kind in zip(environment_spaces(environment_id), ("observations", "actions"), strict=True):
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise InputError(
-                f"{environment_id} has {kind} that are not flat vectors: no agent can be trained or "
-                f"evaluated on {space}"
-            )
+            raise InputError(f"{environment_id} has {kind} that are not flat vectors, as agents need: {space}")
         sizes.append(space.shape[0])
     return sizes[0], sizes[1]
 

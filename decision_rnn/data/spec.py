@@ -18,9 +18,9 @@ D4RL_REFERENCES = (
 )
 
 
-def flat_spaces(observation_dim: int, action_dim: int) -> dict[str, str]:
-    """`DatasetSpec.spaces` of vectors: observations without bounds, actions within [-1, 1]."""
-    spaces = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": Box(-1.0, 1.0, (action_dim,))}
+def flat_spaces(observation_dim: int, actions: Box) -> dict[str, str]:
+    """`DatasetSpec.spaces` of vectors: observations without bounds, actions within a box."""
+    spaces = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": actions}
     return {name: serialize_space(space) for name, space in spaces.items()}
 
 
@@ -34,7 +34,7 @@ class DatasetSpec:
     and which scores ours may be compared with.
 
     `spaces` are the Gymnasium spaces of an observation and an action in Minari's JSON; None in checkpoints of
-    version 0.2. Read them as `observation_space` and `action_space`.
+    version 0.2, and for your own data until they are opened. Read them as `observation_space` and `action_space`.
 
     `requirements` are the packages that the dataset declares for its environment, in pip's syntax.
     `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
@@ -90,7 +90,7 @@ class MujocoTask:
     def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
         """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
         scale = (self.reference_min, self.reference_max, self.target_returns, self.return_scale)
-        spaces = flat_spaces(observation_dim or self.observation_dim, self.action_dim)
+        spaces = flat_spaces(observation_dim or self.observation_dim, Box(-1.0, 1.0, (self.action_dim,)))
         return DatasetSpec(name, environment_id, *scale, comparable, spaces=spaces)
 
 
@@ -155,7 +155,6 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
         targets,
         scale,
         comparable,
-        spaces=flat_spaces(store.observation_dim, store.action_dim),
         requirements=tuple(source.get("requirements", ())),
         environment_settings=source.get("environment_settings"),
     )

@@ -67,10 +67,9 @@ class StepStream:
 
     With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices`
     slices on average: at each slice it restarts at a random place with probability 1 / `tbptt_slices`, and always at
-    the end of the stream. With `clip_actions`, actions and previous actions are clipped to [-1, 1]. The batches depend
-    only on `seed`, not on the device. Where episodes begin and end is computed on the host, from the store's offsets.
-    The floating-point tensors are views of one gathered block. Memory does not grow with the table beyond
-    `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one slice.
+    the end of the stream. The batches depend only on `seed`, not on the device. Where episodes begin and end is
+    computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block. Memory
+    does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one slice.
     """
 
     def __init__(
@@ -81,13 +80,11 @@ class StepStream:
         seed: int,
         device: torch.device | str = "cpu",
         tbptt_slices: int = 1,
-        clip_actions: bool = False,
         return_weighting: float = 0.0,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
         self.context, self.batch_size, self.tbptt_slices = context, batch_size, tbptt_slices
-        self.clip_actions = clip_actions
         self.file = store.file
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
@@ -120,9 +117,6 @@ class StepStream:
         if self.tbptt_slices > 1:
             flags[0, :, 0] |= elsewhere
         to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
-        if self.clip_actions:
-            previous_action.clamp_(-1, 1)
-            action.clamp_(-1, 1)
         begins, terminated, truncated = send(flags, self.device).unbind()
         return Batch(
             observation=observation,

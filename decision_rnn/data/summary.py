@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from decision_rnn.data.actions import action_box
 from decision_rnn.data.spec import DatasetSpec, flat_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -43,7 +44,7 @@ class DataSummary(DatasetSpec):
             spec,
             fingerprint=store.fingerprint,
             environment_id=store.environment_id,
-            spaces=flat_spaces(store.observation_dim, store.action_dim),
+            spaces=flat_spaces(store.observation_dim, action_box(store)),
             notes=tuple(store.manifest["source"].get("notes", ())),
             **{name: statistics[name] for name in ("return_mean", "return_sd", "return_min", "return_max")},
         )

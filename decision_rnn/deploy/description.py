@@ -1,10 +1,12 @@
 """What the file of an exported policy says of it, besides its inputs, outputs and state."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
@@ -36,7 +38,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
     keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
     return {
         "environment_id": environment_id,
-        **describe_spaces(environment_id, agent.observation_dim, agent.action_dim),
+        **describe_spaces(environment_id, agent.observation_dim, agent.action_space),
         "observation_index": None if index is None else index.tolist(),
         "target_return": {
             "input": "target_return",
@@ -65,21 +67,21 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
     }
 
 
-def describe_spaces(environment_id: str, observation_dim: int, action_dim: int) -> dict[str, dict[str, Any]]:
-    """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`;
-    the lists are None if they are not known. The sizes given are used if the environment cannot be created here."""
-    try:
-        environment = make_environment(environment_id)
-    except MissingEnvironmentError:
-        sizes = {"observation": observation_dim, "action": action_dim}
-        return {kind: {"size": size, "low": None, "high": None, "names": None} for kind, size in sizes.items()}
-    spaces = {}
-    kinds: dict[str, Any] = {"observation": environment.observation_space, "action": environment.action_space}
-    for (kind, space), names in zip(kinds.items(), _joint_names(environment.unwrapped), strict=True):
+def describe_spaces(environment_id: str, observation_dim: int, action_space: Box) -> dict[str, dict[str, Any]]:
+    """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
+
+    Actions have the bounds of the agent's space. If the environment cannot be created here, `observation_dim` is the
+    size, and observations have no bounds.
+    """
+    spaces: dict[str, dict[str, Any]] = {}
+    kinds: dict[str, Any] = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": action_space}
+    entries: tuple[list[str], list[str]] = [], []
+    with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
+        kinds["observation"], entries = made.observation_space, _joint_names(made.unwrapped)
+    for (kind, space), names in zip(kinds.items(), entries, strict=True):
         low, high = ([float(x) if np.isfinite(x) else None for x in bound] for bound in (space.low, space.high))
         known = names if len(names) == len(low) else None
         spaces[kind] = {"size": len(low), "low": low, "high": high, "names": known}
-    environment.close()
     return spaces
 
 

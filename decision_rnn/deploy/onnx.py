@@ -98,7 +98,8 @@ def export_onnx(
 
 @torch.inference_mode()
 def largest_difference(agent: DecisionAgent, policy: Any) -> float:
-    """The largest difference between the actions of a policy and of its agent on the same random observations.
+    """The largest difference between the actions of a policy and of its agent on the same random observations, with
+    actions scaled to [-1, 1].
 
     Every row has its own target return and begins a new episode at random, on average every fifty steps.
     """
@@ -117,7 +118,8 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
             reset = torch.rand(batch, generator=generator) < 0.02
             action, state = agent.act(observation, reward, reset, state)
             found, memory = policy.step(observation.numpy(), reward.numpy(), reset.numpy(), target.numpy(), memory)
-            worst = float(np.maximum(worst, np.abs(found - action.numpy()).max()))  # unlike max(), keeps NaN
+            difference = np.abs(found - action.numpy()) / agent.action_scale.radius.numpy()
+            worst = float(np.maximum(worst, difference.max()))  # unlike max(), keeps NaN
     return worst
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, box_spec, check_objective
@@ -22,7 +23,7 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import RunConfig
-from decision_rnn.data.actions import check_actions
+from decision_rnn.data.actions import describe_box
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -40,7 +41,7 @@ Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 
 
 def prepare(
-    config: RunConfig, store: EpisodeStore, return_scale: float
+    config: RunConfig, store: EpisodeStore, return_scale: float, action_space: Box | None = None
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed.
 
@@ -48,6 +49,7 @@ def prepare(
         config: The run's configuration.
         store: The data.
         return_scale: The divisor of returns-to-go.
+        action_space: The bounded box of the actions; [-1, 1] if left out.
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
@@ -55,7 +57,7 @@ def prepare(
     spec = box_spec(
         torch.from_numpy(store.observation_mean[seen]),
         torch.from_numpy(store.observation_std[seen]),
-        store.action_dim,
+        store.action_dim if action_space is None else action_space,
         observation_index=None if index is None else torch.from_numpy(index),
         return_scale=return_scale,
         rtg_cap=torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None,
@@ -72,7 +74,6 @@ def prepare(
         config.seed,
         trainer.device,
         tbptt_slices=settings.tbptt_slices or 1,
-        clip_actions=config.actions == "clip",
         return_weighting=settings.return_weighting,
     )
     return agent, trainer, stream
@@ -121,7 +122,9 @@ def train(
         seen = select_episodes(config, store)
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
         provenance = DataSummary.from_store(spec, store)
-        agent, trainer, stream = prepare(config, seen, spec.return_scale)
+        actions = provenance.action_space
+        assert isinstance(actions, Box)
+        agent, trainer, stream = prepare(config, seen, spec.return_scale, actions)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
@@ -130,6 +133,8 @@ def train(
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
         tell(_describe(agent, config, store, seen))
+        if scaled := describe_box(store, actions):
+            tell(scaled)
         if on_data is not None:
             on_data(provenance, seen)
         settings = config.training
@@ -219,7 +224,6 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
 
 def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
-    check_actions(store, config.actions)
     observation_index(config.observation.mask, store.environment_id)
     seen = top_episodes(store, config.top_fraction)
     if seen.steps < config.training.context:

@@ -221,7 +221,7 @@ def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_
         ({"loss": lambda self, hidden, batch: (hidden.mean() * torch.inf, {})}, "its loss is -?(inf|nan)"),
         ({"loss": lambda self, hidden, batch: (hidden.mean(), {"all": hidden})}, "its metric all is not a scalar"),
         ({"action": lambda self, hidden: hidden[..., -1, :2]}, "its actions have shape"),
-        ({"action": lambda self, hidden: 3 + hidden[..., -1, :3]}, "its actions reach .*, outside the action space"),
+        ({"action": lambda self, hidden: 3 + hidden[..., -1, :3]}, r"its actions reach .*, outside \[-1, 1\]"),
     ],
 )
 def test_objective_that_breaks_a_rule_is_one_sentence_before_training(

@@ -140,14 +140,6 @@ def test_closed_output_pipe_is_not_an_error(small_environment: dict[str, str]) -
     assert done.stderr == ""
 
 
-def test_python_m_decision_rnn_runs_the_command_line(small_environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "decision_rnn", "--help"], env=small_environment, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: decision-rnn COMMAND")
-
-
 def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: SmallCLI) -> None:
     assert "train DATASET" in inline_cli("--help").stdout
     done = inline_cli("train", "--backbone", "lru", "--help")

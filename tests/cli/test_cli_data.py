@@ -1,6 +1,5 @@
 """`decision-rnn data ...` as a user runs it."""
 
-import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -242,20 +241,6 @@ def test_too_long_name_prints_one_line(arguments: tuple[str, ...], inline_cli: C
     (line,) = done.stderr.splitlines()
     assert "cannot access" in line
     assert "File name too long" in line
-
-
-def test_data_info_permission_error_on_reading_a_manifest_says_cannot_access(
-    monkeypatch: pytest.MonkeyPatch, inline_cli: Callable
-) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr("decision_rnn.data.store.episode_store.read_manifest", refuse)
-    done = inline_cli("data", "info", "hopper-random")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "cannot access" in line
-    assert "standin/hopper-random: Permission denied" in line
 
 
 def test_data_without_an_action_prints_help(capsys: pytest.CaptureFixture[str]) -> None:

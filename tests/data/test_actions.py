@@ -1,67 +1,69 @@
-"""Actions beyond [-1, 1]: the advice depends on the action space of the environment that executed them."""
+"""The box of a dataset's actions: the environment's, or else the range of the data."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from decision_rnn.data.actions import check_actions
+from decision_rnn.data.actions import action_box, describe_box
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.stream import StepStream
-from decision_rnn.errors import InputError
 
 Write = Callable[..., EpisodeStore]
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a store of one episode whose largest action is given."""
+    """Writes a store of one episode with actions between two numbers; the last entry of each action is constant."""
 
-    def write(largest: float, environment_id: str, **source: object) -> EpisodeStore:
-        actions = np.linspace(-largest, largest, 30).reshape(10, 3)
+    def write(low: float, high: float, environment_id: str, **source: object) -> EpisodeStore:
+        actions = np.linspace(low, high, 30).reshape(10, 3)
+        actions[:, 2] = high
         episode = Episode(np.random.default_rng(0).normal(size=(11, 11)), actions, np.ones(10), True, False)
         return EpisodeStore.write(tmp_path / "store", [episode], environment_id=environment_id, source=source)
 
     return write
 
 
-def test_check_actions_advises_clipping_if_the_action_space_is_minus_one_to_one(write: Write) -> None:
-    """MuJoCo clips controls to their range, so that actions of a Gaussian policy on Hopper may be as large as 5."""
-    store = write(5.0, "Hopper-v5")
-    with pytest.raises(InputError, match=r"as large as 5, .*clips to the same box.*--actions clip$") as raised:
-        check_actions(store, "keep")
-    assert "Rescale" not in str(raised.value)
-    check_actions(store, "clip")
-    shutil.rmtree(store.path)
-    check_actions(write(1.005, "Hopper-v5"), "keep")
+UNKNOWN = "factory/Plant-v0"
+ALTERED = {"environment_settings": {"kwargs": {"frame_skip": 1}, "max_episode_steps": 1000}}
 
 
-def test_check_actions_advises_rescaling_and_rejects_clipping_in_other_action_spaces(write: Write) -> None:
-    store = write(2.0, "Pendulum-v1")
-    for actions in ("keep", "clip"):
-        with pytest.raises(InputError, match=r"as large as 2, .*box of Pendulum-v1 is -2 to 2: rescale.*RescaleAction"):
-            check_actions(store, actions)
+@pytest.mark.parametrize(
+    ("data", "environment_id", "source", "low", "high"),
+    [
+        ((-5, 5), "Hopper-v5", {}, [-1] * 3, [1] * 3),  # MuJoCo clips controls to their range
+        ((-0.2, 0.2), "Hopper-v5", {}, [-1] * 3, [1] * 3),
+        ((-0.9, 1.005), UNKNOWN, {}, [-1] * 3, [1] * 3),
+        ((0, 58), UNKNOWN, {}, [0, 2, 57], [54, 56, 59]),  # the third is 58 at every step
+        ((-0.4, 0.4), "Hopper-v5", ALTERED, [-1] * 3, [1] * 3),
+    ],
+)
+def test_action_box_is_the_environments_or_the_range_of_the_data(write: Write, data, environment_id, source, low, high):
+    box = action_box(write(*data, environment_id, **source))
+    np.testing.assert_allclose(box.low, low, rtol=1e-6)
+    np.testing.assert_allclose(box.high, high, rtol=1e-6)
 
 
-@pytest.mark.parametrize("altered", [False, True])
-def test_check_actions_without_the_environment_advises_clipping_or_rescaling(write: Write, altered: bool) -> None:
-    settings = {"kwargs": {"frame_skip": 1}, "max_episode_steps": 1000}
-    store = write(2.0, "Hopper-v5", environment_settings=settings) if altered else write(2.0, "factory/Plant-v0")
-    with pytest.raises(InputError, match=r"unknown here, is -1 to 1, train with --actions clip; where .*rescale"):
-        check_actions(store, "keep")
-    check_actions(store, "clip")
-
-
-def test_stream_clip_actions_clips_action_and_previous_action(write: Write) -> None:
-    store = write(5.0, "Hopper-v5")
-    plain, clipped = (StepStream(store, 4, 8, seed=0, clip_actions=clip).sample() for clip in (False, True))
-    assert plain.action.abs().max() > 1
-    for name, values in zip(clipped._fields[:-1], clipped[:-1], strict=True):
-        expected = getattr(plain, name)
-        expected = expected.clamp(-1, 1) if "action" in name else expected
-        torch.testing.assert_close(values, expected, rtol=0, atol=0)
-    assert store.table[:, store.columns["action"]].max() == 5.0  # the store itself is unchanged
+@pytest.mark.parametrize(
+    ("data", "environment_id", "source", "words"),
+    [
+        ((-0.9, 0.9), "Hopper-v5", {}, None),
+        ((-0.9, 0.9), UNKNOWN, {}, None),
+        ((-5, 5), "Hopper-v5", {}, "-1 to 1, the box of Hopper-v5; in 100.0% of the steps an action is outside it"),
+        (
+            (0, 58),
+            UNKNOWN,
+            {},
+            "0 to 59, their range in the data, since the box of factory/Plant-v0",
+        ),
+        ((-2, 2), "Hopper-v5", ALTERED, "their range in the data, since the box of Hopper-v5 cannot be asked here"),
+    ],
+)
+def test_describe_box_says_where_it_comes_from_and_how_much_is_clipped(
+    write: Write, data, environment_id, source, words
+):
+    store = write(*data, environment_id, **source)
+    described = describe_box(store, action_box(store))
+    assert described is None if words is None else words in described

@@ -28,11 +28,9 @@ SMALL = replace(recipes.RECIPES[NAME], steps=1500)
 # Makes a small dataset in a separate process, pausing after each converted episode.
 SCRIPT = """
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from decision_rnn.data import catalog
 from decision_rnn.data.formats import minari
-from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.standin import recipes
 
 recipes.RECIPES["standin/hopper-medium"] = replace(recipes.RECIPES["standin/hopper-medium"], steps={steps})

@@ -24,6 +24,7 @@ from decision_rnn.agent import (
     register_objective,
 )
 from decision_rnn.agent.spaces import head_of
+from decision_rnn.agent.spec import unit_box
 from decision_rnn.backbones import contract, registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
@@ -133,7 +134,7 @@ def test_actions_of_actuators_that_drive_no_joint_have_no_names(
             self.action_space = gymnasium.spaces.Box(-1, 1, (actions,))
 
     monkeypatch.setitem(gymnasium.registry, "Body-v0", EnvSpec("Body-v0", entry_point=Body))
-    spaces = describe_spaces("Body-v0", observations, actions)
+    spaces = describe_spaces("Body-v0", observations, unit_box(actions))
     assert spaces["action"]["names"] is None
     assert len(spaces["observation"]["names"]) == observations
 

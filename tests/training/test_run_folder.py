@@ -126,7 +126,7 @@ def test_run_goes_on_from_the_checkpoint_before_a_damaged_one_that_was_deleted(t
     whole = weights(tmp_path / "run")
     for file in (folder / "12").iterdir():
         file.unlink()
-    with pytest.raises(InputError, match="to go on from step 8"):
+    with pytest.raises(InputError, match="to go on from the checkpoint before"):
         train(configure(), tmp_path / "run", resume=True)
     (folder / "12").rmdir()  # as the error says
     train(configure(), tmp_path / "run", resume=True)

@@ -58,7 +58,7 @@ def test_training_on_top_fraction_uses_best_episodes_but_provenance_of_all(
         return step(trainer, batch)
 
     monkeypatch.setattr(Trainer, "step", recorded)
-    trained = train(configure("--top_fraction", "0.2", "--actions", "clip", *options), tmp_path / "run")
+    trained = train(configure("--top_fraction", "0.2", *options), tmp_path / "run")
     seen = {row.numpy().tobytes() for batch in batches for row in batch.observation.flatten(0, 1)}
     assert len(batches) == 8
     assert seen <= allowed

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import time
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from pathlib import Path
 
 import pytest
@@ -244,18 +244,6 @@ def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
     for name in kept:
         for parameter in load_agent(run / "checkpoints" / name).agent.parameters():
             assert parameter.isfinite().all()
-
-
-def test_train_with_actions_outside_minus_one_to_one_raises_unless_clipped(
-    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    episodes = [replace(e, actions=e.actions * 2) for e in store.read_episodes()]
-    large = EpisodeStore.write(tmp_path / "large", episodes, environment_id="Hopper-v5", source={})
-    monkeypatch.setattr(Dataset, "open", lambda dataset: large)
-    with pytest.raises(InputError, match=r"actions as large as 2, .*--actions clip"):
-        train(configure(), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    train(configure("--actions", "clip"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,6 @@ class D4RLSource(Source):
     pattern = "d4rl/TASK-LEVEL-v2"
 
     def names(self) -> list[str]:
-        """All datasets of this source."""
         return [f"d4rl/{task}-{level}-v2" for task in TASKS for level in LEVELS]
 
     def spec(self, name: str) -> DatasetSpec:
@@ -75,7 +74,7 @@ class D4RLSource(Source):
         made from other contents than the file's is made again.
         """
         spec = self.spec(name)
-        file = find_file(name) if path is None else Path(os.path.expanduser(path))
+        file = _find(name) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the HDF5 file")
         return open_or_make(
@@ -85,25 +84,22 @@ class D4RLSource(Source):
         )
 
     def download(self, name: str, progress: bool) -> list[Path]:
-        """Download the dataset's file if it is missing; returns its path."""
         self.spec(name)
-        file = find_file(name) or file_folders()[0] / f"{_stem(name)}-v2.hdf5"
+        file = _find(name) or _places(name)[0]
         if not file.exists():
             warn(f"{file} is not there: downloading it")
             _download(file, SHA256.get(_stem(name)), progress)
         return [file]
 
 
-def file_folders() -> list[Path]:
-    """The folders that are searched for files; downloads go to the first."""
-    own = os.environ.get("DECISION_RNN_DATA")
-    return [Path(folder).expanduser() for folder in (own, "~/.d4rl/datasets") if folder]
+def _places(name: str) -> list[Path]:
+    """Where the file of the dataset may be; downloads go to the first."""
+    folders = (os.environ.get("DECISION_RNN_DATA"), "~/.d4rl/datasets")
+    return [Path(folder).expanduser() / f"{_stem(name)}-v2.hdf5" for folder in folders if folder]
 
 
-def find_file(name: str) -> Path | None:
-    """The local file of the dataset, or None."""
-    files = [folder / f"{_stem(name)}-v2.hdf5" for folder in file_folders()]
-    return next((file for file in files if file.is_file()), None)
+def _find(name: str) -> Path | None:
+    return next((file for file in _places(name) if file.is_file()), None)
 
 
 def _stem(name: str) -> str:

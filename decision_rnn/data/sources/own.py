@@ -29,16 +29,13 @@ class OwnSource(Source):
     pattern = "own/NAME"
 
     def names(self) -> list[str]:
-        """The datasets that have been written."""
         found = sorted(f"own/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in found if NAME.fullmatch(name)]
 
     def spec(self, name: str) -> DatasetSpec:
-        """Read from the store."""
         return spec_of_store(name, self.open(name, True, None))
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The store that `write_store` wrote; raises InputError if it is missing or damaged."""
         folder = self.folder(name)
         if path is not None:
             raise InputError(f"{name} is read from {_root()}: leave out --path")
@@ -72,8 +69,7 @@ def write_store(
         name: `own/` and a word.
         episodes: Episodes of one environment, in any order: `Episode`, or objects with the same attributes, as arrays
             or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
-            steps has observations (T+1, O), actions (T, A) and rewards (T,); agents act within [-1, 1], so rescale
-            actions on another scale.
+            steps has observations (T+1, O), actions (T, A) and rewards (T,).
         environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in. If it is not
             registered here, the episodes are not checked against its sizes.
         environment_settings: The settings of the environment besides its id, if known, as

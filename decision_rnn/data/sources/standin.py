@@ -33,7 +33,6 @@ class StandinSource(Source):
     pattern = "standin/TASK-LEVEL"
 
     def names(self) -> list[str]:
-        """All datasets of this source."""
         return [f"standin/{name}" for name in OURS]
 
     def spec(self, name: str) -> DatasetSpec:
@@ -51,7 +50,6 @@ class StandinSource(Source):
         )
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
-        """The episodes; raises InputError for an unknown name."""
         spec = self.spec(name)
         if path is not None:
             raise InputError(
