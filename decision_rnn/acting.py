@@ -45,7 +45,7 @@ class ActingLoop(ABC):
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
         if num_envs is not None and num_envs < 1:
             raise InputError(f"num_envs is {num_envs}: it must be at least 1")
-        self.num_envs, self._reset_by_next_step = num_envs, True
+        self.num_envs, self._reset_by_next_step, self._expects_done = num_envs, True, False
         if env is not None:
             self._take_layout(env)
         self._default_target = target_return
@@ -105,7 +105,11 @@ class ActingLoop(ABC):
         self._first[rows] = True
 
     def act(
-        self, observation: ArrayLike, reward: ArrayLike = 0.0, index: ArrayLike | None = None, done: ArrayLike = False
+        self,
+        observation: ArrayLike,
+        reward: ArrayLike = 0.0,
+        index: ArrayLike | None = None,
+        done: ArrayLike | None = None,
     ) -> np.ndarray:
         """The actions for observations.
 
@@ -113,13 +117,15 @@ class ActingLoop(ABC):
             observation: (O,), or (num_envs, O).
             reward: The reward of the previous action: a number, or (num_envs,).
             index: The environments to step, in the order of the observations; all if left out.
-            done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,).
+            done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,). An actor
+                that was given a vector environment needs it, since that resets itself; False leaves it to `reset`.
 
         Returns:
             The actions within the agent's action space, (A,) or (num_envs, A), float32; a new array.
 
         Raises:
-            InputError: If an argument has a different shape or is invalid.
+            InputError: If an argument has a different shape or is invalid, or an entry of an observation, or the reward
+                within an episode, is not a finite number: the state is then unchanged, and the next call goes on.
         """
         observations = np.asarray(observation, np.float32)
         single = observations.ndim == 1 and (self.num_envs is None or index is not None)
@@ -132,13 +138,18 @@ class ActingLoop(ABC):
         if len(batch) != count:
             raise InputError(f"there are {len(batch)} observations for {count} environments of index")
         rewards = _per_row(reward, count, "reward", np.float32)
-        ended = done if done is False else _per_row(done, count, "done", np.bool_)
+        ended = None if done is None else _per_row(done, count, "done", np.bool_)
         if not count:
             return np.zeros((0, self.action_dim), np.float32)
         where = slice(None) if rows is None else rows
         next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
-        if ended is not False and not next_step:
-            self._first[where] |= ended
+        first = self._first[where]
+        if ended is None and self._expects_done and not first.any():
+            raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
+        if ended is not None and not next_step:
+            first = first | ended
+        _check_finite(batch, np.where(first, 0, rewards))
+        self._first[where] = first
         if rows is None:
             actions = self._act_all(batch, rewards)
         else:
@@ -146,10 +157,10 @@ class ActingLoop(ABC):
             actions, stepped = self.step(batch, rewards, self._first[rows], self._target[rows], state)
             for part, new in zip(self._state, stepped, strict=True):
                 part[rows] = new
-        self._first[where] = ended if next_step else False
+        self._first[where] = ended if next_step and ended is not None else False
         return actions[0] if single else actions
 
-    def __call__(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike = False) -> np.ndarray:
+    def __call__(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
         """`act` in all environments."""
         return self.act(observation, reward, done=done)
 
@@ -206,6 +217,7 @@ class ActingLoop(ABC):
         if self.num_envs not in (None, found):
             raise InputError(f"num_envs is {self.num_envs} where the environment has {found}: leave it out")
         mode = env.metadata.get("autoreset_mode", "NextStep")
+        self._expects_done = found is not None
         self.num_envs, self._reset_by_next_step = found, getattr(mode, "value", mode) == "NextStep"
         for kind, least, most in (
             ("observation", self.observation_dim, self.max_observation_dim),
@@ -217,6 +229,19 @@ class ActingLoop(ABC):
                 raise InputError(
                     f"the agent was trained on {kind}s of {least} numbers, where the environment has {space}"
                 )
+
+
+def _check_finite(observations: np.ndarray, rewards: np.ndarray) -> None:
+    """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state."""
+    if np.isfinite(observations.sum(dtype=np.float64) + rewards.sum(dtype=np.float64)):
+        return
+    for name, values in (("observation", observations), ("reward", rewards[:, None])):
+        for row, entry in np.argwhere(~np.isfinite(values)):
+            place = f" of environment {row}" if len(values) > 1 else ""
+            which = f"entry {entry} of the observation" if name == "observation" else "the reward"
+            raise InputError(
+                f"{which}{place} is {values[row, entry]}: give a finite number; the agent's state is unchanged"
+            )
 
 
 def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray:

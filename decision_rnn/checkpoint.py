@@ -9,6 +9,7 @@ Every folder is written under a temporary name, fsynced and renamed, so that it 
 """
 
 import contextlib
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -73,6 +74,7 @@ class _Description:
     provenance: dict[str, Any]
     step: int
     seconds: float
+    weights_sha256: str | None = None  # version 0.2 did not write it
 
 
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
@@ -102,6 +104,13 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
 
 def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None:
     """Write what `load_agent` reads into a folder: weights, with parameters in float16 if `half`, and description."""
+    # Cloned, since safetensors rejects tensors that share storage: tied weights are written under each of their names.
+    state = trained.agent.state_dict()
+    weights = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
+    if half:
+        parameters = trained.agent.named_parameters(remove_duplicate=False)
+        weights |= {name: weights[name].half() for name, _ in parameters}
+    data = safetensors.torch.save(weights)
     description = _Description(
         config=to_dict(trained.config),
         observation_dim=trained.agent.encoder.features,
@@ -109,14 +118,9 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         provenance=asdict(trained.provenance),
         step=trained.step,
         seconds=round(trained.seconds, 2),
+        weights_sha256=hashlib.sha256(data).hexdigest(),
     )
-    # Cloned, since safetensors rejects tensors that share storage: tied weights are written under each of their names.
-    state = trained.agent.state_dict()
-    weights = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
-    if half:
-        parameters = trained.agent.named_parameters(remove_duplicate=False)
-        weights |= {name: weights[name].half() for name, _ in parameters}
-    (folder / WEIGHTS).write_bytes(safetensors.torch.save(weights))
+    (folder / WEIGHTS).write_bytes(data)
     (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n")
 
 
@@ -173,11 +177,14 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         actions = provenance.action_space or description.action_dim
     except InputError:
         raise
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(path, error) from None
     path = folder / WEIGHTS
     try:
-        weights = _renamed(safetensors.torch.load(path.read_bytes()))
+        data = path.read_bytes()
+        if description.weights_sha256 not in (None, hashlib.sha256(data).hexdigest()):
+            raise OSError("its hash differs from that in the description")
+        weights = _renamed(safetensors.torch.load(data))
         spec = box_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -109,8 +110,13 @@ def test_two_newest_checkpoints_are_kept(store: EpisodeStore, run: Path) -> None
     assert last_checkpoint(run) == folder / "10"
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "training_state.pt", "config.json"])
-@pytest.mark.parametrize("damage", ["truncated", "empty", "missing"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *product(("weights.safetensors", "training_state.pt", "config.json"), ("truncated", "empty", "missing")),
+        ("weights.safetensors", "a bit flipped"),
+    ],
+)
 def test_damaged_checkpoint_file_error_names_file_and_step_to_resume_from(
     store: EpisodeStore, run: Path, name: str, damage: str
 ) -> None:
@@ -118,8 +124,15 @@ def test_damaged_checkpoint_file_error_names_file_and_step_to_resume_from(
     path = run / "checkpoints" / "2" / name
     content = path.read_bytes()
     path.unlink()
-    if damage != "missing":
-        path.write_bytes(content[: len(content) // 2 if damage == "truncated" else 0])
+    half = len(content) // 2
+    flipped = bytes([content[half] ^ 1])
+    damaged = {
+        "truncated": content[:half],
+        "empty": b"",
+        "a bit flipped": content[:half] + flipped + content[half + 1 :],
+    }
+    if damage in damaged:
+        path.write_bytes(damaged[damage])
     load = load_training_state if name == "training_state.pt" else load_agent
     with pytest.raises(InputError, match=f"{name} is missing or damaged.*to go on from the checkpoint before"):
         load(last_checkpoint(run))

@@ -43,6 +43,16 @@ def poles() -> Any:
     del gymnasium.registry["Pole-v0"]
 
 
+def test_actor_of_a_vector_environment_refuses_a_loop_that_forgets_done(run: Run, poles: None) -> None:
+    environments = gymnasium.make_vec("Pole-v0", num_envs=3)
+    actor = run.actor(60.0, env=environments)
+    observations, _ = environments.reset(seed=0)
+    observations, rewards, *_ = environments.step(actor(observations))
+    with pytest.raises(InputError, match=r"done is missing: .* pass terminated \| truncated"):
+        actor(observations, rewards)
+    actor(observations, rewards, False)
+
+
 def episodes_alone(run: Run, count: int, target: float, **options: Any) -> list[list[np.ndarray]]:
     """The actions of each environment played alone; resets without a seed continue its random generator."""
     played = []
@@ -86,7 +96,7 @@ def test_actor_in_a_vector_environment_has_the_same_returns_as_evaluate(run: Run
     observation, _ = envs.reset(seed=SEED)
     reward, total = np.zeros(3), np.zeros(3)
     for _ in range(999):
-        observation, reward, _, truncated, _ = envs.step(actor(observation, reward))
+        observation, reward, _, truncated, _ = envs.step(actor(observation, reward, False))
         total += reward
     assert truncated.all()
     assert total == pytest.approx(target.returns, abs=1e-6)

@@ -77,6 +77,31 @@ def test_policy_reset_restores_the_default_target_and_with_index_keeps_the_targe
     np.testing.assert_array_equal(policy.act(observation), asked_default)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
+def test_nonfinite_observation_or_reward_is_refused_and_leaves_the_state_unchanged(
+    policy_path: Path, trained: TrainedAgent, bad: float | None
+) -> None:
+    generator = np.random.default_rng(0)
+    observations = generator.normal(size=(6, 11))
+    broken = [*observations[3, :7], bad, *observations[3, 8:]]
+    for make in (lambda: Policy.load(policy_path), lambda: EnvironmentActor(trained, 1000.0)):
+        healthy, tried = make(), make()
+        for actor in (healthy, tried):
+            actor.reset(1000.0)
+        assert np.isfinite(tried(observations[0], np.nan)).all()  # the reward before an episode is ignored
+        healthy(observations[0])
+        for t in range(1, 6):
+            with pytest.raises(InputError, match=r"entry 7 of the observation is (nan|inf): .*unchanged"):
+                tried(broken, 1.0)
+            with pytest.raises(InputError, match=r"the reward is (nan|inf)"):
+                tried(observations[t], bad)
+            np.testing.assert_array_equal(tried(observations[t], 1.0), healthy(observations[t], 1.0))
+        many = make()
+        many(observations[:3])
+        with pytest.raises(InputError, match="entry 7 of the observation of environment 1 is"):
+            many(np.array([observations[0], broken, observations[2]], np.float32))
+
+
 def test_copied_or_pickled_policy_starts_without_state(policy_path: Path) -> None:
     policy = Policy.load(policy_path)
     first = policy.act(np.ones(11))
