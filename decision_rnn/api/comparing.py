@@ -107,16 +107,8 @@ def compare(
 
 
 def plan(keys: Mapping[str, Any], source: str) -> Plan:
-    """The plan of a comparison.
-
-    Args:
-        keys: Keys of a run, shared by all variants, the `OPTIONS`, `variants`, with keys of a run by label, and
-            `datasets` or `dataset`, names.
-        source: Where they come from, for messages.
-
-    Raises:
-        InputError: If a key is unknown or invalid; the message names it.
-    """
+    """The plan that is described by keys of a run, which all variants share, the `OPTIONS`, `variants`, with keys of a
+    run by label, and `datasets` or `dataset`, names; raises InputError, naming `source`, for an invalid key."""
     shared = dict(keys)
     options: dict[str, Any] = {name: option.default for name, option in options_of(compare).items() if name in OPTIONS}
     for name in OPTIONS:

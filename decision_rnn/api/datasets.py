@@ -30,15 +30,9 @@ def find_dataset(
     Unnamed episodes are written as `own/episodes-HASH`, where HASH depends on their contents: the same episodes are the
     same dataset. Those of a store or of a part of a Minari dataset keep the settings of their environment.
 
-    Args:
-        data: As for `train`.
-        environment_id: For episodes in memory: the Gymnasium id of their environment.
-        path: The file of a D4RL dataset given by name.
-        partial: Whether partial episodes are kept or dropped.
-
     Raises:
         InputError: If `data` is none of these, if the environment of episodes is not given, or if `environment_id` or
-            `path` does not apply.
+            `path`, the file of a D4RL dataset given by name, does not apply.
     """
     minari = sys.modules.get("minari")  # unless it is imported, `data` is not a Minari dataset
     of_minari = minari is not None and isinstance(data, minari.MinariDataset)

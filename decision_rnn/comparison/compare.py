@@ -41,9 +41,6 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
         command: The command that started the comparison, for the record.
         executor: Trains the runs; if left out, the plan's.
 
-    Returns:
-        The content of comparison.json: the runs that have a result, and those that failed.
-
     Raises:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
             or no run is possible for another reason.

@@ -58,15 +58,8 @@ class Task:
         return words + ["--resume"] * (self.folder / "config.yaml").is_file()
 
     def start(self, jobs: int, threads: int) -> "subprocess.Popen[bytes]":
-        """Start the run in a process that ends with this one and appends its output to the run's log.
-
-        Args:
-            jobs: Number of runs at the same time.
-            threads: Number of threads of each, and of processes that play episodes.
-
-        Raises:
-            OSError: If the folder cannot be written.
-        """
+        """Start the run, one of `jobs` at the same time, in a process of so many threads that ends with this one and
+        appends its output to the run's log; raises OSError if the folder cannot be written."""
         words = [*self.write(), "--processes", str(threads)]
         environment = {**os.environ, **thread_limits(threads), LIFELINE: "1"}
         if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
@@ -80,10 +73,7 @@ class Task:
 
     def train(self, jobs: int, threads: int, stop: threading.Event) -> str | None:
         """Run the process to its end, and once more if it is killed, from the last checkpoint; `stop` ends it early.
-
-        Returns:
-            The error in one line; None if the run succeeded.
-        """
+        Returns the error in one line, or None if the run succeeded."""
         for _ in range(STARTS):
             try:
                 process = self.start(jobs, threads)

@@ -65,17 +65,11 @@ def make_variants(
     controls: Iterable[str],
     source: str,
 ) -> tuple[Variant, ...]:
-    """Make a variant for each label and for each backbone, followed by the controls that are not among them already.
-
-    Args:
-        shared: Keys of a run that all variants share, as from `config_parser.flatten`.
-        own: The keys that each label sets in their place.
-        backbones: Names of backbones; each becomes a variant with that label.
-        controls: Any of `CONTROLS`. They have the settings of the first variant.
-        source: Where the keys come from, for messages.
+    """Make a variant for each label, with the shared keys of a run and `own` in their place, and for each backbone,
+    followed by the controls that are not among them already, with the settings of the first variant.
 
     Raises:
-        InputError: Naming the key or the label that cannot be used.
+        InputError: Naming `source` and the key or the label that cannot be used.
     """
     for name in backbones:
         if name in own:

@@ -13,30 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from small_comparison import small
 
 from decision_rnn.api.comparing import plan
-from decision_rnn.comparison import executors
 from decision_rnn.comparison.executors import LocalExecutor, Task
 from decision_rnn.comparison.record import LOG, Comparison
 
 Compare = Callable[..., Comparison]
 
-FILE = """
-dataset: own/mine
-controls: none
-checkpoint_episodes: 1
-backbone: {layers: 1, dropout: 0.1}
-training: {steps: 60, checkpoint_every: 10, log_every: 5, context: 4}
-evaluation: {episodes: 1}
-variants:
-  narrow: {backbone: {width: 16}}
-  wide: {backbone: {width: 32}}
-"""
-
 
 def keys(times: int = 1) -> dict[str, Any]:
-    """The keys of FILE, with runs that are `times` times as long."""
+    """The keys of two variants with runs of 60 steps, or `times` times as many."""
     training = {"steps": 60 * times, "checkpoint_every": 10 * times, "log_every": 5, "context": 4}
     variants = {"narrow": {"backbone": {"width": 16}}, "wide": {"backbone": {"width": 32}}}
     return {"variants": variants, "backbone.dropout": 0.1} | {f"training.{key}": of for key, of in training.items()}
@@ -61,7 +49,7 @@ def entries(folder: Path) -> int:
 
 
 def started(output: Path, folder: Path, *options: str) -> "subprocess.Popen[str]":
-    (folder / "compared.yaml").write_text(FILE)
+    (folder / "compared.yaml").write_text(yaml.safe_dump(small(output, **keys(), checkpoint_episodes=1)))
     command = [sys.executable, "-m", "decision_rnn", "compare", "--config", "compared.yaml", "--output", str(output)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -110,28 +98,23 @@ def test_comparison_killed_ten_times_resumes_to_the_same_numbers(
 def test_run_killed_once_resumes_and_killed_twice_fails_and_the_others_continue(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+    """The first run is killed whenever it starts, the second one once, after its first checkpoint."""
+    started: list[str] = []
     start = Task.start
 
-    def noted(task: Task, *arguments: int) -> "subprocess.Popen[bytes]":
-        processes.append((task.folder.name, start(task, *arguments)))
-        return processes[-1][1]
-
-    monkeypatch.setattr(Task, "start", noted)
-    monkeypatch.setattr(executors, "POLL", 0.02)
-    asked = small(tmp_path / "runs", **keys(times=5))
-    tasks = [planned.task() for planned in plan(asked, "test").trials()[1]]
-    ended: dict[int, str | None] = {}
-    for event in LocalExecutor(jobs=1).run(tasks):
-        if event is not None:
-            ended[event[0]] = event[1]
-        name, process = processes[-1]
-        often = [other for other, _ in processes].count(name)
-        folder = tasks[len(ended)].folder if len(ended) < 2 else tasks[1].folder
-        # The first run is killed whenever it starts, the second one once, after its first checkpoint.
-        if name == "narrow-seed0" or (often == 1 and any((folder / "checkpoints").glob("[0-9]*"))):
+    def killed(task: Task, *arguments: int) -> "subprocess.Popen[bytes]":
+        process = start(task, *arguments)
+        started.append(task.folder.name)
+        while started.count("wide-seed0") == 1 and not (task.folder / "checkpoints" / "50").is_dir():
+            time.sleep(0.01)
+        if started.count("wide-seed0") < 2:
             process.kill()
-    assert [name for name, _ in processes] == ["narrow-seed0"] * 2 + ["wide-seed0"] * 2
+        return process
+
+    monkeypatch.setattr(Task, "start", killed)
+    tasks = [planned.task() for planned in plan(small(tmp_path / "runs", **keys(times=5)), "test").trials()[1]]
+    ended = dict(event for event in LocalExecutor(jobs=1).run(tasks) if event is not None)
+    assert started == ["narrow-seed0"] * 2 + ["wide-seed0"] * 2
     assert "killed 2 times, by signal 9" in str(ended[0])
     assert ended[1] is None
     log = (tasks[1].folder / LOG).read_text().splitlines()

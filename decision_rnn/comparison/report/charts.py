@@ -69,7 +69,7 @@ def plots(
         axes: Labels of x and y.
         curves: The curves by variant.
         number: Formats a value of y.
-        panels: Whether each variant has a chart of its own, with the main curves of the others in grey.
+        panels: Draw a chart for each variant, with the main curves of the others in grey.
         log: `x` for a logarithmic x axis, `y` for such a y axis if all values are positive.
         guide: Draws what is below the curves.
     """
@@ -115,16 +115,9 @@ def dots(
     seeds: Mapping[str, Sequence[float]] | None = None,
     aims: Sequence[float] = (),
 ) -> Chart:
-    """A row for every variant: a large mark at its value, a line for the spread, and a small dot for each seed.
+    """A row for every variant: a large mark at its value, a line for the spread, and a small dot for each of its seeds.
 
-    Args:
-        findings: What is reported.
-        title: Title of the chart.
-        unit: Label of the x axis.
-        rows: From the top, by variant: a value with its spread.
-        reference: Position of a dashed line, and the label above it.
-        seeds: By variant, the values of its seeds.
-        aims: Positions of dotted lines at the target.
+    `reference` is the position of a dashed line and the label above it; `aims` are those of dotted lines at the target.
     """
     described = "; ".join(f"{label} {format_scores(of)}" for label, of in rows.items())
     seeds = seeds or dict.fromkeys(rows, ())

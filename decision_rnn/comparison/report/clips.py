@@ -22,14 +22,8 @@ SECONDS = 5.0
 
 
 def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Sequence[str] = ()) -> Section:
-    """The section with clips of the first variants, or with the reasons why they cannot be rendered.
-
-    Args:
-        comparison: The record.
-        folder: The folder of the record and of its runs.
-        count: Number of clips.
-        plugins: Modules that the agents or environments need.
-    """
+    """The section with clips of the first `count` variants, whose runs are in `folder`, or with the reasons why they
+    cannot be rendered."""
     charts: list[Chart] = []
     reasons: list[str] = []
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}

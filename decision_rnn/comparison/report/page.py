@@ -18,16 +18,8 @@ from decision_rnn.machine import versions
 
 
 def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
-    """Write the page of the comparison at `path`, its folder or its comparison.json.
-
-    Args:
-        path: Folder of the comparison, or its comparison.json.
-        output: File of the page; None for report.html beside comparison.json.
-        clips: Number of variants to render a clip of.
-        plugins: Modules that agents or environments need.
-
-    Returns:
-        The file of the page.
+    """Write the page of the comparison at `path`, its folder or its comparison.json, with clips of that many variants,
+    to `output`, by default report.html beside comparison.json; returns the file.
 
     Raises:
         InputError: If there is no comparison, or the page cannot be written.

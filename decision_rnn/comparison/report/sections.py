@@ -20,8 +20,15 @@ from decision_rnn.comparison.report.words import (
     listed,
     plural,
 )
-from decision_rnn.comparison.summary import BUDGETS, METRICS, TargetSummary, compared_targets, shown_targets
-from decision_rnn.comparison.verdicts import differences, reference
+from decision_rnn.comparison.summary import (
+    BUDGETS,
+    METRICS,
+    TargetSummary,
+    VariantSummary,
+    compared_targets,
+    shown_targets,
+)
+from decision_rnn.comparison.verdicts import Overall, differences, reference
 from decision_rnn.evaluation.aggregate import (
     AGGREGATE,
     AGGREGATE_NOTE,
@@ -42,8 +49,6 @@ from decision_rnn.evaluation.statistics import (
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Role
-    from decision_rnn.comparison.summary import VariantSummary
-    from decision_rnn.comparison.verdicts import Overall
 
 CHART_POINTS = 200
 """The largest number of points of a loss curve in its chart."""
@@ -65,7 +70,7 @@ COSTS: dict[str, tuple[str, str, str, Callable[[Sequence[float]], float]]] = {
 }
 """By name: the attribute of a trial, its unit and format, and what is reported of those of several seeds."""
 
-Summaries = Sequence["VariantSummary"]
+Summaries = Sequence[VariantSummary]
 
 
 def scores(findings: Findings) -> Section:

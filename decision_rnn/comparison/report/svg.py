@@ -37,15 +37,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis.
-
-    Attributes:
-        label: What it shows, with the unit.
-        low: Value at its left or lower end.
-        high: Value at the other end.
-        log: Whether it is logarithmic.
-        names: Texts at 0, 1, 2, ... instead of numbers.
-    """
+    """An axis from its left or lower end to the other; `names` are texts at 0, 1, 2, ... in place of numbers."""
 
     label: str
     low: float
@@ -87,13 +79,8 @@ class Axis:
 class Plot:
     """A chart, drawn with the methods below; coordinates are those of the axes.
 
-    Args:
-        title: Its title.
-        described: What it shows, for screen readers.
-        x: The x axis.
-        y: The y axis.
-        height: Height between the axes, in pixels.
-        named: Labels for which there is room to the right.
+    `described` says what it shows, for screen readers; `height` is that between the axes, in pixels; `named` are labels
+    for which there is room to the right.
     """
 
     def __init__(

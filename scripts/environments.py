@@ -1,0 +1,128 @@
+"""Which of Gymnasium's environments work from recording to export: results/environments/README.md.
+
+In each, a random policy is recorded, an agent is trained for a few steps, evaluated, and exported to ONNX; the exported
+policy then plays an episode, in which every action must be within the environment's action space.
+
+    python scripts/environments.py
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from results_folder import RESULTS, Made, write_report
+
+import decision_rnn
+from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.deploy.runtime import Policy
+from decision_rnn.messages import bar
+
+SMALL: dict[str, Any] = {
+    "backbone": {"name": "mingru", "width": 32, "layers": 1},
+    "steps": 30,
+    "training": {"context": 10, "batch_size": 16},
+    "progress": False,
+}
+STEPS = ("recorded", "trained", "evaluated", "exported")
+ENVIRONMENTS = (
+    "Pendulum-v1",
+    "MountainCarContinuous-v0",
+    *(
+        f"{body}-v5"
+        for body in (
+            "InvertedPendulum",
+            "InvertedDoublePendulum",
+            "Hopper",
+            "Walker2d",
+            "HalfCheetah",
+            "Ant",
+            "Humanoid",
+            "HumanoidStandup",
+            "Swimmer",
+            "Reacher",
+            "Pusher",
+        )
+    ),
+    "CartPole-v1",
+)
+
+
+def main() -> None:
+    made = Made.here(seeds=[0], packages=["onnx", "onnxruntime"])
+    lines = [
+        "# Environments",
+        "",
+        "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's environments. The "
+        "last column is the action space, or the sentence that says why not. The agents are trained for 30 steps, so that "
+        "their scores mean nothing.",
+        "",
+        "| environment | " + " | ".join(STEPS) + " | actions |",
+        "| --- " * (len(STEPS) + 2) + "|",
+    ]
+    with bar(total=len(ENVIRONMENTS), desc="environments") as shown, tempfile.TemporaryDirectory() as folder:
+        os.environ["DECISION_RNN_DATA"] = folder
+        for environment_id in ENVIRONMENTS:
+            lines.append(row(environment_id, Path(folder)))
+            shown.update()
+    write_report(RESULTS / "environments" / "README.md", "\n".join(lines), made)
+
+
+def row(environment_id: str, folder: Path) -> str:
+    """The table's row of an environment."""
+    space = gymnasium.make(environment_id).action_space
+    remark, done = str(space), 0
+    dataset = run = None
+
+    def record() -> None:
+        nonlocal dataset
+        space.seed(0)
+        name = f"own/{environment_id}"
+        dataset = decision_rnn.record(lambda _: space.sample(), environment_id, name, steps=300, progress=False)
+
+    def train() -> None:
+        nonlocal run
+        run = decision_rnn.train(dataset, output=folder / environment_id, **SMALL)
+
+    def evaluate() -> None:
+        assert run is not None
+        run.evaluate(episodes=1, max_episode_steps=200, progress=False)
+
+    def export() -> None:
+        assert run is not None
+        export_onnx(run.agent, folder / "policy.onnx")
+        play(environment_id, Policy.load(folder / "policy.onnx"))
+
+    steps: tuple[Callable[[], None], ...] = (record, train, evaluate, export)
+    for step in steps:
+        try:
+            step()
+        except decision_rnn.InputError as error:
+            remark = str(error)
+            break
+        done += 1
+    marks = ["yes"] * done + ["no"] * (len(steps) - done)
+    return f"| {environment_id} | " + " | ".join(marks) + f" | {remark} |"
+
+
+def play(environment_id: str, policy: Policy) -> None:
+    """Play 200 steps; AssertionError if an action leaves the action space."""
+    environment = gymnasium.make(environment_id)
+    observation, _ = environment.reset(seed=0)
+    reward = 0.0
+    for _ in range(200):
+        action = policy.act(observation, reward)
+        assert environment.action_space.contains(action.astype(environment.action_space.dtype)), action
+        observation, gained, terminated, truncated, _ = environment.step(action)
+        reward = float(gained)
+        if terminated or truncated:
+            observation, _ = environment.reset()
+            policy.reset()
+    assert np.isfinite(action).all()
+
+
+if __name__ == "__main__":
+    main()
