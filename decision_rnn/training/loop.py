@@ -32,7 +32,7 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
-from decision_rnn.messages import bar, tell
+from decision_rnn.messages import bar, counted, tell
 from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
@@ -256,12 +256,13 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     backbone, training = config.backbone, config.training
     best = (
         f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
-        f"{store.steps:,} steps; their returns are {seen.episode_returns.min():g} and above"
+        f"{counted(store.steps, 'step')}; their returns are {seen.episode_returns.min():g} and above"
     )
     return (
-        f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
-        f"{count_parameters(agent.backbone):,} of them in the backbone\n"
-        f"{training.steps:,} training steps; the learning rate warms up over the first {training.warmup_steps:,}"
+        f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
+        f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone\n"
+        f"{counted(training.steps, 'training step')}; the learning rate warms up over the first "
+        f"{training.warmup_steps:,}"
         f"{best if seen is not store else ''}"
     )
 
