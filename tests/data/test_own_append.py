@@ -113,7 +113,7 @@ def test_merge_of_datasets_that_do_not_fit_raises_and_writes_nothing() -> None:
         (
             "own/new",
             ["own/first", "own/second"],
-            "own/second is of Hopper-v5 {'max_episode_steps': 4} .* and own/first of Hopper-v5 {",
+            "own/second is of Hopper-v5 {'max_episode_steps': 4}.* and own/first of Hopper-v5 {",
         ),
         ("own/new", ["own/first", "own/old"], "own/old is of Hopper-v4 .* and own/first of Hopper-v5"),
         ("own/new", ["own/first"], "at least two"),
