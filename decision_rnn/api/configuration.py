@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from decision_rnn.api.agents import with_architecture
 from decision_rnn.api.datasets import find_dataset
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import new_config
+from decision_rnn.config_parser import flatten, new_config
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import convert, options_of
 from decision_rnn.plugins import import_plugins
@@ -26,9 +27,12 @@ def configuration(
 ) -> RunConfig:
     """The configuration described by the arguments of `train`; raises InputError naming an invalid one."""
     import_plugins(plugins)
-    given = {"dataset": "", "backbone": plain(backbone), "seed": plain(seed), "plugins": list(plugins)}
+    given = {"dataset": "", "seed": plain(seed), "plugins": list(plugins)}
+    if backbone is not None:
+        given["backbone"] = plain(backbone)
+    keys = with_architecture(flatten({**run_keys(config, steps, "train()"), **given}, "train()"))
     # The dataset follows: episodes in memory are stored only once all keys have been checked.
-    described = new_config({**run_keys(config, steps, "train()"), **given}, "train()")
+    described = new_config(keys, "train()")
     dataset = find_dataset(data, environment_id, described.path, described.partial)
     return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.api.agents import with_architecture
+from decision_rnn.checkpoint import config_file
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
@@ -35,6 +37,8 @@ def parse_run(
     Arguments and errors are those of `read_words`; a key that is unknown, missing or invalid is an InputError too.
     """
     keys, words, command = read_words(program, arguments, add_options, common)
+    if "init_from" in words and not getattr(command, "resume", False):
+        words = with_architecture(words)
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
     if (command.config.parent / "checkpoints").is_dir():  # of a run, perhaps of version 0.2, which is to be resumed
@@ -55,8 +59,8 @@ def read_words(
         common: The keys of a run that `--help` shows beside them.
 
     Returns:
-        The flat keys of the file that `--config` names, those on the command line, neither of them checked yet, and the
-        command's own options.
+        The flat keys of the file that `--config` names or, with `--resume`, of the run in `--output`, those on the
+        command line, neither of them checked yet, and the command's own options.
 
     Raises:
         InputError: If the file cannot be read, or an option is unknown or invalid.
@@ -65,6 +69,8 @@ def read_words(
     help_words = {"-h", "--help"}.intersection(others)
     command = run_parser(program, add_options).read([word for word in others if word not in help_words])
     import_plugins(split_names(words.get("plugins")))
+    if command.config is None and getattr(command, "resume", False) and command.output is not None:
+        command.config = config_file(command.output)
     keys = {} if command.config is None else flatten(read_yaml(command.config), str(command.config))
     if command.dataset is not None:
         words["dataset"] = command.dataset

@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,9 +23,9 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import RunConfig
-from decision_rnn.data.actions import describe_box
+from decision_rnn.data.actions import describe_box, describe_clipped, share_outside
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.spec import observation_index
+from decision_rnn.data.spec import flat_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
@@ -33,6 +33,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, tell
+from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
@@ -41,7 +42,11 @@ Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 
 
 def prepare(
-    config: RunConfig, store: EpisodeStore, return_scale: float, action_space: Box | None = None
+    config: RunConfig,
+    store: EpisodeStore,
+    return_scale: float,
+    action_space: Box | None = None,
+    initial: TrainedAgent | None = None,
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed.
 
@@ -50,6 +55,11 @@ def prepare(
         store: The data.
         return_scale: The divisor of returns-to-go.
         action_space: The bounded box of the actions; [-1, 1] if left out.
+        initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
+            replace the initial ones.
+
+    Raises:
+        InputError: If the weights of `initial` do not fit.
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
@@ -64,6 +74,8 @@ def prepare(
     )
     torch.manual_seed(config.seed)
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+    if initial is not None:
+        _load_initial(agent, initial, config)
     settings = config.training
     trainer = Trainer(agent, settings)
     trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
@@ -86,6 +98,7 @@ def train(
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
+    initial: TrainedAgent | None = None,
 ) -> TrainedAgent:
     """Train an agent from scratch or from the last checkpoint; prints the agent's size first.
 
@@ -99,6 +112,7 @@ def train(
         on_data: Called before the first step with the provenance of the data and the episodes that are trained on.
         callback: Called whenever metrics are logged, with the step, the metrics and a copy of the agent. If it returns
             False, training stops after that step with a checkpoint, from which the run can be resumed.
+        initial: The agent that `init_from` names, if the run has no checkpoint yet.
 
     Returns:
         The agent after the last step.
@@ -106,6 +120,7 @@ def train(
     Raises:
         InputError: If the dataset or the run folder cannot be used, or another process is training in that folder.
         SystemFault: If a checkpoint cannot be written.
+        KeyboardInterrupt: After Ctrl-C or SIGTERM, once the current step is done and its checkpoint is written.
     """
     with working_alone(run, "training", "training"):
         dataset = open_dataset(config.dataset, config.path, config.partial)
@@ -123,8 +138,19 @@ def train(
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
         provenance = DataSummary.from_store(spec, store)
         actions = provenance.action_space
+        scaled = describe_box(store, actions) if isinstance(actions, Box) else None
+        if resume and checkpoints_of(run):
+            actions, scaled = load_agent(last_checkpoint(run)).agent.action_space, None
+        elif initial is not None:
+            actions = initial.agent.action_space
+            clipped = describe_clipped(share_outside(store, actions))
+            scaled = (
+                f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of "
+                f"observations and returns, and its action box{clipped}"
+            )
         assert isinstance(actions, Box)
-        agent, trainer, stream = prepare(config, seen, spec.return_scale, actions)
+        provenance = replace(provenance, spaces=flat_spaces(store.observation_dim, actions))
+        agent, trainer, stream = prepare(config, seen, spec.return_scale, actions, initial)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
@@ -132,8 +158,11 @@ def train(
         seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, {})
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
+        if resume:
+            done = trainer.steps == config.training.steps
+            tell(f"resuming {run} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
         tell(_describe(agent, config, store, seen))
-        if scaled := describe_box(store, actions):
+        if scaled:
             tell(scaled)
         if on_data is not None:
             on_data(provenance, seen)
@@ -145,9 +174,10 @@ def train(
             seconds = log.elapsed()
             with log.paused(), torch.random.fork_rng():
                 unchanged = copy.deepcopy(trainer.result).eval()
-                return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds))
+                trained = TrainedAgent(unchanged, config, provenance, trainer.steps, seconds)
+                return interruption.call(partial(look, trained))
 
-        with shown, _interruption_explained(trainer, run):
+        with shown, Interruption() as interruption:
             if on_checkpoint is not None and trainer.steps > 0:
                 show_agent(on_checkpoint)
             stopped = False
@@ -158,8 +188,9 @@ def train(
                     means.setdefault(name, []).append(value)
                 shown.update()
                 last = trainer.steps == settings.steps
+                stopped = interruption.requested
                 logs = last or trainer.steps % settings.log_every == 0
-                saves = last or trainer.steps % settings.checkpoint_every == 0
+                saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
                 if logs or saves:
                     averages = {name: torch.stack(values).mean().item() for name, values in means.items()}
                     _check_finite(averages["loss"], trainer, run)
@@ -170,15 +201,22 @@ def train(
                     shown.set_postfix(loss=f"{averages['loss']:.4f}")
                     if callback is not None:
                         answer = show_agent(partial(callback, trainer.steps, metrics))
-                        stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
+                        declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
+                        stopped = declined or interruption.requested
                 if saves or stopped:
                     current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
                     state = {**trainer.state_dict(), "stream": stream.state_dict()}
                     state["objective"] = agent.objective.training_state()
                     state["means"] = {name: torch.stack(values) for name, values in means.items()}
                     save_checkpoint(run, current, state)
-                    if on_checkpoint is not None:
+                    if on_checkpoint is not None and not interruption.requested:
                         show_agent(on_checkpoint)
+        if interruption.requested:
+            # In a notebook, this message is all that the user sees.
+            raise KeyboardInterrupt(
+                f"interrupted at step {trainer.steps}; `decision-rnn train --output {run} --resume`, in Python "
+                f"resume=True, goes on from step {last_checkpoint(run).name}"
+            )
         return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
 
 
@@ -195,15 +233,21 @@ def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> No
     )
 
 
-@contextmanager
-def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Iterator[None]:
-    """Make a KeyboardInterrupt say how to resume: in a notebook its message is all that the user sees."""
+def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig) -> None:
+    """Give an agent the weights and the statistics of another, whose cap of the return-to-go is that of other data."""
+    ours, theirs = ((a.encoder.features, a.action_dim) for a in (agent, initial.agent))
+    if ours != theirs:
+        raise InputError(
+            f"init_from {config.init_from} sees {theirs[0]} entries of an observation and has {theirs[1]} actions, but "
+            f"{config.dataset} has {ours[0]} and {ours[1]}: name an agent of the same task"
+        )
+    weights = {**initial.agent.state_dict(), "condition.cap": agent.state_dict().get("condition.cap")}
     try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted at step {trainer.steps}; {run} is intact, and --resume, in Python resume=True, goes on from "
-            "its last checkpoint"
+        agent.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
+    except RuntimeError:
+        raise InputError(
+            f"the weights of init_from {config.init_from} have other shapes than this run's: leave out the keys of "
+            "backbone, agent and objective, which then are the agent's"
         ) from None
 
 

@@ -1,5 +1,6 @@
 """`train` and `Run` from Python: forms of data, callbacks, progress output, Ctrl-C, errors."""
 
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import Selection
+from decision_rnn.training.trainer import Trainer
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
 
@@ -290,18 +292,106 @@ def heeding_interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("heeding_interrupts")
-def test_interrupted_train_says_how_to_resume_and_resumes(run: Run, inside: Path) -> None:
-    def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
-        if step == 15:
-            signal.raise_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_train_finishes_its_step_writes_a_checkpoint_and_resumes_to_the_same_weights(
+    run: Run, inside: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, handler = Trainer.step, signal.getsignal(number)
 
-    options = {"output": "interrupted", "training": {"log_every": 5, "checkpoint_every": 10}}
-    with pytest.raises(KeyboardInterrupt) as caught:
-        train("own/swing", **{**QUICK, "steps": 20}, **options, callback=interrupt)
-    assert "interrupted at step 15" in str(caught.value)
-    assert "in Python resume=True, goes on from its last checkpoint" in str(caught.value)
-    again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True)
-    assert again.metrics["step"].tolist() == [5, 10, 15, 20]
+    def interrupted_in_its_seventh(trainer: Trainer, batch: Any) -> Any:
+        if trainer.steps == 6:
+            signal.raise_signal(number)
+        return step(trainer, batch)
+
+    options = {**QUICK, "steps": 20, "output": "interrupted", "training": {"log_every": 10}}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
+        patch.setattr(Trainer, "step", interrupted_in_its_seventh)
+        train("own/swing", **options)
+    assert str(caught.value) == (
+        "interrupted at step 7; `decision-rnn train --output interrupted --resume`, in Python resume=True, goes on "
+        "from step 7"
+    )
+    assert signal.getsignal(number) == handler
+    again = train("own/swing", **options, resume=True)
+    assert again.metrics["step"].tolist() == [10, 20]
+    assert weights(again) == weights(run)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
+def test_callback_is_interrupted_at_once_and_a_second_interruption_ends_the_step(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("goes on")
+
+    options = {**QUICK, "steps": 20, "training": {"log_every": 5}}
+    with pytest.raises(KeyboardInterrupt, match="interrupted at step 5;"):
+        train("own/swing", **options, output="callback", callback=interrupt)
+    assert weights(train("own/swing", **options, output="callback", resume=True)) == weights(run)
+
+    def twice(trainer: Trainer, batch: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "step", twice)
+    with pytest.raises(KeyboardInterrupt):
+        train("own/swing", **options, output="twice")
+
+
+def test_command_resumes_from_the_folder_alone_and_says_at_which_step(
+    run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {**QUICK, "steps": 20, "evaluation": {"episodes": 0}}
+    train("own/swing", **options, training={"log_every": 10}, output="stopped", callback=lambda *now: False)
+    assert main(["train", "--output", "stopped", "--resume"]) == 0
+    assert "resuming stopped at step 10\n" in capsys.readouterr().out
+    assert weights(Run("stopped")) == weights(run)
+    assert main(["train", "--output", "stopped", "--resume"]) == 0
+    assert "resuming stopped at step 20, its last: nothing is left to train\n" in capsys.readouterr().out
+    assert main(["train", "--output", "stopped", "--resume", "--seed", "3"]) == 2
+    assert "stopped was started with seed 0, not 3" in capsys.readouterr().err
+    assert main(["train", "--output", "nowhere", "--resume"]) == 2
+    assert "nowhere is not a run folder" in capsys.readouterr().err
+
+
+def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_from_the_new_data(
+    run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = decision_rnn.record(lambda seen: 0.5 * push(seen), CAR, "own/half", episodes=2, seed=9, progress=False)
+    still = {"learning_rate": 0.0, "steps": 3}
+    again = train(other, init_from=run, output="again", training=still, evaluation={"episodes": 0})
+    assert f"starts from {run.folder}, step 20: its weights, its normalisation" in capsys.readouterr().out
+    assert again.config.backbone == run.config.backbone
+    before, after = run.agent.agent.state_dict(), again.agent.agent.state_dict()
+    cap = after.pop("condition.cap"), before.pop("condition.cap")
+    assert cap[0].tolist() != cap[1].tolist()
+    assert cap[0].tolist() == other.open().returns_to_go_quantile(0.9).tolist()
+    assert {name: value.tolist() for name, value in after.items()} == {n: v.tolist() for n, v in before.items()}
+    assert after["encoder.mean"].tolist() != other.open().observation_mean.tolist()
+    assert again.agent.provenance.fingerprint == other.open().fingerprint
+
+    words = ["train", "own/half", "--init_from", str(run.folder), "--evaluation.episodes", "0", "--output", "words"]
+    assert main([*words, "--training.steps", "3", "--training.learning_rate", "0"]) == 0
+    assert weights(Run("words")) == weights(again)
+    assert main(["train", "--output", "words", "--resume"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"backbone": "lru"}, "backbone is 'lru', but init_from {0} has mingru: leave backbone out"),
+        ({"backbone": {"width": 32}}, "the weights of init_from {0} have other shapes than this run's"),
+        ({"init_from": "runs/none"}, "there is no run runs/none"),
+        ({"init_from": 3}, "init_from is 3: it must be text or null"),
+        ({"init_from": "pretrained/hopper-medium"}, "sees 11 entries of an observation and has 3 actions, but own/"),
+    ],
+)
+def test_train_from_weights_that_do_not_fit_is_one_sentence(
+    run: Run, inside: Path, keys: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(message.format(run.folder))):
+        train("own/swing", output="fit", **{"init_from": run, "evaluation": {"episodes": 0}, **keys})
 
 
 def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:
