@@ -65,4 +65,6 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
     config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
-    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers)
+    return EvaluatedPolicy(
+        PolicyActor(policy), config, provenance, *numbers, trained_with=dict(training.get("code", {}))
+    )

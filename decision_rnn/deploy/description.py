@@ -52,6 +52,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
             "provenance": asdict(trained.provenance),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
+            "code": trained.code,
             "parameters": count_parameters(agent),
             "backbone_parameters": count_parameters(agent.backbone),
         },
