@@ -1,6 +1,8 @@
 """Records the episodes of a policy or an agent as a dataset."""
 
 import contextlib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from decision_rnn.data.playing import Act, Quota, play_many, play_one
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
-from decision_rnn.messages import bar, quiet
+from decision_rnn.messages import bar, quiet, warn
 from decision_rnn.plugins import import_plugins
 
 Environment = gymnasium.Env | gymnasium.vector.VectorEnv
@@ -37,6 +39,10 @@ def record(
     plugins: Sequence[str] = (),
 ) -> Dataset:
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
+
+    If the recording breaks off, by Ctrl-C, by an exception of the policy or the environment, or by a number that is not
+    finite, the episodes finished before are written as the dataset, a message says how many they are and where, and
+    then the error is raised.
 
     Args:
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
@@ -61,8 +67,9 @@ def record(
 
     Raises:
         InputError: If the name is taken or invalid, an argument is invalid, the environment has no registered id or
-            cannot be made, the shape of an action is not the environment's, or an episode does not end within 10,000
-            steps in an environment without a time limit. Nothing is written in this case.
+            cannot be made, the shape of an action is not the environment's, an action, observation or reward is not
+            finite, or an episode does not end within 10,000 steps in an environment without a time limit.
+        KeyboardInterrupt: After Ctrl-C, or a notebook's stop button.
 
     Example:
         >>> def push(observation):  # the way the car already rolls: position, velocity
@@ -76,6 +83,8 @@ def record(
         True
     """
     quota = Quota(episodes, steps)
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed is {seed!r:.100}: it must be a whole number, at least 0")
     import_plugins(plugins)
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet(not progress))
@@ -91,8 +100,71 @@ def record(
             played = play_many(environment, act, quota, seed)
         else:
             played = play_one(environment, act, quota, seed)
-        write_store(name, _shown(played, quota), environment_id, environment_settings=settings)
+        finished = _Finished(_shown(played, quota))
+        with finished.delaying_interrupts():
+            store = write_store(name, finished, environment_id, environment_settings=settings)
+    finished.raise_error(
+        f"what was finished is kept, {store.episodes} episodes ({store.steps:,} steps) in {store.path}"
+    )
     return open_dataset(name)
+
+
+class _Finished:
+    """Episodes as they are played, up to the first error or Ctrl-C: those before it are written, then it is raised."""
+
+    def __init__(self, episodes: Iterator[Episode]) -> None:
+        self.episodes = episodes
+        self.error: BaseException | None = None
+        self.playing = self.interrupted = False
+
+    def __iter__(self) -> Iterator[Episode]:
+        count = 0
+        while True:
+            try:
+                self.playing = True
+                if self.interrupted:
+                    raise KeyboardInterrupt
+                episode = next(self.episodes, None)
+                self.playing = False
+            except BaseException as error:
+                self.playing = False
+                if not count:
+                    raise
+                self.error = error
+                return
+            if episode is None:
+                return
+            count += 1
+            yield episode
+
+    @contextlib.contextmanager
+    def delaying_interrupts(self) -> Iterator[None]:
+        """Delay a Ctrl-C that comes while an episode is written until it is: it would leave a part of one."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def interrupt(*_: object) -> None:
+            self.interrupted = True
+            if self.playing:
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def raise_error(self, kept: str) -> None:
+        """Raise the error, if there is one, with a sentence on what was kept."""
+        if isinstance(self.error, InputError):
+            raise InputError(f"{self.error}; {kept}") from self.error
+        if isinstance(self.error, KeyboardInterrupt) or self.interrupted:
+            raise KeyboardInterrupt(f"interrupted; {kept}") from None
+        if self.error is not None:
+            warn(kept)
+            raise self.error
 
 
 def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
@@ -106,7 +178,7 @@ def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
         )
     if target_return is not None:
         raise InputError("target_return is given but the policy is a function, which takes none: leave it out")
-    return lambda observation, reward, done: np.asarray(policy(observation))
+    return lambda observation, reward, done: policy(observation)
 
 
 def _shown(episodes: Iterator[Episode], quota: Quota) -> Iterator[Episode]:

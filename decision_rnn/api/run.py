@@ -141,7 +141,8 @@ def train(
     Raises:
         InputError: If the data or a key is invalid, the evaluation environment cannot be made here (unless
             `evaluation={"episodes": 0}`), or the folder cannot be written or holds another run.
-        KeyboardInterrupt: After Ctrl-C, or a notebook's stop button: the run is intact, and `resume=True` continues it.
+        KeyboardInterrupt: After Ctrl-C, SIGTERM or a notebook's stop button, once the current step is done and a
+            checkpoint is written, from which `resume=True` continues. A second one stops at once.
 
     Example:
         >>> losses = []

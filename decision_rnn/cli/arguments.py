@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.checkpoint import config_file
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
@@ -55,8 +56,8 @@ def read_words(
         common: The keys of a run that `--help` shows beside them.
 
     Returns:
-        The flat keys of the file that `--config` names, those on the command line, neither of them checked yet, and the
-        command's own options.
+        The flat keys of the file that `--config` names or, with `--resume`, of the run in `--output`, those on the
+        command line, neither of them checked yet, and the command's own options.
 
     Raises:
         InputError: If the file cannot be read, or an option is unknown or invalid.
@@ -65,6 +66,8 @@ def read_words(
     help_words = {"-h", "--help"}.intersection(others)
     command = run_parser(program, add_options).read([word for word in others if word not in help_words])
     import_plugins(split_names(words.get("plugins")))
+    if command.config is None and getattr(command, "resume", False) and command.output is not None:
+        command.config = config_file(command.output)
     keys = {} if command.config is None else flatten(read_yaml(command.config), str(command.config))
     if command.dataset is not None:
         words["dataset"] = command.dataset

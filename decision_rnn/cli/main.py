@@ -42,7 +42,8 @@ FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 2 for an InputError, 1 for a SystemFault, 130 for Ctrl-C."""
+    """Run a command; returns the exit code: 0, 2 for an InputError, 1 for a SystemFault, 130 for Ctrl-C and, in
+    `train`, SIGTERM."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -79,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             1,
         )
     except KeyboardInterrupt as interrupt:
-        return _fail(str(interrupt) or "interrupted; what was written is intact, and --resume continues a run", 130)
+        goes_on = "; the same command goes on where it stopped" if name == "compare" else ""
+        return _fail(str(interrupt) or f"interrupted; the files that were written are complete{goes_on}", 130)
 
 
 def _fail(message: str, code: int) -> int:

@@ -22,7 +22,11 @@ def run(arguments: Sequence[str]) -> None:
     if not config.evaluation.episodes:
         print(f"trained in {trained.folder}, and not evaluated: evaluation.episodes is 0")
         return
-    result = evaluate_once(trained.folder, trained.agent, config.evaluation, command.processes)
+    try:
+        result = evaluate_once(trained.folder, trained.agent, config.evaluation, command.processes)
+    except KeyboardInterrupt:
+        text = f"interrupted; {trained.folder} is trained, and `decision-rnn evaluate {trained.folder}` scores it"
+        raise KeyboardInterrupt(text) from None
     print(result)
     print(f"written to {result_file(trained.folder, result)}")
 
@@ -34,5 +38,5 @@ def parser() -> CommandParser:
 
 def _options(parser: CommandParser) -> None:
     parser.add_argument("--output", type=Path, help="the run's folder (default: runs/DATASET-BACKBONE-seedN)")
-    parser.add_argument("--resume", action="store_true", help="resume from the run's last checkpoint")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint of the run in --output")
     parser.add_argument("--processes", type=PositiveInt, help="processes that play episodes (default: one per core)")

@@ -26,6 +26,8 @@ POLL = 0.2
 """Seconds between looks at a process."""
 STARTS = 2
 """How often a run is started if its process is killed: another run may have used up the memory."""
+INTERRUPTED = 130
+"""The exit code of a run that was stopped by a signal and has written a checkpoint."""
 LOSSES = 3
 """How often a task of a Ray cluster is started again after its node was lost."""
 
@@ -83,10 +85,10 @@ class Task:
                 if stop.wait(POLL):
                     process.kill()  # safe: its files are written atomically
                     process.wait()
-            if stop.is_set() or process.returncode >= 0:
+            if stop.is_set() or (process.returncode >= 0 and process.returncode != INTERRUPTED):
                 return self.fault() if process.returncode else None
-        signal = -process.returncode
-        return f"its process was killed {STARTS} times, by signal {signal}: if memory ran out, try fewer --jobs"
+        how = "" if process.returncode == INTERRUPTED else f", by signal {-process.returncode}"
+        return f"its process was killed {STARTS} times{how}: if memory ran out, try fewer --jobs"
 
     def fault(self) -> str:
         """The last line of the run's log: the error of a run that has failed."""

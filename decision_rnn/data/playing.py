@@ -107,6 +107,8 @@ class _Course:
     rewards: list[float] = field(default_factory=list)
 
     def add(self, action: np.ndarray, reward: Any, observation: np.ndarray, environment: Any) -> None:
+        _check_finite("the environment gave a reward", reward)
+        _check_finite("the environment gave an observation", observation)
         if len(self.rewards) == DEFAULT_MAX_STEPS and environment.spec and not environment.spec.max_episode_steps:
             raise InputError(
                 f"an episode of {environment.spec.id} has not ended after {DEFAULT_MAX_STEPS:,} steps: register it "
@@ -126,12 +128,13 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
     with an episode's first observation.
 
     Raises:
-        InputError: If the shape of an action is not the environment's, or an episode does not end within
-            `DEFAULT_MAX_STEPS` steps in an environment without a time limit.
+        InputError: If the shape of an action is not the environment's, an action, observation or reward is not finite,
+            or an episode does not end within `DEFAULT_MAX_STEPS` steps in an environment without a time limit.
     """
     index = steps = 0
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
+        _check_finite("the environment's reset gave an observation", observation)
         course = _Course([np.array(observation)])
 
         def policy(observations: list[Any], rewards: np.ndarray, _: object, course: _Course = course) -> list[Any]:
@@ -179,8 +182,25 @@ def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, 
 
 
 def _checked(action: Any, environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> np.ndarray:
-    action, shape = np.asarray(action), environment.action_space.shape
+    try:
+        action = np.asarray(action)
+    except ValueError:  # parts of different shapes, such as an action and a policy's state
+        raise InputError(f"the policy gave {action!r:.100}, which is no array: return the action alone") from None
+    shape = environment.action_space.shape
     if action.shape != shape:
         name = environment.spec.id if environment.spec is not None else "the environment"
         raise InputError(f"the policy gave an action of shape {action.shape} where {name} needs {shape}")
+    _check_finite("the policy gave an action", action)
     return action
+
+
+def _check_finite(subject: str, values: Any) -> None:
+    """Raise InputError unless all values are numbers that are finite in float32, in which they are stored."""
+    try:
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(np.asarray(values, np.float32))
+    except (TypeError, ValueError):
+        raise InputError(f"{subject} that holds no numbers: {values!r:.100}") from None
+    if not finite.all():
+        entry = f"entry {', '.join(map(str, np.argwhere(~finite)[0].tolist()))} is " if finite.ndim else ""
+        raise InputError(f"{subject} that is not finite in float32: {entry}{np.asarray(values)[~finite][0]}")

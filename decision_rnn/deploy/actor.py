@@ -65,6 +65,5 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
     config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
-    return EvaluatedPolicy(
-        PolicyActor(policy), config, provenance, *numbers, trained_with=dict(training.get("code", {}))
-    )
+    code = dict(training.get("code", {}))
+    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, trained_with=code, evaluated_with=code)

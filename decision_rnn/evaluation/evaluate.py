@@ -39,7 +39,7 @@ class EvaluatedPolicy:
         seconds: Wall time of its training.
         cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
         trained_with: The code that it was trained with, as from `sources.code_of`.
-        evaluated_with: The code that it acts with; empty if the actor contains it.
+        evaluated_with: The code that it acts with, which an exported policy contains.
     """
 
     actor: Actor

@@ -116,7 +116,7 @@ class Measurements:
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
         trained_with: The code that it was trained with, as from `sources.code_of`; empty for files of version 0.2.
-        evaluated_with: The code that it was evaluated with; empty for exported policies, which contain theirs.
+        evaluated_with: The code that it was evaluated with, which an exported policy contains.
     """
 
     step: int

@@ -2,8 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, tell
 from decision_rnn.sources import both, code_of
+from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
@@ -107,6 +107,7 @@ def train(
     Raises:
         InputError: If the dataset or the run folder cannot be used, or another process is training in that folder.
         SystemFault: If a checkpoint cannot be written.
+        KeyboardInterrupt: After Ctrl-C or SIGTERM, once the current step is done and its checkpoint is written.
     """
     with working_alone(run, "training", "training"):
         dataset = open_dataset(config.dataset, config.path, config.partial)
@@ -134,6 +135,9 @@ def train(
         code = both(earlier, code_of(config))
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
+        if resume:
+            done = trainer.steps == config.training.steps
+            tell(f"resuming {run} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
         tell(_describe(agent, config, store, seen))
         if scaled := describe_box(store, actions):
             tell(scaled)
@@ -147,9 +151,10 @@ def train(
             seconds = log.elapsed()
             with log.paused(), torch.random.fork_rng():
                 unchanged = copy.deepcopy(trainer.result).eval()
-                return look(TrainedAgent(unchanged, config, provenance, trainer.steps, seconds, code))
+                trained = TrainedAgent(unchanged, config, provenance, trainer.steps, seconds, code)
+                return interruption.call(partial(look, trained))
 
-        with shown, _interruption_explained(trainer, run):
+        with shown, Interruption() as interruption:
             if on_checkpoint is not None and trainer.steps > 0:
                 show_agent(on_checkpoint)
             stopped = False
@@ -160,8 +165,9 @@ def train(
                     means.setdefault(name, []).append(value)
                 shown.update()
                 last = trainer.steps == settings.steps
+                stopped = interruption.requested
                 logs = last or trainer.steps % settings.log_every == 0
-                saves = last or trainer.steps % settings.checkpoint_every == 0
+                saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
                 if logs or saves:
                     averages = {name: torch.stack(values).mean().item() for name, values in means.items()}
                     _check_finite(averages["loss"], trainer, run)
@@ -172,15 +178,22 @@ def train(
                     shown.set_postfix(loss=f"{averages['loss']:.4f}")
                     if callback is not None:
                         answer = show_agent(partial(callback, trainer.steps, metrics))
-                        stopped = isinstance(answer, bool | np.bool_) and not answer  # the latter from comparing arrays
+                        declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
+                        stopped = declined or interruption.requested
                 if saves or stopped:
                     current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed(), code)
                     state = {**trainer.state_dict(), "stream": stream.state_dict()}
                     state["objective"] = agent.objective.training_state()
                     state["means"] = {name: torch.stack(values) for name, values in means.items()}
                     save_checkpoint(run, current, state)
-                    if on_checkpoint is not None:
+                    if on_checkpoint is not None and not interruption.requested:
                         show_agent(on_checkpoint)
+        if interruption.requested:
+            # In a notebook, this message is all that the user sees.
+            raise KeyboardInterrupt(
+                f"interrupted at step {trainer.steps}; `decision-rnn train --output {run} --resume`, in Python "
+                f"resume=True, goes on from step {last_checkpoint(run).name}"
+            )
         return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed(), code)
 
 
@@ -195,18 +208,6 @@ def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> No
         f"{found} at step {trainer.steps} of {run}: lower training.learning_rate or train with training.precision "
         f"fp32{kept}"
     )
-
-
-@contextmanager
-def _interruption_explained(trainer: Trainer[DecisionAgent], run: Path) -> Iterator[None]:
-    """Make a KeyboardInterrupt say how to resume: in a notebook its message is all that the user sees."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted at step {trainer.steps}; {run} is intact, and --resume, in Python resume=True, goes on from "
-            "its last checkpoint"
-        ) from None
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:

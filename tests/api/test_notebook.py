@@ -57,7 +57,7 @@ def test_notebook_trains_evaluates_is_interrupted_and_resumes(inside: Path) -> N
     assert silent["outputs"] == []
     (error,) = (output for output in stopped["outputs"] if output["output_type"] == "error")
     assert error["ename"] == "KeyboardInterrupt"
-    assert "goes on from step 20 with --resume, in Python by resume=True" in error["evalue"]
+    assert "--resume`, in Python resume=True, goes on from step 30" in error["evalue"]
     assert "Run('stopped', mingru on own/notebook, step 200)" in text(resumed)
     for cell in (trained, evaluated, resumed):
         assert not [output for output in cell["outputs"] if output["output_type"] == "error"]

@@ -1,5 +1,7 @@
 """`record`: a dataset of the episodes of a policy or an agent, in one environment or a vector."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from swing import CAR, push
 
 import decision_rnn
-from decision_rnn import InputError, Run, record
+from decision_rnn import Episode, InputError, Run, record
 from decision_rnn.data import playing
 
 
@@ -99,6 +101,9 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
         (("nowhere", CAR, "own/none"), {"episodes": 1}, "nowhere"),
         ((push, CAR, "own/none"), {"episodes": 1, "target_return": 3}, "target_return"),
         ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),
+        ((lambda observation: (np.ones(1), None), CAR, "own/none"), {"episodes": 1}, "return the action alone"),
+        ((lambda observation: ["fast"], CAR, "own/none"), {"episodes": 1}, "an action that holds no numbers"),
+        ((push, CAR, "own/none"), {"episodes": 1, "seed": -1}, "seed is -1"),
     ],
 )
 def test_record_invalid_arguments_raise_input_error_and_write_nothing(
@@ -120,3 +125,94 @@ def test_record_in_an_environment_that_never_ends_raises_and_writes_nothing(
     with pytest.raises(InputError, match=r"an episode of Endless-v0 has not ended after 30 steps: .*max_episode_steps"):
         record(lambda observation: np.zeros((2, 1) if vector else 1), environment, "own/none", episodes=1)
     assert "own/none" not in decision_rnn.data.catalog.names()
+
+
+class Faulty(gymnasium.Wrapper):
+    """The mountain car, which calls `fault(step, observation, reward)` after every step; it returns the two."""
+
+    def __init__(self, fault: Any) -> None:
+        super().__init__(gymnasium.make(CAR))
+        self.fault, self.steps = fault, 0
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        self.steps += 1
+        return *self.fault(self.steps, observation, reward), *rest
+
+
+def at_step(number: int, act: Any) -> Any:
+    return lambda step, observation, reward: act(observation, reward) if step == number else (observation, reward)
+
+
+def interrupt(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def unplug(*_: Any) -> None:
+    raise TimeoutError("the robot does not answer")
+
+
+BREAKS = {
+    "interrupted": (interrupt, KeyboardInterrupt, "interrupted; what was finished is kept, {} episodes"),
+    "unplugged": (unplug, TimeoutError, "the robot does not answer"),
+    "observation": (
+        lambda o, r: ([0, np.nan], r),
+        InputError,
+        "an observation that is not finite .*entry 1 is nan; .*{} ep",
+    ),
+    "reward": (lambda o, r: (o, np.inf), InputError, "a reward that is not finite in float32: inf; .*{} episodes"),
+    "large": (lambda o, r: (o, 1e39), InputError, "a reward that is not finite in float32: 1e"),
+}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_record_keeps_the_finished_episodes_when_it_breaks_off(
+    kind: str, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = record(push, CAR, f"own/whole-{kind}", episodes=3, progress=False).open()
+    act, error, message = BREAKS[kind]
+    late = int(whole.offsets[2]) + 5  # in the third episode
+    with pytest.raises(error, match=message.format(2)):
+        record(push, Faulty(at_step(late, act)), f"own/broken-{kind}", episodes=9)
+    kept = decision_rnn.open_dataset(f"own/broken-{kind}").open()
+    np.testing.assert_array_equal(kept.table, whole.table[: whole.offsets[2]])
+    assert kept.terminated.all()
+    assert kind != "unplugged" or f"2 episodes ({kept.steps} steps) in {kept.path}" in capsys.readouterr().err
+    with pytest.raises(error):  # in the first episode: nothing is finished, nothing is written
+        record(push, Faulty(at_step(5, act)), f"own/nothing-{kind}", episodes=9, progress=False)
+    assert f"own/nothing-{kind}" not in decision_rnn.data.catalog.names()
+
+
+def test_record_of_a_policy_whose_action_is_not_finite_names_the_action_and_does_not_step(inside: Path) -> None:
+    calls = iter(range(200))
+    steps: list[Any] = []
+    environment = Faulty(lambda step, *given: steps.append(step) or given)
+    with pytest.raises(
+        InputError, match=r"the policy gave an action that is not finite in float32: entry 0 is nan; .*1 epi"
+    ):
+        record(lambda o: push(o) * (1.0 if next(calls) < 120 else np.nan), environment, "own/nan-action", episodes=9)
+    assert len(steps) == 120
+    assert decision_rnn.open_dataset("own/nan-action").open().episodes == 1
+
+
+def test_record_vector_environment_keeps_the_finished_episodes(inside: Path) -> None:
+    envs = gymnasium.vector.SyncVectorEnv(
+        [lambda: gymnasium.make(CAR), lambda: Faulty(at_step(150, lambda o, r: (o, np.nan)))]
+    )
+    with pytest.raises(InputError, match=r"a reward that is not finite in float32: nan; .* 2 episodes"):
+        record(push, envs, "own/vector-broken", episodes=9, progress=False)
+    assert decision_rnn.open_dataset("own/vector-broken").open().terminated.tolist() == [True, True]
+
+
+def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    validate = Episode.validate
+
+    def interrupted(episode: Episode, name: str) -> None:
+        interrupt()
+        validate(episode, name)
+
+    monkeypatch.setattr(Episode, "validate", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="interrupted; what was finished is kept, 1 episodes"):
+        record(push, CAR, "own/while-written", episodes=5, progress=False)
+    assert decision_rnn.open_dataset("own/while-written").open().episodes == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -22,6 +22,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.data.environments import play_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import Selection
+from decision_rnn.training.trainer import Trainer
 
 QUICK: dict[str, Any] = {"backbone": SMALL, "steps": 2, "progress": False}
 
@@ -290,18 +291,67 @@ def heeding_interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("heeding_interrupts")
-def test_interrupted_train_says_how_to_resume_and_resumes(run: Run, inside: Path) -> None:
-    def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
-        if step == 15:
-            signal.raise_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_train_finishes_its_step_writes_a_checkpoint_and_resumes_to_the_same_weights(
+    run: Run, inside: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, handler = Trainer.step, signal.getsignal(number)
 
-    options = {"output": "interrupted", "training": {"log_every": 5, "checkpoint_every": 10}}
-    with pytest.raises(KeyboardInterrupt) as caught:
-        train("own/swing", **{**QUICK, "steps": 20}, **options, callback=interrupt)
-    assert "interrupted at step 15" in str(caught.value)
-    assert "in Python resume=True, goes on from its last checkpoint" in str(caught.value)
-    again = train("own/swing", **{**QUICK, "steps": 20}, **options, resume=True)
-    assert again.metrics["step"].tolist() == [5, 10, 15, 20]
+    def interrupted_in_its_seventh(trainer: Trainer, batch: Any) -> Any:
+        if trainer.steps == 6:
+            signal.raise_signal(number)
+        return step(trainer, batch)
+
+    options = {**QUICK, "steps": 20, "output": "interrupted", "training": {"log_every": 10}}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
+        patch.setattr(Trainer, "step", interrupted_in_its_seventh)
+        train("own/swing", **options)
+    assert str(caught.value) == (
+        "interrupted at step 7; `decision-rnn train --output interrupted --resume`, in Python resume=True, goes on "
+        "from step 7"
+    )
+    assert signal.getsignal(number) == handler
+    again = train("own/swing", **options, resume=True)
+    assert again.metrics["step"].tolist() == [10, 20]
+    assert weights(again) == weights(run)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
+def test_callback_is_interrupted_at_once_and_a_second_interruption_ends_the_step(
+    run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(step: int, metrics: dict[str, float], agent: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("goes on")
+
+    options = {**QUICK, "steps": 20, "training": {"log_every": 5}}
+    with pytest.raises(KeyboardInterrupt, match="interrupted at step 5;"):
+        train("own/swing", **options, output="callback", callback=interrupt)
+    assert weights(train("own/swing", **options, output="callback", resume=True)) == weights(run)
+
+    def twice(trainer: Trainer, batch: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "step", twice)
+    with pytest.raises(KeyboardInterrupt):
+        train("own/swing", **options, output="twice")
+
+
+def test_command_resumes_from_the_folder_alone_and_says_at_which_step(
+    run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {**QUICK, "steps": 20, "evaluation": {"episodes": 0}}
+    train("own/swing", **options, training={"log_every": 10}, output="stopped", callback=lambda *now: False)
+    assert main(["train", "--output", "stopped", "--resume"]) == 0
+    assert "resuming stopped at step 10\n" in capsys.readouterr().out
+    assert weights(Run("stopped")) == weights(run)
+    assert main(["train", "--output", "stopped", "--resume"]) == 0
+    assert "resuming stopped at step 20, its last: nothing is left to train\n" in capsys.readouterr().out
+    assert main(["train", "--output", "stopped", "--resume", "--seed", "3"]) == 2
+    assert "stopped was started with seed 0, not 3" in capsys.readouterr().err
+    assert main(["train", "--output", "nowhere", "--resume"]) == 2
+    assert "nowhere is not a run folder" in capsys.readouterr().err
 
 
 def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:

@@ -1,0 +1,51 @@
+"""Ctrl-C and SIGTERM during training: held back until the current step is done, so that a checkpoint can be written."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
+
+
+class Interruption:
+    """A context in which the first Ctrl-C or SIGTERM only sets `requested`; a second one raises KeyboardInterrupt.
+
+    Signals that the process handles or ignores in its own way, as a background job of a shell ignores Ctrl-C, are left
+    alone, and so are all of them outside the main thread, where Python allows no handlers.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._at_once = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) in DEFAULTS:
+                    self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def call(self, function: Callable[[], object]) -> object:
+        """The result of a call that may take long and is not a part of a step: it is interrupted at once, and the
+        result is then None."""
+        self._at_once = True
+        try:
+            return function()
+        except KeyboardInterrupt:
+            self.requested = True
+            return None
+        finally:
+            self._at_once = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._at_once or self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
