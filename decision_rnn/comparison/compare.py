@@ -128,10 +128,10 @@ def _set_aside(planned: Sequence[PlannedTrial]) -> None:
     for each in planned:
         if each.run in others:
             each.set_aside()
-    names = ", ".join(sorted({name for of_run in others.values() for name in of_run}))
+    changed = ", ".join(sorted({name for names in others.values() for name in names}))
     warn(
-        f"{len(others)} of the runs were made with other code of {names}: they are trained anew, and what they were is "
-        f"kept beside them, such as {next(iter(others))}-earlier-1"
+        f"{len(others)} of the runs were made with other code of {changed}: they are trained anew, the earlier ones "
+        f"are kept beside them, such as {next(iter(others))}-earlier-1"
     )
 
 

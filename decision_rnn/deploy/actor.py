@@ -65,5 +65,5 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
     config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
-    code = dict(training.get("code", {}))
-    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, trained_with=code, evaluated_with=code)
+    code = (dict(training.get(kind, {})) for kind in ("code", "exported_with"))
+    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)
