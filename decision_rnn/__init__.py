@@ -3,7 +3,8 @@
     run = decision_rnn.train("hopper-medium", backbone="mingru")
     print(run.evaluate([3600]))
 
-Data: `open_dataset`, `write_store`, `record`. Agents: `train`, `evaluate`, `compare`, `load_agent`. Extensions:
+Data: `open_dataset`, `write_store`, `record`, `merge_datasets`, `remove_dataset`. Agents: `train`, `evaluate`,
+`compare`, `load_agent`. Extensions:
 `register` (a backbone), `register_objective`, `register_source`. Invalid input raises `InputError`, a ValueError.
 """
 

@@ -12,6 +12,7 @@ from decision_rnn.agent import register_objective as register_objective
 from decision_rnn.api.acting import EnvironmentActor as EnvironmentActor
 from decision_rnn.api.agents import load_agent as load_agent
 from decision_rnn.api.comparing import compare as compare
+from decision_rnn.api.datasets import merge_datasets as merge_datasets
 from decision_rnn.api.recording import record as record
 from decision_rnn.api.run import Run as Run
 from decision_rnn.api.run import evaluate as evaluate
@@ -27,6 +28,7 @@ from decision_rnn.data.catalog import open_dataset as open_dataset
 from decision_rnn.data.environments import play_episodes as play_episodes
 from decision_rnn.data.sources import Source as Source
 from decision_rnn.data.sources import register_source as register_source
+from decision_rnn.data.sources.own import remove_dataset as remove_dataset
 from decision_rnn.data.sources.own import write_store as write_store
 from decision_rnn.data.spec import DatasetSpec as DatasetSpec
 from decision_rnn.data.store.cache import open_or_make as open_or_make

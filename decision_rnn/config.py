@@ -138,6 +138,9 @@ class RunConfig:
         plugins: Modules that were imported first: those that register backbones, objectives, sources of datasets or
             environments.
         seed: Seed of the weights' initialisation, the sampled slices and dropout.
+        init_from: An agent whose weights training starts from, by any of its names, such as the folder of a run. Its
+            architecture (backbone, observation, condition, agent and objective) is the default, and its normalisation
+            of observations and returns and its action box are kept, so that the agent first acts as it did before.
         backbone: The sequence backbone; `--backbone NAME` selects it, `--backbone.KEY` sets its options.
         observation: What the agent sees of an observation.
         condition: What the agent is conditioned on; `--condition NAME` selects it, `--condition.KEY` sets its options.
@@ -154,6 +157,7 @@ class RunConfig:
     top_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
     plugins: tuple[str, ...] = ()
     seed: NonNegativeInt = 0
+    init_from: str | None = None
     backbone: BackboneConfig
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     condition: ConditionConfig = field(default_factory=ReturnToGoConfig)

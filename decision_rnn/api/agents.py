@@ -1,13 +1,20 @@
 """Loading an agent by any of its names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from decision_rnn import checkpoint
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import to_dict
+from decision_rnn.config_parser import CHOICES, flatten, overlay
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.parsing import convert
+
+ARCHITECTURE = (*CHOICES, "observation", "agent")
+"""The sections of a configuration that a run which starts from an agent's weights shares with it."""
 
 
 def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
@@ -47,3 +54,21 @@ def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path
     except ModuleNotFoundError as error:
         raise InputError(f"{name} needs {error.name}, which is missing: pip install 'decision-rnn[onnx]'") from None
     return load_policy(Path(name)), None
+
+
+def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys of a run, completed by the architecture of the agent that their `init_from` names, if they do.
+
+    Raises:
+        InputError: If there is no such agent, or the keys choose another backbone, condition or objective.
+    """
+    name = convert(keys.get("init_from"), str | None, "init_from")
+    if name is None:
+        return dict(keys)
+    saved = flatten(to_dict(load_agent(name).config), name)
+    own = {key: value for key, value in saved.items() if key.partition(".")[0] in ARCHITECTURE}
+    for section in CHOICES:
+        asked, has = keys.get(f"{section}.name"), own[f"{section}.name"]
+        if asked not in (None, has):
+            raise InputError(f"{section} is {asked!r:.100}, but init_from {name} has {has}: leave {section} out")
+    return overlay(own, keys)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from decision_rnn.api.agents import with_architecture
 from decision_rnn.api.datasets import find_dataset
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import new_config
+from decision_rnn.config_parser import flatten, new_config
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import convert, options_of
 from decision_rnn.plugins import import_plugins
@@ -26,9 +27,12 @@ def configuration(
 ) -> RunConfig:
     """The configuration described by the arguments of `train`; raises InputError naming an invalid one."""
     import_plugins(plugins)
-    given = {"dataset": "", "backbone": plain(backbone), "seed": plain(seed), "plugins": list(plugins)}
+    given = {"dataset": "", "seed": plain(seed), "plugins": list(plugins)}
+    if backbone is not None:
+        given["backbone"] = plain(backbone)
+    keys = with_architecture(flatten({**run_keys(config, steps, "train()"), **given}, "train()"))
     # The dataset follows: episodes in memory are stored only once all keys have been checked.
-    described = new_config({**run_keys(config, steps, "train()"), **given}, "train()")
+    described = new_config(keys, "train()")
     dataset = find_dataset(data, environment_id, described.path, described.partial)
     return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
 
@@ -50,8 +54,6 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
 def evaluation_settings(configured: EvaluationConfig, **given: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
     values = {name: plain(value) for name, value in given.items() if value is not None}
-    if "target_returns" in values and not isinstance(values["target_returns"], list):
-        values["target_returns"] = [values["target_returns"]]
     options = options_of(EvaluationConfig)
     settings = replace(configured, **{name: convert(values[name], options[name].hint, name) for name in values})
     if "window" in values and settings.state != "window":

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import describe_alteration
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.sources.own import merge_stores, write_store
 from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -80,3 +80,31 @@ def find_dataset(
     if not SOURCES["own"].folder(name).is_dir():
         write_store(name, kept, environment_id, environment_settings=settings)
     return open_dataset(name, None, partial)
+
+
+def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:
+    """Write the episodes of several datasets of one environment as a new one; the parts stay.
+
+    Args:
+        name: The name of the new dataset: `own/` and a word.
+        datasets: The names of the parts, or what `open_dataset`, `write_store` or `record` returned; their episodes
+            follow in this order.
+
+    Returns:
+        The dataset, as from `open_dataset`.
+
+    Raises:
+        InputError: If the parts' environments or sizes differ, there are fewer than two, one is given twice, or the
+            name is taken or invalid. Nothing is written in this case.
+
+    Example:
+        >>> more = decision_rnn.record(run, "MountainCarContinuous-v0", "own/more", episodes=1, progress=False)
+        >>> decision_rnn.merge_datasets("own/both", ["own/swing", more]).open().episodes
+        5
+    """
+    found = [find_dataset(data) for data in datasets]
+    stores = {dataset.name: dataset.open() for dataset in found}
+    if len(stores) < max(2, len(found)):
+        raise InputError(f"{name}: give at least two datasets to merge, each once")
+    merge_stores(name, stores)
+    return open_dataset(name)

@@ -17,6 +17,7 @@ from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import make_environment, settings_of
 from decision_rnn.data.playing import Act, Quota, play_many, play_one
+from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
@@ -37,6 +38,7 @@ def record(
     target_return: Any = None,
     progress: bool = True,
     plugins: Sequence[str] = (),
+    append: bool = False,
 ) -> Dataset:
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
 
@@ -61,6 +63,8 @@ def record(
         target_return: The target return of an agent, as for `Run.actor`.
         progress: Whether to show a progress bar.
         plugins: Modules to import first.
+        append: If the dataset exists, add the episodes to it; their seeds go on from `seed` plus the number of
+            episodes that it has.
 
     Returns:
         The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
@@ -95,6 +99,8 @@ def record(
                 f"{type(environment).__name__} is not an environment: give a Gymnasium id, or what make returned"
             )
         environment_id, settings = settings_of(environment)
+        if append and SOURCES["own"].folder(name).is_dir():
+            seed += open_dataset(name).open().episodes
         act = _acting(policy, environment, target_return)
         if isinstance(environment, gymnasium.vector.VectorEnv):
             played = play_many(environment, act, quota, seed)
@@ -102,10 +108,8 @@ def record(
             played = play_one(environment, act, quota, seed)
         finished = _Finished(_shown(played, quota))
         with finished.delaying_interrupts():
-            store = write_store(name, finished, environment_id, environment_settings=settings)
-    finished.raise_error(
-        f"what was finished is kept, {store.episodes} episodes ({store.steps:,} steps) in {store.path}"
-    )
+            store = write_store(name, finished, environment_id, environment_settings=settings, append=append)
+    finished.raise_error(store.path)
     return open_dataset(name)
 
 
@@ -116,9 +120,9 @@ class _Finished:
         self.episodes = episodes
         self.error: BaseException | None = None
         self.playing = self.interrupted = False
+        self.count = self.steps = 0
 
     def __iter__(self) -> Iterator[Episode]:
-        count = 0
         while True:
             try:
                 self.playing = True
@@ -128,13 +132,14 @@ class _Finished:
                 self.playing = False
             except BaseException as error:
                 self.playing = False
-                if not count:
+                if not self.count:
                     raise
                 self.error = error
                 return
             if episode is None:
                 return
-            count += 1
+            self.count += 1
+            self.steps += len(episode.rewards)
             yield episode
 
     @contextlib.contextmanager
@@ -156,8 +161,9 @@ class _Finished:
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def raise_error(self, kept: str) -> None:
-        """Raise the error, if there is one, with a sentence on what was kept."""
+    def raise_error(self, path: Path) -> None:
+        """Raise the error, if there is one, with a sentence on what was kept in `path`."""
+        kept = f"what was finished is kept, {self.count} episodes ({self.steps:,} steps) in {path}"
         if isinstance(self.error, InputError):
             raise InputError(f"{self.error}; {kept}") from self.error
         if isinstance(self.error, KeyboardInterrupt) or self.interrupted:

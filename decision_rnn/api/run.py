@@ -10,7 +10,7 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
-from decision_rnn.checkpoint import TrainedAgent, last_checkpoint
+from decision_rnn.checkpoint import TrainedAgent, checkpoints_of, last_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
@@ -100,7 +100,7 @@ class Run:
 
 def train(
     data: Any,
-    backbone: Any = "mingru",
+    backbone: Any = None,
     *,
     steps: int | None = None,
     seed: int = 0,
@@ -108,6 +108,7 @@ def train(
     callback: Callback | None = None,
     progress: bool = True,
     resume: bool = False,
+    init_from: Run | str | Path | None = None,
     environment_id: str | None = None,
     plugins: Sequence[str] = (),
     **config: Any,
@@ -118,7 +119,8 @@ def train(
         data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `own/mine`; a result of
             `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
             `EpisodeData`), which are stored as a dataset `own/episodes-...` named by their contents.
-        backbone: Its name, a dictionary of its options including `name`, or its configuration.
+        backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
+            that of `init_from`.
         steps: Optimiser steps; 2,000 if left out.
         seed: The seed of the initial weights, the sampled slices and dropout.
         output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
@@ -129,6 +131,9 @@ def train(
         progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
             False, nothing is printed.
         resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped.
+        init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
+            architecture, its normalisation of observations and returns and its action box are kept, so that the agent
+            first acts as it did before; references, target returns and the cap of the return-to-go are of the new data.
         environment_id: For episodes in memory: the Gymnasium id of their environment.
         plugins: Modules to import first, which register backbones, objectives, sources or environments.
         config: Any other key of a run, with sections as dictionaries, as in its YAML file:
@@ -161,6 +166,8 @@ def train(
         >>> run.agent.step, len(losses)
         (20, 2)
     """
+    if init_from is not None:
+        config = {**config, "init_from": init_from.folder if isinstance(init_from, Run) else init_from}
     with quiet(not progress):
         return train_run(
             configuration(data, backbone, steps, seed, environment_id, plugins, config), output, resume, callback
@@ -189,6 +196,9 @@ def train_run(
         with quiet():
             evaluate_once(folder, trained, checkpoint_settings(config, trained.provenance), processes)
 
+    initial = None
+    if config.init_from is not None and not (resume and checkpoints_of(folder)):
+        initial = load_agent(config.init_from, config.plugins)
     trained = train_in_folder(
         config,
         folder,
@@ -196,6 +206,7 @@ def train_run(
         evaluate_checkpoint if config.evaluation.checkpoint_episodes else None,
         on_data=lambda *data: _tell_reach(config, *data),
         callback=callback,
+        initial=initial,
     )
     return Run(folder, trained)
 

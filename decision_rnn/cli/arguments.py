@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.api.agents import with_architecture
 from decision_rnn.checkpoint import config_file
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
@@ -36,6 +37,8 @@ def parse_run(
     Arguments and errors are those of `read_words`; a key that is unknown, missing or invalid is an InputError too.
     """
     keys, words, command = read_words(program, arguments, add_options, common)
+    if "init_from" in words and not getattr(command, "resume", False):
+        words = with_architecture(words)
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
     if (command.config.parent / "checkpoints").is_dir():  # of a run, perhaps of version 0.2, which is to be resumed

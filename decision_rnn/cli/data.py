@@ -1,19 +1,22 @@
-"""The commands about datasets: `decision-rnn data list | info | make | verify | download | export`."""
+"""The commands about datasets: `decision-rnn data list | info | make | verify | download | export | merge | remove`."""
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from decision_rnn.api.datasets import merge_datasets
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
 from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
+from decision_rnn.data.sources.own import remove_dataset
 from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.files import check_destination, check_folder
+from decision_rnn.messages import counted
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -23,6 +26,8 @@ USAGE = """usage: decision-rnn data ACTION ...
   verify DATASET    hash every byte of a dataset again, as opening does only for files that were touched
   download DATASET  fetch the source of a dataset
   export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl --output FILE
+  merge NEW PARTS   write the episodes of several datasets as a new one, own/NAME
+  remove DATASET    remove an own dataset from disk
 
 `decision-rnn data ACTION --help` shows an action's options."""
 
@@ -47,7 +52,9 @@ def parsers() -> dict[str, CommandParser]:
 def _parser(action: str) -> CommandParser:
     parser = CommandParser(f"decision-rnn data {action}")
     if action != "list":
-        parser.add_argument("dataset", help="the dataset's name, such as hopper-medium")
+        parser.add_argument("dataset", help=DATASET_HELP.get(action, "the dataset's name, such as hopper-medium"))
+    if action == "merge":
+        parser.add_argument("parts", nargs="+", help="the datasets whose episodes it is to hold, in this order")
     if action in ("info", "make", "verify", "export"):
         parser.add_argument("--path", type=Path | None, help="the HDF5 file of a D4RL dataset")
         parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
@@ -82,7 +89,7 @@ def _info(command: Namespace) -> None:
 
 def _make(command: Namespace) -> None:
     store = open_dataset(command.dataset, command.path, command.partial).open()
-    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+    print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} in {store.path}")
 
 
 def _verify(command: Namespace) -> None:
@@ -92,7 +99,7 @@ def _verify(command: Namespace) -> None:
     except CacheError as error:
         raise InputError(
             f"{error.fault}: it will not be used; the next use makes it again, or, where it is own data, "
-            f"remove {store.path} and write it again"
+            "`data remove` it and write it again"
         ) from None
     total = sum(file["bytes"] for file in store.manifest["files"].values())
     print(f"{total:,} bytes in {store.path} are as they were written")
@@ -133,9 +140,20 @@ def _export(command: Namespace) -> None:
             )
     except OSError as error:
         raise cannot_write(command.output, error) from None
-    print(f"{store.episodes} episodes, {store.steps} steps written to {path}")
+    print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} written to {path}")
 
 
+def _merge(command: Namespace) -> None:
+    store = merge_datasets(command.dataset, command.parts).open()
+    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+
+
+def _remove(command: Namespace) -> None:
+    remove_dataset(command.dataset)
+    print(f"{command.dataset} is removed")
+
+
+DATASET_HELP = {"merge": "the new dataset's name, such as own/both", "remove": "the dataset's name, such as own/mine"}
 ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "list": _list,
     "info": _info,
@@ -143,4 +161,6 @@ ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "verify": _verify,
     "download": _download,
     "export": _export,
+    "merge": _merge,
+    "remove": _remove,
 }

@@ -16,7 +16,7 @@ from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.config import to_dict
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.files import working_alone, write_atomically
-from decision_rnn.messages import bar, tell, warn
+from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.workers import available_cores
 
@@ -51,7 +51,8 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
         trials = {each.run: each.collect() for each in planned}
         pending = [each for each in planned if trials[each.run] is None]
         executor = executor or make_executor(plan, len(planned))
-        sizes = f"{len(plan.variants)} variants x {len(datasets)} datasets x {plan.seeds} seeds: {len(planned)} runs"
+        counts = (len(plan.variants), "variant"), (len(datasets), "dataset"), (plan.seeds, "seed")
+        sizes = f"{' x '.join(counted(*each) for each in counts)}: {counted(len(planned), 'run')}"
         done = len(planned) - len(pending)
         tell(f"{sizes}, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
         faults = _train(pending, executor)

@@ -33,7 +33,7 @@ def action_box(store: EpisodeStore) -> Box:
 
 def describe_box(store: EpisodeStore, box: Box) -> str | None:
     """A sentence on a store's box and on the actions outside it; None if it is [-1, 1] and holds all of them."""
-    outside = float(((store.actions < box.low) | (store.actions > box.high)).any(1).mean())
+    outside = share_outside(store, box)
     if (box.low == -1).all() and (box.high == 1).all() and not outside:
         return None
     known = _environment_box(store)
@@ -42,8 +42,17 @@ def describe_box(store: EpisodeStore, box: Box) -> str | None:
     else:
         why = "cannot be asked here" if known is None else "has no bounds"
         origin = f"their range in the data, since the box of {store.environment_id} {why}"
-    clipped = f"; in {outside:.1%} of the steps an action is outside it and is clipped" if outside else ""
-    return f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}, {origin}{clipped}"
+    return f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}, {origin}{describe_clipped(outside)}"
+
+
+def share_outside(store: EpisodeStore, box: Box) -> float:
+    """The share of a store's steps whose action is outside a box."""
+    return float(((store.actions < box.low) | (store.actions > box.high)).any(1).mean())
+
+
+def describe_clipped(outside: float) -> str:
+    """An addition to a sentence on a box: in which share of the steps actions are outside it; empty for none."""
+    return f"; in {outside:.1%} of the steps an action is outside it and is clipped" if outside else ""
 
 
 def _environment_box(store: EpisodeStore) -> Box | None:

@@ -205,12 +205,16 @@ def result_file(run: Path, result: Result) -> Path:
 
 
 def write_result(run: Path, result: Result) -> Path:
-    """Write a result into the folder `results` of its run, atomically; returns the path of the file."""
+    """Write a result into the folder `results` of its run, atomically; returns the path of the file.
+
+    A result that cannot be written is printed, since it may have taken hours, before the error is raised.
+    """
     path = result_file(run, result)
     try:
         with new_file(path) as new:
             new.write_text(json.dumps(result.to_dict(), indent=2) + "\n")
     except OSError as error:
+        print(result, flush=True)
         raise cannot_write(path, error) from None
     return path
 

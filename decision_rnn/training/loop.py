@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,16 +23,16 @@ from decision_rnn.checkpoint import (
     save_checkpoint,
 )
 from decision_rnn.config import RunConfig
-from decision_rnn.data.actions import describe_box
+from decision_rnn.data.actions import describe_box, describe_clipped, share_outside
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.spec import observation_index
+from decision_rnn.data.spec import flat_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
-from decision_rnn.messages import bar, tell
+from decision_rnn.messages import bar, counted, tell
 from decision_rnn.sources import both, code_of
 from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
@@ -42,7 +43,11 @@ Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 
 
 def prepare(
-    config: RunConfig, store: EpisodeStore, return_scale: float, action_space: Box | None = None
+    config: RunConfig,
+    store: EpisodeStore,
+    return_scale: float,
+    action_space: Box | None = None,
+    initial: TrainedAgent | None = None,
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed.
 
@@ -51,6 +56,11 @@ def prepare(
         store: The data.
         return_scale: The divisor of returns-to-go.
         action_space: The bounded box of the actions; [-1, 1] if left out.
+        initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
+            replace the initial ones.
+
+    Raises:
+        InputError: If the weights of `initial` do not fit.
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
@@ -65,6 +75,8 @@ def prepare(
     )
     torch.manual_seed(config.seed)
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+    if initial is not None:
+        _load_initial(agent, initial, config)
     settings = config.training
     trainer = Trainer(agent, settings)
     trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
@@ -87,6 +99,7 @@ def train(
     on_checkpoint: Callable[[TrainedAgent], None] | None = None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
+    initial: TrainedAgent | None = None,
 ) -> TrainedAgent:
     """Train an agent from scratch or from the last checkpoint; prints the agent's size first.
 
@@ -100,6 +113,7 @@ def train(
         on_data: Called before the first step with the provenance of the data and the episodes that are trained on.
         callback: Called whenever metrics are logged, with the step, the metrics and a copy of the agent. If it returns
             False, training stops after that step with a checkpoint, from which the run can be resumed.
+        initial: The agent that `init_from` names, if the run has no checkpoint yet.
 
     Returns:
         The agent after the last step.
@@ -125,8 +139,19 @@ def train(
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
         provenance = DataSummary.from_store(spec, store)
         actions = provenance.action_space
+        scaled = describe_box(store, actions) if isinstance(actions, Box) else None
+        if resume and checkpoints_of(run):
+            actions, scaled = load_agent(last_checkpoint(run)).agent.action_space, None
+        elif initial is not None:
+            actions = initial.agent.action_space
+            clipped = describe_clipped(share_outside(store, actions))
+            scaled = (
+                f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of "
+                f"observations and returns, and its action box{clipped}"
+            )
         assert isinstance(actions, Box)
-        agent, trainer, stream = prepare(config, seen, spec.return_scale, actions)
+        provenance = replace(provenance, spaces=flat_spaces(store.observation_dim, actions))
+        agent, trainer, stream = prepare(config, seen, spec.return_scale, actions, initial)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
@@ -139,7 +164,7 @@ def train(
             done = trainer.steps == config.training.steps
             tell(f"resuming {run} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
         tell(_describe(agent, config, store, seen))
-        if scaled := describe_box(store, actions):
+        if scaled:
             tell(scaled)
         if on_data is not None:
             on_data(provenance, seen)
@@ -210,17 +235,36 @@ def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> No
     )
 
 
+def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig) -> None:
+    """Give an agent the weights and the statistics of another, whose cap of the return-to-go is that of other data."""
+    ours, theirs = ((a.encoder.features, a.action_dim) for a in (agent, initial.agent))
+    if ours != theirs:
+        raise InputError(
+            f"init_from {config.init_from} sees {theirs[0]} entries of an observation and has {theirs[1]} actions, but "
+            f"{config.dataset} has {ours[0]} and {ours[1]}: name an agent of the same task"
+        )
+    weights = {**initial.agent.state_dict(), "condition.cap": agent.state_dict().get("condition.cap")}
+    try:
+        agent.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
+    except RuntimeError:
+        raise InputError(
+            f"the weights of init_from {config.init_from} have other shapes than this run's: leave out the keys of "
+            "backbone, agent and objective, which then are the agent's"
+        ) from None
+
+
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
     """Lines with the agent's size, its steps and warm-up, and the episodes it is trained on if not all of them."""
     backbone, training = config.backbone, config.training
     best = (
         f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
-        f"{store.steps:,} steps; their returns are {seen.episode_returns.min():g} and above"
+        f"{counted(store.steps, 'step')}; their returns are {seen.episode_returns.min():g} and above"
     )
     return (
-        f"{backbone.name}, {backbone.layers} layers of width {backbone.width}: {count_parameters(agent):,} parameters, "
-        f"{count_parameters(agent.backbone):,} of them in the backbone\n"
-        f"{training.steps:,} training steps; the learning rate warms up over the first {training.warmup_steps:,}"
+        f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
+        f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone\n"
+        f"{counted(training.steps, 'training step')}; the learning rate warms up over the first "
+        f"{training.warmup_steps:,}"
         f"{best if seen is not store else ''}"
     )
 

@@ -64,7 +64,10 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
         if key == "training.steps" and value > before[key]:
             if begun.training.schedule == "constant":
                 continue
-            remedy = "its learning rate ends there, and only one with training.schedule constant can go on"
+            remedy = (
+                f"its learning rate falls to zero there; start from its weights in another run, --init_from {run}, or "
+                "train with training.schedule constant, with which a run takes more steps"
+            )
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy}")
     return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
 

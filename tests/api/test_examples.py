@@ -17,6 +17,7 @@ EXAMPLES = (
     pytest.param("compare", marks=pytest.mark.slow),  # its worker processes import torch
     "evaluate",
     "load_agent",
+    "merge_datasets",
     "open_dataset",
     "record",
     "train",

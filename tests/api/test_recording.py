@@ -216,3 +216,16 @@ def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, m
         record(push, CAR, "own/while-written", episodes=5, progress=False)
     assert decision_rnn.open_dataset("own/while-written").open().episodes == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_record_with_append_goes_on_with_the_next_seed(inside: Path) -> None:
+    whole = record(push, CAR, "own/at-once", episodes=3, seed=7, progress=False).open()
+    record(push, Faulty(at_step(0, unplug)), "own/piecewise", episodes=2, seed=7, progress=False)
+    with pytest.raises(TimeoutError):
+        broken = Faulty(at_step(int(whole.episode_lengths[2]) + 5, unplug))
+        record(push, broken, "own/piecewise", episodes=2, seed=7, progress=False, append=True)
+    assert decision_rnn.open_dataset("own/piecewise").open().fingerprint == whole.fingerprint
+    with pytest.raises(
+        InputError, match=r"own/piecewise has episodes of MountainCarContinuous-v0 .* and these are of Pend"
+    ):
+        record(lambda observation: np.zeros(1), "Pendulum-v1", "own/piecewise", episodes=1, append=True)

@@ -1,5 +1,6 @@
 """`train` and `Run` from Python: forms of data, callbacks, progress output, Ctrl-C, errors."""
 
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -193,7 +194,7 @@ def test_train_invalid_arguments_raise_input_error(arguments: Any, options: Any,
         (lambda run: decision_rnn.evaluate("nowhere"), "nowhere"),
         (lambda run: decision_rnn.load_agent("no where"), "no where"),
         (lambda run: decision_rnn.evaluate(3), "int"),
-        (lambda run: run.evaluate("many"), "target_returns is ['many']: it must be a list of numbers"),
+        (lambda run: run.evaluate("many"), "target_returns is 'many': it must be a number or a list of numbers"),
         (lambda run: run.evaluate([float("inf")]), "finite"),
         (lambda run: run.evaluate(3, episodes=0), "at least 1"),
         (lambda run: run.evaluate(3, episodes="all"), "episodes is 'all'"),
@@ -352,6 +353,45 @@ def test_command_resumes_from_the_folder_alone_and_says_at_which_step(
     assert "stopped was started with seed 0, not 3" in capsys.readouterr().err
     assert main(["train", "--output", "nowhere", "--resume"]) == 2
     assert "nowhere is not a run folder" in capsys.readouterr().err
+
+
+def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_from_the_new_data(
+    run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = decision_rnn.record(lambda seen: 0.5 * push(seen), CAR, "own/half", episodes=2, seed=9, progress=False)
+    still = {"learning_rate": 0.0, "steps": 3}
+    again = train(other, init_from=run, output="again", training=still, evaluation={"episodes": 0})
+    assert f"starts from {run.folder}, step 20: its weights, its normalisation" in capsys.readouterr().out
+    assert again.config.backbone == run.config.backbone
+    before, after = run.agent.agent.state_dict(), again.agent.agent.state_dict()
+    cap = after.pop("condition.cap"), before.pop("condition.cap")
+    assert cap[0].tolist() != cap[1].tolist()
+    assert cap[0].tolist() == other.open().returns_to_go_quantile(0.9).tolist()
+    assert {name: value.tolist() for name, value in after.items()} == {n: v.tolist() for n, v in before.items()}
+    assert after["encoder.mean"].tolist() != other.open().observation_mean.tolist()
+    assert again.agent.provenance.fingerprint == other.open().fingerprint
+
+    words = ["train", "own/half", "--init_from", str(run.folder), "--evaluation.episodes", "0", "--output", "words"]
+    assert main([*words, "--training.steps", "3", "--training.learning_rate", "0"]) == 0
+    assert weights(Run("words")) == weights(again)
+    assert main(["train", "--output", "words", "--resume"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"backbone": "lru"}, "backbone is 'lru', but init_from {0} has mingru: leave backbone out"),
+        ({"backbone": {"width": 32}}, "the weights of init_from {0} have other shapes than this run's"),
+        ({"init_from": "runs/none"}, "there is no run runs/none"),
+        ({"init_from": 3}, "init_from is 3: it must be text or null"),
+        ({"init_from": "pretrained/hopper-medium"}, "sees 11 entries of an observation and has 3 actions, but own/"),
+    ],
+)
+def test_train_from_weights_that_do_not_fit_is_one_sentence(
+    run: Run, inside: Path, keys: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(message.format(run.folder))):
+        train("own/swing", output="fit", **{"init_from": run, "evaluation": {"episodes": 0}, **keys})
 
 
 def test_train_and_evaluate_run_in_a_thread(run: Run, inside: Path) -> None:

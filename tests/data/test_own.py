@@ -77,7 +77,7 @@ def test_damaged_own_dataset_raises_and_is_not_rebuilt(own: Path) -> None:
     write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
     table = own / "mine" / "steps.npy"
     table.write_bytes(table.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"steps\.npy is corrupt.* write own/mine again"):
+    with pytest.raises(InputError, match=r"steps\.npy is corrupt.*: `decision-rnn data remove own/mine`"):
         open_dataset("own/mine").open()
     assert table.exists()
 

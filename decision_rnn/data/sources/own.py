@@ -1,23 +1,27 @@
 """Your own data: named stores written from episodes. They are kept outside the cache of what can be regenerated."""
 
 import contextlib
+import itertools
+import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from decision_rnn.data.environments import check_id, known_sizes
+from decision_rnn.data.environments import check_id, known_sizes, registered_settings
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError
-from decision_rnn.files import locked
+from decision_rnn.files import locked, remove_directory
 
+APPENDED = ".appended"
+"""How the hidden folder ends in which a dataset with the episodes appended to it is complete, before it replaces it."""
 NAME = re.compile(r"own/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -29,6 +33,8 @@ class OwnSource(Source):
     pattern = "own/NAME"
 
     def names(self) -> list[str]:
+        for name in [f"own/{path.name[1:].removesuffix(APPENDED)}" for path in _root().glob(f".*{APPENDED}")]:
+            _finish_appending(name)
         found = sorted(f"own/{path.name}" for path in _root().glob("*") if path.is_dir())
         return [name for name in found if NAME.fullmatch(name)]
 
@@ -39,13 +45,17 @@ class OwnSource(Source):
         folder = self.folder(name)
         if path is not None:
             raise InputError(f"{name} is read from {_root()}: leave out --path")
+        if _appended(folder).is_dir():
+            _finish_appending(name)
         if not folder.is_dir():
             known = ", ".join(self.names()) or "none"
-            raise InputError(f"there is no dataset {name} in {_root()} (known there: {known}): write it by write_store")
+            raise InputError(
+                f"there is no dataset {name} in {_root()} (known there: {known}): write it by record or write_store"
+            )
         try:
             return EpisodeStore.open(folder)
         except CacheError as error:
-            raise InputError(f"{error.fault}: remove it and write {name} again with write_store") from None
+            raise InputError(f"{error.fault}: `decision-rnn data remove {name}` removes it; write it again") from None
 
     def folder(self, name: str) -> Path:
         """The folder of the dataset, which may not exist; raises InputError for an invalid name."""
@@ -60,6 +70,7 @@ def write_store(
     environment_id: str,
     *,
     environment_settings: dict[str, Any] | None = None,
+    append: bool = False,
 ) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
 
@@ -75,14 +86,15 @@ def write_store(
         environment_settings: The settings of the environment besides its id, if known, as
             `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
             others.
+        append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
 
     Returns:
         The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
 
     Raises:
         InputError: If the name is taken, invalid or being written by another process, if the folder cannot be written,
-            or, naming the episode, if one is not an episode, is empty, not finite or not numeric, or does not match the
-            environment's sizes.
+            if the dataset appended to is of another environment, or, naming the episode, if one is not an episode, is
+            empty, not finite or not numeric, or does not match the environment's sizes.
 
     Example:
         >>> swing = decision_rnn.Episode(
@@ -96,7 +108,6 @@ def write_store(
         >>> store.episodes, store.steps, store.episode_returns.round(3)
         (1, 3, array([-0.3]))
     """
-    path = OwnSource().folder(name)
     check_id(environment_id, "write_store")
     source: dict[str, Any] = {"notes": []}
     if environment_settings is not None:
@@ -106,21 +117,136 @@ def write_store(
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
     sizes = known_sizes(environment_id, environment_settings)
+    added = as_episodes(episodes, name)
+    with _writing(name) as path:
+        if not path.exists():
+            store = EpisodeStore.write(path, added, environment_id=environment_id, source=source, sizes=sizes)
+        elif not append:
+            raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name")
+        else:
+            before = OwnSource().open(name, False, None)
+            given = environment_id, _effective(environment_id, environment_settings)
+            if environment_of(before) != given:
+                raise InputError(
+                    f"{name} has episodes of {_describe(environment_of(before))} and these are of {_describe(given)}: "
+                    "choose another name"
+                )
+            EpisodeStore.write(
+                _appended(path),
+                itertools.chain(before.read_episodes(), added),
+                environment_id=environment_id,
+                source=before.manifest["source"],
+                sizes=(before.observation_dim, before.action_dim),
+            )
+            _replace(path)
+            store = EpisodeStore.open(path)
+    store.name = name
+    return store
+
+
+def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
+    """Write the episodes of several stores, by their names, as the new dataset `name`, in that order.
+
+    Raises:
+        InputError: If the environments or sizes of the stores differ, or as `write_store`.
+    """
+    (first_name, first), *others = stores.items()
+    sizes = first.observation_dim, first.action_dim
+    for other_name, other in others:
+        if environment_of(other) != environment_of(first) or (other.observation_dim, other.action_dim) != sizes:
+            first_is, other_is = (
+                f"{_describe(environment_of(store))}, {store.observation_dim} observations, {store.action_dim} actions"
+                for store in (first, other)
+            )
+            raise InputError(
+                f"{other_name} is of {other_is}, and {first_name} of {first_is}: merge datasets of one environment"
+            )
+    source = dict(first.manifest["source"])
+    kept = {key: source[key] for key in ("environment_settings", "requirements") if key in source}
+    notes = dict.fromkeys(note for store in stores.values() for note in store.manifest["source"].get("notes", ()))
+    with _writing(name) as path:
+        if path.exists():
+            raise InputError(f"{name} exists in {path}: remove it, or choose another name")
+        store = EpisodeStore.write(
+            path,
+            itertools.chain.from_iterable(store.read_episodes() for store in stores.values()),
+            environment_id=first.environment_id,
+            source={**kept, "notes": list(notes), "merged": {part: of.fingerprint for part, of in stores.items()}},
+            sizes=sizes,
+        )
+    store.name = name
+    return store
+
+
+def remove_dataset(name: str) -> None:
+    """Remove an own dataset from disk. Runs that were trained on it can still be evaluated, not resumed.
+
+    Raises:
+        InputError: If it is not an own dataset, there is none of that name, or another process is writing it.
+    """
+    if not str(name).startswith("own/"):
+        raise InputError(
+            f"{name!r:.100} is not an own dataset, own/NAME: others are made again, so delete their folder"
+        )
+    with _writing(name) as path:
+        if not path.is_dir():
+            raise InputError(f"there is no dataset {name} in {_root()}: `decision-rnn data list` lists them")
+        remove_directory(path)
+
+
+def environment_of(store: EpisodeStore) -> tuple[str, dict[str, Any]]:
+    """The id and settings that must agree for the episodes of two stores to be of one environment."""
+    return store.environment_id, _effective(store.environment_id, store.manifest["source"].get("environment_settings"))
+
+
+def _describe(environment: tuple[str, dict[str, Any]]) -> str:
+    return f"{environment[0]} {environment[1]!s:.300}"
+
+
+def _effective(environment_id: str, settings: dict[str, Any] | None) -> dict[str, Any]:
+    """Settings without those that say nothing; those of the registered environment if none are known."""
+    if settings is None and environment_id in gymnasium.registry:
+        settings = registered_settings(environment_id)
+    plain = json.loads(json.dumps(settings or {}, default=repr))
+    return {key: value for key, value in plain.items() if value}
+
+
+@contextlib.contextmanager
+def _writing(name: str) -> Iterator[Path]:
+    """The folder of an own dataset, which only this process changes inside the block."""
+    path = OwnSource().folder(name)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(locked(_root().with_name("locks") / name, wait=False))
+            stack.enter_context(locked(_lock(name), wait=False))
+            _replace(path)
         except TimeoutError:
-            raise InputError(f"another process is writing {name} to {path}: choose another name") from None
+            raise InputError(f"another process is writing {name} to {path}: choose another name, or wait") from None
         except OSError as error:
             raise InputError(
                 f"cannot write {name} into {_root()}: {error.strerror}; name another folder with DECISION_RNN_DATA"
             ) from None
-        if path.exists():
-            raise InputError(f"{name} exists in {path}: remove it, or choose another name")
-        converted = as_episodes(episodes, name)
-        store = EpisodeStore.write(path, converted, environment_id=environment_id, source=source, sizes=sizes)
-        store.name = name
-        return store
+        yield path
+
+
+def _finish_appending(name: str) -> None:
+    """Finish what a process killed while it appended had written in full."""
+    with contextlib.suppress(OSError), locked(_lock(name)):
+        _replace(OwnSource().folder(name))
+
+
+def _replace(path: Path) -> None:
+    """Replace a dataset by what was appended to it, if that is complete; killed at any point, a second call goes on."""
+    if _appended(path).is_dir():
+        remove_directory(path)
+        _appended(path).rename(path)
+
+
+def _appended(path: Path) -> Path:
+    return path.with_name(f".{path.name}{APPENDED}")
+
+
+def _lock(name: str) -> Path:
+    return _root().with_name("locks") / name
 
 
 def _root() -> Path:
