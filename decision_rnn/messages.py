@@ -37,6 +37,11 @@ def warn(text: str) -> None:
         sys.stderr.flush()
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 step`, `2,000 steps`."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+
+
 def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
     """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell.
 

@@ -30,7 +30,7 @@ KINDS = {
     str: "text",
     Path: "a path",
     NoneType: "null",
-    tuple[float, ...]: "a list of numbers, such as [3600, 1800]",
+    tuple[float, ...]: "a number or a list of numbers, such as 3600,1800",
     tuple[str, ...]: "a list of names, such as [a, b]",
 }
 BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least"}
@@ -60,7 +60,10 @@ def options_of(declaration: Callable[..., Any]) -> dict[str, Option]:
 
 
 def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
-    """A value from a file, a command line or a Python call as one of that type; text may spell a number or a list.
+    """A value from a file, a command line or a Python call as one of that type.
+
+    Text may spell a number (3000, 1e3, 2k, 0.6M) or a list (3000,2000 or [3000, 2000]), and a number is also a list of
+    one.
 
     Raises:
         InputError: If it is none, or a number that torch cannot hold or, unless it may be `infinite`, that is not
@@ -71,6 +74,10 @@ def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
         value = None
     elif isinstance(value, str) and hint == tuple[str, ...]:
         value = split_names(value)
+    elif isinstance(value, str | int | float | list | tuple) and _takes_numbers(hint):
+        parts = re.sub(r"^\s*\[|\]\s*$", "", value).split(",") if isinstance(value, str) else value
+        listed = parts if isinstance(parts, list | tuple) else [parts]
+        value = [_load(part) if isinstance(part, str) else part for part in listed if part != ""]
     elif isinstance(value, str) and not _takes_text(hint):
         value = _load(value)
     try:
@@ -123,10 +130,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,15})?(?:e\d{1,2})?)([km])", re.IGNORECASE | re.ASCII)
+"""A number of thousands or millions."""
+
+
 def parse_count(written: int | str, key: str) -> int:
     """600000, `600k` or `0.6M` as a number; InputError if it is not a number of parameters."""
-    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([km]?)", str(written).replace("_", ""), re.IGNORECASE | re.ASCII)
-    count = round(float(parts[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[parts[2].lower()]) if parts else 0
+    number = _load(written) if isinstance(written, str) else written
+    count = round(number) if isinstance(number, int | float) and 1 <= number <= MAX_INTEGER else 0
     if count < 1:
         raise InputError(f"{key} is {str(written)!r:.100}: it must be a number of parameters: 600000, 600k or 0.6M")
     return count
@@ -137,16 +148,24 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"), list("-+0123456789")
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+"), list("-+0123456789")
 )
 
 
 def _load(text: str) -> Any:
-    """What YAML text spells; the text itself if it is not YAML."""
+    """What YAML text spells, or a number of thousands or millions; the text itself if it is neither."""
+    if parts := NUMBER.fullmatch(text.strip()):
+        number = float(parts[1]) * {"k": 1e3, "m": 1e6}[parts[2].lower()]
+        return int(number) if number.is_integer() else number
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return text
+
+
+def _takes_numbers(hint: Any) -> bool:
+    """Whether a type is a list of numbers, or one of them."""
+    return hint == tuple[float, ...] or any(map(_takes_numbers, get_args(hint)))
 
 
 def _takes_text(hint: Any) -> bool:

@@ -57,8 +57,8 @@ def main() -> None:
         "# Environments",
         "",
         "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's environments. The "
-        "last column is the action space, or the sentence that says why not. The agents are trained for 30 steps, so that "
-        "their scores mean nothing.",
+        "last column is the action space, or the sentence that says why not. The agents are trained for 30 steps, so "
+        "that their scores mean nothing.",
         "",
         "| environment | " + " | ".join(STEPS) + " | actions |",
         "| --- " * (len(STEPS) + 2) + "|",

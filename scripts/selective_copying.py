@@ -139,7 +139,7 @@ def train_row(form: str, layers: int, protocol: Protocol) -> dict[str, Any]:
     model = Copier(config, protocol)
     settings = TrainingConfig(
         steps=protocol.steps,
-        warmup_steps=100,
+        warmup_steps=min(100, protocol.steps),
         learning_rate=protocol.learning_rate,
         gradient_clip=1.0,
         precision="fp32",

@@ -6,9 +6,12 @@ import pytest
 import yaml
 
 from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
+from decision_rnn.api.configuration import evaluation_settings
 from decision_rnn.backbones import Backbone, count_parameters, registered_names
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.config import to_dict
+from decision_rnn.cli.evaluate import parser as evaluate_parser
+from decision_rnn.cli.play import parser as play_parser
+from decision_rnn.config import EvaluationConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.errors import InputError
 
@@ -34,6 +37,38 @@ def test_command_line_sets_options_of_every_config_section() -> None:
     assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
     assert (config.agent.tokens, config.takes_target) == ("interleaved", False)
     assert config.evaluation.target_returns == (3000.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "numbers"),
+    [
+        ("3000", (3000.0,)),
+        ("3000,2000", (3000.0, 2000.0)),
+        ("[3000, 2000]", (3000.0, 2000.0)),
+        ("1e3", (1000.0,)),
+        ("1.5e3,-2k", (1500.0, -2000.0)),
+        ("[600k, 0.6M]", (600_000.0, 600_000.0)),
+        ("-300,-200", (-300.0, -200.0)),
+    ],
+)
+def test_target_returns_have_the_same_spellings_everywhere(
+    spelled: str, numbers: tuple[float, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"dataset: hopper-medium\nevaluation: {{target_returns: {spelled if '[' in spelled else 2}}}\n")
+    words = ["hopper-medium", "--evaluation.target_returns", spelled]
+    assert parse(*words).evaluation.target_returns == numbers
+    assert parse("--config", str(file)).evaluation.target_returns == (numbers if "[" in spelled else (2.0,))
+    assert evaluate_parser().read(["run", "--target_returns", spelled]).target_returns == numbers
+    assert evaluation_settings(EvaluationConfig(), target_returns=spelled).target_returns == numbers
+    if len(numbers) == 1:
+        assert play_parser().read(["run", "--target_returns", spelled]).target_returns == numbers[0]
+
+
+def test_numbers_of_thousands_are_understood_by_every_key() -> None:
+    config = parse("hopper-medium", "--training.steps", "2k", "--backbone.match_parameters", "1.2e5")
+    assert config.training.steps == 2000
+    assert parse("hopper-medium", "--backbone.match_parameters", "120k").backbone == config.backbone
 
 
 def test_command_line_overrides_config_file(tmp_path: Path) -> None:
@@ -123,7 +158,7 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
         ("hopper-medium --training.schedule square", ["training.schedule", "square", "cosine or constant"]),
         ("hopper-medium --backbone.heads 2", ["mingru has no backbone.heads", "--help"]),
         ("hopper-medium --evaluation.target_returns []", ["evaluation.target_returns is '[]'", "a list"]),
-        ("hopper-medium --evaluation.target_returns 3600", ["target_returns", "list", "[3600, 1800]"]),
+        ("hopper-medium --evaluation.target_returns many", ["target_returns is 'many'", "list", "3600,1800"]),
         ("hopper-medium --backbone.match_parameters many", ["match_parameters", "many", "600k"]),
         ("hopper-medium --backbone.match_parameters 7", ["match_parameters", "nearest", "65"]),
         ("hopper-medium --backbone.match_parameters 9k --backbone.width 8", ["backbone.width", "leave"]),

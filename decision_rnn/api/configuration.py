@@ -54,8 +54,6 @@ def run_keys(config: Mapping[str, Any], steps: int | None, source: str) -> dict[
 def evaluation_settings(configured: EvaluationConfig, **given: Any) -> EvaluationConfig:
     """The configured settings, overridden by those that are not None; raises InputError for an invalid one."""
     values = {name: plain(value) for name, value in given.items() if value is not None}
-    if "target_returns" in values and not isinstance(values["target_returns"], list):
-        values["target_returns"] = [values["target_returns"]]
     options = options_of(EvaluationConfig)
     settings = replace(configured, **{name: convert(values[name], options[name].hint, name) for name in values})
     if "window" in values and settings.state != "window":

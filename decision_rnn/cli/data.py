@@ -16,6 +16,7 @@ from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.files import check_destination, check_folder
+from decision_rnn.messages import counted
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -88,7 +89,7 @@ def _info(command: Namespace) -> None:
 
 def _make(command: Namespace) -> None:
     store = open_dataset(command.dataset, command.path, command.partial).open()
-    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+    print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} in {store.path}")
 
 
 def _verify(command: Namespace) -> None:
@@ -139,7 +140,7 @@ def _export(command: Namespace) -> None:
             )
     except OSError as error:
         raise cannot_write(command.output, error) from None
-    print(f"{store.episodes} episodes, {store.steps} steps written to {path}")
+    print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} written to {path}")
 
 
 def _merge(command: Namespace) -> None:

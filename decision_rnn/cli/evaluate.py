@@ -10,6 +10,7 @@ from pathlib import Path
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig
+from decision_rnn.messages import tell
 from decision_rnn.parsing import PositiveInt, options_of
 
 OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items() if name != "checkpoint_episodes"}
@@ -28,9 +29,9 @@ def run(arguments: Sequence[str]) -> None:
     result = evaluate(subject, output=output, **settings)
     print(result)
     if output is None:
-        print(f"not written: {command.run} is not a run, so name a folder with --output")
+        tell(f"not written: {command.run} is not a run, so name a folder with --output")
     else:
-        print(f"written to {result_file(output, result)}")
+        tell(f"written to {result_file(output, result)}")
 
 
 def parser() -> CommandParser:

@@ -1,6 +1,7 @@
 """The parser that all commands share. It imports neither torch nor the configuration of a run, which takes seconds."""
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args, get_origin
 
@@ -22,6 +23,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, program: str, **settings: Any) -> None:
         super().__init__(program, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter, **settings)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -3e2 and -300,-200 are values too, not options
         self.hints: dict[str, Any] = {"plugins": str}
         self.keys: Sequence[str] = ()  # of a run, for suggestions
         general = self.add_argument_group("general options")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
+from decision_rnn.messages import counted
 from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, split_names
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def run(arguments: Sequence[str]) -> None:
     for number, end in enumerate(ends):
         target = "" if asked is None else f"target {asked:g}, "
         earned, score = format_return(end.earned, spec, least=1), float(spec.normalised(end.earned))
-        text = f"seed {seed + number}: {target}return {earned}, normalised score {score:.1f}, {end.steps} steps"
+        text = (
+            f"seed {seed + number}: {target}return {earned}, normalised score {score:.1f}, {counted(end.steps, 'step')}"
+        )
         print(text, flush=True)
     if command.video is not None:
         print(f"written to {command.video}")

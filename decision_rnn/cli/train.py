@@ -5,6 +5,7 @@ from pathlib import Path
 
 from decision_rnn.cli.arguments import parse_run, run_parser
 from decision_rnn.cli.parser import CommandParser
+from decision_rnn.messages import tell
 from decision_rnn.parsing import PositiveInt
 
 PROGRAM = "decision-rnn train"
@@ -28,7 +29,7 @@ def run(arguments: Sequence[str]) -> None:
         text = f"interrupted; {trained.folder} is trained, and `decision-rnn evaluate {trained.folder}` scores it"
         raise KeyboardInterrupt(text) from None
     print(result)
-    print(f"written to {result_file(trained.folder, result)}")
+    tell(f"written to {result_file(trained.folder, result)}")
 
 
 def parser() -> CommandParser:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from decision_rnn.backbones import registered
+from decision_rnn.messages import counted
 
 if TYPE_CHECKING:
     from decision_rnn.config import RunConfig
@@ -68,7 +69,7 @@ def format_result(result: Result) -> str:
     own = data.reference_min == data.return_min
     zero, hundred = ("the data's lowest return", "its highest") if own else ("a random policy", "an expert")
     lines = [
-        f"{result.config.backbone.name} on {data.name}, step {result.step}, {protocol.episodes} episodes"
+        f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"
         f"{' of cloning' if cloning else ' per target'}, {protocol}, {data.environment_id}",
         f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
         *map(target_row, result.targets),
@@ -82,13 +83,15 @@ def format_result(result: Result) -> str:
 def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
-    for target in protocol.target_returns:
-        if target is None or low <= target <= high:
+    targets = [target for target in protocol.target_returns if target is not None]
+    above, below = [target for target in targets if target > high], [target for target in targets if target < low]
+    for beyond, side in ((above, f"best {high:g}"), (below, f"worst {low:g}")):
+        if not beyond:
             continue
-        side = f"best {high:g}" if target > high else f"worst {low:g}"
-        text = f"{target:g} is beyond the data's {side}: its score measures extrapolation"
+        verb, whose = ("is", "its score measures") if len(beyond) == 1 else ("are", "their scores measure")
+        text = f"{', '.join(f'{target:g}' for target in beyond)} {verb} beyond the data's {side}: {whose} extrapolation"
         cap = getattr(config.condition, "rtg_cap", 0.0)
-        if target > high and cap:
+        if beyond is above and cap:
             share = f"the {cap:g} quantile of " if cap < 1 else ""
             text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
         yield text

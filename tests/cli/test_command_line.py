@@ -26,6 +26,9 @@ def test_quiet_keeps_results_and_errors_and_drops_warnings(inline_cli: InlineCLI
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.startswith("mingru on standin/hopper-medium, step 4")
+    table = done.stdout
+    done = inline_cli("evaluate", "run", "--quiet", "--target_returns", "99999", "--episodes", "1")
+    assert (done.stdout, done.stderr) == (table, "")
     done = inline_cli(*words, "--quiet")
     assert done.returncode == 2
     assert "already holds a run" in done.stderr

@@ -216,7 +216,7 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     output = tmp_path / "runs"
     assert main(["compare", "--config", config, "--output", str(output)]) == 1
     printed = capfd.readouterr()
-    assert "2 variants x 1 datasets x 1 seeds: 2 runs, of which 0 are done; 1 at a time" in printed.out
+    assert "2 variants x 1 dataset x 1 seed: 2 runs, of which 0 are done; 1 at a time" in printed.out
     assert "own-mine/bad-seed0 failed: the loss is" in printed.err
     assert "Traceback" not in printed.err
     assert "- bad on own/mine, seed 0: the loss is" in printed.out

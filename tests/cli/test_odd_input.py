@@ -102,7 +102,7 @@ compare hopper-medium --backbones transformer,mingru --backbone.heads 2 | mingru
 evaluate
 evaluate . | is not the folder of an agent
 evaluate nowhere | nowhere | there is no run nowhere
-evaluate . --target_returns 3600 | a list of numbers
+evaluate . --target_returns many | a list of numbers
 evaluate . --targets [3600] | --targets
 evaluate . --return_limit 0.5 | has been renamed: use --rtg_cap
 evaluate . --evaluation.episodes 3

@@ -20,8 +20,8 @@ import numpy as np
 import pendulum
 from decision_rnn import play_episodes, write_store
 
-episodes = play_episodes("RescaledPendulum-v0", lambda observation: np.zeros(1), episodes=3)
-write_store("own/pendulum", episodes, environment_id="RescaledPendulum-v0")
+episodes = play_episodes("MoonPendulum-v0", lambda observation: np.zeros(1), episodes=3)
+write_store("own/pendulum", episodes, environment_id="MoonPendulum-v0")
 """
 SMALL = ["--training.steps", "3", "--backbone.width", "8", "--evaluation.episodes", "1"]
 
@@ -81,9 +81,9 @@ def refused(
 def test_environment_registered_by_a_plugin_works_in_train_evaluate_and_resume(
     command: Command, refused: Refused, tmp_path: Path
 ) -> None:
-    """The tutorial's recipe: an environment wrapped in RescaleAction and registered under its own id."""
+    """The tutorial's recipe: an environment made by a function and registered under its own id."""
     train = ["train", "own/pendulum", "--output", "run", *SMALL]
-    refused(train, "RescaledPendulum-v0", "--plugins", "--evaluation.episodes 0")
+    refused(train, "MoonPendulum-v0", "--plugins", "--evaluation.episodes 0")
     assert not (tmp_path / "run").exists()  # refused before training
     done = command(*train, "--plugins", "pendulum")
     assert done.returncode == 0, done.stderr
@@ -104,13 +104,13 @@ def test_train_without_evaluation_needs_no_environment(command: Command, refused
     assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
     assert not (tmp_path / "run" / "results").exists()
     refused(["evaluate", "run"], "episodes")  # as the run was configured
-    refused(["evaluate", "run", "--episodes", "1"], "RescaledPendulum-v0")
+    refused(["evaluate", "run", "--episodes", "1"], "MoonPendulum-v0")
     refused(["compare", "own/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
 
 
 def test_compare_imports_plugins_in_its_worker_processes(command: Command, refused: Refused, tmp_path: Path) -> None:
     compare = ["compare", "own/pendulum", "--seeds", "1", "--jobs", "1", "--controls", "none", *SMALL]
-    refused([*compare, "--backbones", "mingru,lru"], "RescaledPendulum-v0")
+    refused([*compare, "--backbones", "mingru,lru"], "MoonPendulum-v0")
     done = command(*compare, "--backbones", "average,mingru", "--plugins", "layers,pendulum")
     assert done.returncode == 0, done.stderr
     assert "| average |" in done.stdout

@@ -53,6 +53,14 @@ def test_evaluate_marks_targets_inside_and_beyond_the_returns_of_the_data(
     assert all(remark in text for remark in result.remarks)
 
 
+def test_targets_beyond_the_data_are_remarked_on_in_one_line(pendulum: Make, played: list[list[float]]) -> None:
+    asked = EvaluationConfig(episodes=1, target_returns=(-50.0, -400.0, 10.0))
+    result = evaluate(pendulum(rtg_cap=1.0), asked)
+    (remark,) = result.remarks
+    assert remark.startswith("-50, 10 are beyond the data's best -100: their scores measure extrapolation, though the ")
+    assert "step 10, 1 episode per target, " in format_result(result)
+
+
 def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make, played: list[list[float]]) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
     above, below = evaluate(pendulum(rtg_cap=1.0), asked).remarks

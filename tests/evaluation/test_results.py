@@ -57,7 +57,7 @@ def found(run: Path, result: Result, **changes: Any) -> Result | None:
         window=protocol.window or 20,
         seed=protocol.seed,
     )
-    return stored_result(run, result.config, result.dataset, result.step, settings)
+    return stored_result(run, result.config, result.dataset, result.step, settings, result.trained_with)
 
 
 def test_result_of_version_0_2_is_read(tmp_path: Path) -> None:
@@ -162,3 +162,12 @@ def test_write_result_into_an_unwritable_folder_raises_one_line(result: Result, 
         write_result(tmp_path, result)
     assert str(caught.value) == f"cannot write {result_file(tmp_path, result)}: File exists"
     assert (tmp_path / "results").read_text() == "in the way"
+
+
+def test_result_that_cannot_be_written_is_printed_before_the_error(
+    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results").write_text("a file where the folder should be")
+    with pytest.raises(InputError, match="cannot write"):
+        write_result(tmp_path, result)
+    assert capsys.readouterr().out == f"{result}\n"

@@ -249,7 +249,7 @@ def test_cli_check_exits_1_for_broken_class_and_2_for_bad_input(inline_cli, tmp_
         (["layers_that_break.number"], "the module layers_that_break has no class 'number'"),
         (["no_such_module.Mine"], "the module 'no_such_module' cannot be imported"),
         (["mimgru"], "unknown backbone 'mimgru'"),
-        (["mingru", "--width", "0"], "width is 0"),
+        (["mingru", "--width", "0"], "width is '0'"),
         (["torch.nn.GRU"], "GRU has no initial_state"),
         ([], "mixer"),
     ]:
