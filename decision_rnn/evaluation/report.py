@@ -118,6 +118,6 @@ def remark_on_cuts(data: DataSummary, protocol: Protocol, played: Sequence[Rollo
         longest = protocol.max_episode_steps is None and steps == data.longest_episode
         number = f"{steps:,} steps{', the longest in the data' * longest}"
         yield (
-            f"{cut.sum()} of {len(cut)} episodes were cut after {number}, before the environment ended them, and their returns lack what follows: evaluation.max_episode_steps sets "
-            "the number"
+            f"{cut.sum()} of {len(cut)} episodes were cut after {number}, before the environment ended them, and their "
+            "returns lack what follows: evaluation.max_episode_steps sets the number"
         )
