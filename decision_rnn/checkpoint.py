@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,8 +29,10 @@ from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.files import new_directory, remove_directory
+from decision_rnn.messages import warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.records import read_record
+from decision_rnn.sources import changed, code_of
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -52,13 +54,15 @@ RENAMED_WEIGHTS = {
 
 @dataclass(frozen=True)
 class TrainedAgent:
-    """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`."""
+    """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`, by
+    this `code`, as from `sources.code_of`."""
 
     agent: DecisionAgent
     config: RunConfig
     provenance: DataSummary
     step: int
     seconds: float
+    code: dict[str, str] = field(default_factory=dict)
 
 
 Size = Annotated[int, Meta(ge=1, lt=2**31)]
@@ -74,7 +78,8 @@ class _Description:
     provenance: dict[str, Any]
     step: int
     seconds: float
-    weights_sha256: str | None = None  # version 0.2 did not write it
+    weights_sha256: str | None = None  # version 0.2 wrote neither this nor the code
+    code: dict[str, str] = field(default_factory=dict)
 
 
 def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, Any]) -> Path:
@@ -119,6 +124,7 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
         step=trained.step,
         seconds=round(trained.seconds, 2),
         weights_sha256=hashlib.sha256(data).hexdigest(),
+        code=trained.code,
     )
     (folder / WEIGHTS).write_bytes(data)
     (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n")
@@ -179,6 +185,11 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(path, error) from None
+    if others := changed(description.code, code_of(config)):
+        warn(
+            f"warning: {folder} was trained with other code of {', '.join(others)} than there is now: the agent may "
+            "act otherwise, and its scores are stored apart from those of the earlier code"
+        )
     path = folder / WEIGHTS
     try:
         data = path.read_bytes()
@@ -196,7 +207,14 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         agent.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise _damaged(path, error) from None
-    return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds)
+    return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds, description.code)
+
+
+def trained_code(run: Path) -> dict[str, str]:
+    """The code that a run's last checkpoint was trained with; empty if there is none, or it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description).code
+    return {}
 
 
 def read_provenance(data: dict[str, Any]) -> DataSummary:

@@ -24,7 +24,7 @@ ROOMS = (
     "data.catalog",
     "agent",
     "config",
-    "config_parser",
+    "config_parser sources",
     "checkpoint",
     "training",
     "evaluation",

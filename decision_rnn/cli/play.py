@@ -80,10 +80,11 @@ def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed
     from decision_rnn.evaluation.video import play, watched_environment
 
     actor = actor_of(trained.agent, trained.config.evaluation)
+    limits = trained.config.evaluation.max_episode_steps, trained.provenance.longest_episode
     environment = watched_environment(trained.provenance.environment_id)
     try:
         for number in range(episodes):
-            *_, end = play(actor, environment, asked, seed + number)
+            *_, end = play(actor, environment, asked, seed + number, *limits)
             yield end
     except Exception as error:  # rendering can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__

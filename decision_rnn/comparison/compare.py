@@ -47,6 +47,7 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
     """
     with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
+        _set_aside(planned)
         trials = {each.run: each.collect() for each in planned}
         pending = [each for each in planned if trials[each.run] is None]
         executor = executor or make_executor(plan, len(planned))
@@ -85,6 +86,7 @@ def list_commands(plan: Plan) -> list[str]:
     """The commands that train the missing runs, to be started elsewhere, such as by SLURM; their configurations are
     written into the runs' folders."""
     _, planned = plan.trials()
+    _set_aside(planned)
     pending = [each for each in planned if each.collect() is None]
     return [shlex.join(["decision-rnn", *each.task().write()]) for each in pending]
 
@@ -117,6 +119,21 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
             write_atomically(folder / name, content.encode())
     except OSError as error:
         raise cannot_write(f"the comparison into {folder}", error) from None
+
+
+def _set_aside(planned: Sequence[PlannedTrial]) -> None:
+    """Rename the folders of runs that were trained with other code than there is now, and say so on stderr."""
+    others = {each.run: names for each in planned if (names := each.changed_code())}
+    if not others:
+        return
+    for each in planned:
+        if each.run in others:
+            each.set_aside()
+    changed = ", ".join(sorted({name for names in others.values() for name in names}))
+    warn(
+        f"{len(others)} of the runs were made with other code of {changed}: they are trained anew, the earlier ones "
+        f"are kept beside them, such as {next(iter(others))}-earlier-1"
+    )
 
 
 def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str]:

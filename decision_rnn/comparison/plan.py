@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from decision_rnn.checkpoint import trained_code
 from decision_rnn.comparison.executors import EXECUTORS, Task
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
@@ -17,11 +18,12 @@ from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
+from decision_rnn.sources import changed, code_of
 from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
@@ -52,18 +54,31 @@ class PlannedTrial:
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
         return Task(self.output / self.run, text, self.config.plugins, self.config.training.device)
 
+    def changed_code(self) -> list[str]:
+        """The names of the code that the run was trained with, as far as it was, and that is another now."""
+        return changed(trained_code(self.output / self.run), code_of(self.config))
+
+    def set_aside(self) -> None:
+        """Rename the run's folder, so that the run is trained anew; raises SystemFault or InputError if it cannot."""
+        folder = self.output / self.run
+        free = (folder.with_name(f"{folder.name}-earlier-{number}") for number in itertools.count(1))
+        try:
+            folder.rename(next(path for path in free if not path.exists()))
+        except OSError as error:
+            raise cannot_write(folder.parent, error) from None
+
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
         config, folder, settings = self.config, self.output / self.run, self.config.evaluation
-        steps, every = config.training.steps, config.training.checkpoint_every
+        steps, every, code = config.training.steps, config.training.checkpoint_every, code_of(config)
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
-            scores = stored_result(folder, config, self.data, step, checkpoint_settings(config, self.data))
+            scores = stored_result(folder, config, self.data, step, checkpoint_settings(config, self.data), code)
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:
                 return None
-        result = stored_result(folder, config, self.data, steps, settings)
+        result = stored_result(folder, config, self.data, steps, settings, code)
         if result is None:
             return None
         measured = {field.name: getattr(result, field.name) for field in fields(Measurements)}

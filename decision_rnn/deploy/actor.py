@@ -65,4 +65,5 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         ) from None
     # A policy can only carry its state, however its agent was evaluated.
     config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
-    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers)
+    code = (dict(training.get(kind, {})) for kind in ("code", "exported_with"))
+    return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)

@@ -15,6 +15,7 @@ from decision_rnn.data.environments import MissingEnvironmentError, make_environ
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.machine import versions
+from decision_rnn.sources import code_of
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
@@ -52,6 +53,8 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
             "provenance": asdict(trained.provenance),
             "step": trained.step,
             "seconds": round(trained.seconds, 2),
+            "code": trained.code,
+            "exported_with": code_of(config),
             "parameters": count_parameters(agent),
             "backbone_parameters": count_parameters(agent.backbone),
         },

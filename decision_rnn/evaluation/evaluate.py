@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
+from decision_rnn.sources import code_of
 from decision_rnn.workers import default_processes, jobs_at_a_time
 
 TIMED_ACTIONS = 200
@@ -37,6 +38,8 @@ class EvaluatedPolicy:
         provenance: The data it was trained on.
         seconds: Wall time of its training.
         cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
+        trained_with: The code that it was trained with, as from `sources.code_of`.
+        evaluated_with: The code that it acts with, which an exported policy contains.
     """
 
     actor: Actor
@@ -47,6 +50,8 @@ class EvaluatedPolicy:
     parameters: int
     backbone_parameters: int
     cost: tuple[float, int] | None = None
+    trained_with: dict[str, str] = field(default_factory=dict)
+    evaluated_with: dict[str, str] = field(default_factory=dict)
 
 
 def action_cost(actor: Actor, observation_dim: int) -> tuple[float, int]:
@@ -85,7 +90,10 @@ def evaluate(
         agent, actor = policy.agent, actor_of(policy.agent, settings)
         counts = count_parameters(agent), count_parameters(agent.backbone)
         cost = action_cost(actor, agent.observation_dim)
-        policy = EvaluatedPolicy(actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost)
+        code = policy.code, code_of(policy.config)
+        policy = EvaluatedPolicy(
+            actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
+        )
     config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
     check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
@@ -100,6 +108,7 @@ def evaluate(
         default_processes() if processes is None else processes,
         config.plugins,
         settings.max_episode_steps,
+        dataset.longest_episode,
     )
     seconds = time.perf_counter() - begun
     microseconds, state_bytes = policy.cost or (None, None)
@@ -109,7 +118,7 @@ def evaluate(
         step=policy.step,
         protocol=protocol,
         targets=tuple(_target_result(dataset, *of) for of in zip(protocol.target_returns, played, strict=True)),
-        remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(played)),
+        remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(dataset, protocol, played)),
         training_seconds=round(policy.seconds, 1),
         parameters=policy.parameters,
         backbone_parameters=policy.backbone_parameters,
@@ -121,6 +130,8 @@ def evaluate(
         action_microseconds=microseconds and round(microseconds, 1),
         state_bytes=state_bytes,
         jobs=jobs_at_a_time(),
+        trained_with=policy.trained_with,
+        evaluated_with=policy.evaluated_with,
     )
 
 
@@ -157,7 +168,7 @@ def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
 
 def evaluate_once(run: Path, trained: TrainedAgent, settings: EvaluationConfig, processes: int | None = None) -> Result:
     """The stored result of a run's checkpoint, or that of `evaluate`, which is then stored."""
-    result = stored_result(run, trained.config, trained.provenance, trained.step, settings)
+    result = stored_result(run, trained.config, trained.provenance, trained.step, settings, trained.code)
     if result is None:
         result = evaluate(trained, settings, processes)
         write_result(run, result)

@@ -2,14 +2,14 @@
 
     <run>/results/step-10000-recurrent-100-episodes-1a2b3c4d.json
 
-A result is identified by its key: the run's configuration, the data's fingerprint, the checkpoint's step and the
-protocol. Results with different keys have different files, with a hash of the key in the name.
+A result is identified by its key: the run's configuration, the data's fingerprint, the checkpoint's step, the protocol
+and the code. Results with different keys have different files, with a hash of the key in the name.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.files import new_file
 from decision_rnn.messages import warn
 from decision_rnn.records import damaged, read_json, read_record
+from decision_rnn.sources import changed, code_of
 
 SCHEMA = 3
 """Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
@@ -114,6 +115,8 @@ class Measurements:
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
+        trained_with: The code that it was trained with, as from `sources.code_of`; empty for files of version 0.2.
+        evaluated_with: The code that it was evaluated with, which an exported policy contains.
     """
 
     step: int
@@ -129,6 +132,8 @@ class Measurements:
     commit: str | None
     versions: dict[str, str]
     hardware: dict[str, Any]
+    trained_with: dict[str, str] = field(default_factory=dict)
+    evaluated_with: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +154,10 @@ class Result(Measurements):
 
     @property
     def key(self) -> dict[str, Any]:
-        """What identifies the result, as from `result_key`."""
-        return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol)
+        """What identifies the result: that of `result_key`, and the code as far as it is known."""
+        code = {"trained_with": self.trained_with, "evaluated_with": self.evaluated_with}
+        known = {name: hashes for name, hashes in code.items() if hashes}
+        return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol) | known
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
@@ -165,8 +172,11 @@ class Result(Measurements):
 
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
-    """What identifies a result: all that its scores depend on. The configuration is without the parts that the weights
-    do not depend on: the evaluation settings, the data's path and the order in which plugins were named."""
+    """What identifies a result besides its code: all that its scores depend on.
+
+    The configuration is without the parts that the weights do not depend on: the evaluation settings, the data's path
+    and the order in which plugins were named.
+    """
     same = replace(config, evaluation=EvaluationConfig(), path=None, plugins=tuple(sorted(set(config.plugins))))
     return {"config": to_dict(same), "fingerprint": fingerprint, "step": step, "protocol": asdict(protocol)}
 
@@ -210,9 +220,15 @@ def write_result(run: Path, result: Result) -> Path:
 
 
 def stored_result(
-    run: Path, config: RunConfig, data: DataSummary, step: int, settings: EvaluationConfig
+    run: Path,
+    config: RunConfig,
+    data: DataSummary,
+    step: int,
+    settings: EvaluationConfig,
+    trained_with: dict[str, str],
 ) -> Result | None:
-    """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale.
+    """The result of one of a run's checkpoints, or None if it has not been evaluated in this way on this scale, by the
+    present code.
 
     Args:
         run: The run's folder.
@@ -220,17 +236,27 @@ def stored_result(
         data: The data that it is trained on.
         step: The checkpoint's step.
         settings: How the checkpoint is evaluated.
+        trained_with: The code that the checkpoint was trained with.
     """
     protocol = Protocol.from_settings(settings, data, config)
-    return next((result for result in _results(run, config, data, step) if result.protocol == protocol), None)
+    found = _results(run, config, data, step, trained_with, code_of(config))
+    return next((result for result in found if result.protocol == protocol), None)
 
 
 def results_of(run: Path, trained: TrainedAgent) -> list[Result]:
-    """All results of this agent in a run's folder; unreadable files are skipped with a line on stderr."""
-    return list(_results(run, trained.config, trained.provenance, trained.step))
+    """All results of this agent in a run's folder, by the code that it was trained with; unreadable files are skipped
+    with a line on stderr."""
+    return list(_results(run, trained.config, trained.provenance, trained.step, trained.code, trained.code))
 
 
-def _results(run: Path, config: RunConfig, data: DataSummary, step: int) -> Iterator[Result]:
+def _results(
+    run: Path,
+    config: RunConfig,
+    data: DataSummary,
+    step: int,
+    trained_with: dict[str, str],
+    evaluated_with: dict[str, str],
+) -> Iterator[Result]:
     """The results of a checkpoint, in files with our names or the user's.
 
     Keys are compared, not the hashes in file names: a result written before a configuration option existed matches a
@@ -244,6 +270,8 @@ def _results(run: Path, config: RunConfig, data: DataSummary, step: int) -> Iter
         except InputError as error:
             warn(f"skipped: {error}")
             continue
-        same = result.key == result_key(config, data.fingerprint, step, result.protocol)
-        if same and SCALE(result.dataset) == SCALE(data):
+        found = result_key(result.config, result.dataset.fingerprint, result.step, result.protocol)
+        same = found == result_key(config, data.fingerprint, step, result.protocol)
+        others = [*changed(result.trained_with, trained_with), *changed(result.evaluated_with, evaluated_with)]
+        if same and not others and SCALE(result.dataset) == SCALE(data):
             yield result

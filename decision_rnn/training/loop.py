@@ -33,6 +33,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, counted, tell
+from decision_rnn.sources import both, code_of
 from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
@@ -155,7 +156,8 @@ def train(
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
             stream.load_state_dict(position)
-        seconds, means = _resume(trainer, stream, run, store) if resume else (0.0, {})
+        seconds, means, earlier = _resume(trainer, stream, run, store) if resume else (0.0, {}, {})
+        code = both(earlier, code_of(config))
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
         if resume:
@@ -174,7 +176,7 @@ def train(
             seconds = log.elapsed()
             with log.paused(), torch.random.fork_rng():
                 unchanged = copy.deepcopy(trainer.result).eval()
-                trained = TrainedAgent(unchanged, config, provenance, trainer.steps, seconds)
+                trained = TrainedAgent(unchanged, config, provenance, trainer.steps, seconds, code)
                 return interruption.call(partial(look, trained))
 
         with shown, Interruption() as interruption:
@@ -204,7 +206,7 @@ def train(
                         declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
                         stopped = declined or interruption.requested
                 if saves or stopped:
-                    current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed())
+                    current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed(), code)
                     state = {**trainer.state_dict(), "stream": stream.state_dict()}
                     state["objective"] = agent.objective.training_state()
                     state["means"] = {name: torch.stack(values) for name, values in means.items()}
@@ -217,7 +219,7 @@ def train(
                 f"interrupted at step {trainer.steps}; `decision-rnn train --output {run} --resume`, in Python "
                 f"resume=True, goes on from step {last_checkpoint(run).name}"
             )
-        return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed())
+        return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed(), code)
 
 
 def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> None:
@@ -284,11 +286,11 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
 
 def _resume(
     trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
-) -> tuple[float, dict[str, list[Tensor]]]:
-    """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, and the
-    scalars of each step since the last line of metrics."""
+) -> tuple[float, dict[str, list[Tensor]], dict[str, str]]:
+    """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, the
+    scalars of each step since the last line of metrics, and the code that it was trained with."""
     if not checkpoints_of(run):
-        return 0.0, {}  # killed before its first checkpoint
+        return 0.0, {}, {}  # killed before its first checkpoint
     folder = last_checkpoint(run)
     saved = load_agent(folder)
     saved.provenance.check_contents(store, run, "train it again in another folder")
@@ -298,4 +300,5 @@ def _resume(
     trainer.model.objective.load_training_state(state.get("objective", {}))
     stream.load_state_dict(state["stream"])
     means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
-    return saved.seconds, {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
+    kept = {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
+    return saved.seconds, kept, saved.code

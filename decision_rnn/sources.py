@@ -1,0 +1,76 @@
+"""Which code a run was made with: hashes of the sources that its weights and scores depend on.
+
+    {"decision-rnn": "1a2b3c4d5e6f", "layers": "0a1b2c3d4e5f"}
+
+`decision-rnn` stands for the package's layers and agent; the other names are modules: the run's plugins, and where its
+backbone, condition and objective are defined. Runs of version 0.2 recorded none, and nothing is known of their code.
+"""
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from decision_rnn.agent import CONDITIONS, OBJECTIVES
+from decision_rnn.backbones import registered
+from decision_rnn.config import RunConfig
+
+OWN = "decision-rnn"
+
+
+def code_of(config: RunConfig) -> dict[str, str]:
+    """The hashes of the code that a run of this configuration is made with in this process.
+
+    A module counts with its file as it is now, a package with all of its .py files; other modules that these import do
+    not count. Plugins that are not imported, and modules without a file, are left out.
+    """
+    package = Path(__file__).parent
+    hashes = {OWN: _digest([*package.glob("agent/**/*.py"), *package.glob("backbones/**/*.py")], package)}
+    classes: tuple[Any, ...] = (
+        registered(config.backbone.name).cls,
+        CONDITIONS.registered(config.condition.name).cls,
+        OBJECTIVES.registered(config.objective.name).cls,
+    )
+    for cls in classes:  # registered by import, without --plugins
+        if cls.__module__ == "__main__":  # a notebook's cell, or a script that does more than define it
+            hashes |= _source_of(cls)
+        elif not cls.__module__.startswith("decision_rnn."):
+            hashes |= _module(cls.__module__)
+    for name in config.plugins:
+        hashes |= _module(name)
+    return dict(sorted(hashes.items()))
+
+
+def changed(made: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the code that is known of both and differs."""
+    return [name for name, digest in made.items() if now.get(name, digest) != digest]
+
+
+def both(made: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The code of a run that is resumed: hashes joined by a plus where it was changed in between."""
+    joined = {name: f"{made[name]}+{now[name]}" for name in changed(made, now)}
+    return {**made, **now, **joined} if made else dict(now)
+
+
+def _module(name: str) -> dict[str, str]:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or not file.endswith(".py"):
+        return {}
+    path = Path(file)
+    return {name: _digest(path.parent.rglob("*.py") if path.name == "__init__.py" else [path], path.parent)}
+
+
+def _source_of(cls: type[Any]) -> dict[str, str]:
+    try:
+        return {cls.__qualname__: hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()[:12]}
+    except (OSError, TypeError):  # typed into an interpreter that keeps no source
+        return {}
+
+
+def _digest(paths: Iterable[Path], root: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
