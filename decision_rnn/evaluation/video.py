@@ -185,8 +185,9 @@ def _run(command: Sequence[str], environment: dict[str, str], timeout: float) ->
         expiry.start()
         try:
             assert process.stdout is not None
-            for last in process.stdout:
+            for line in process.stdout:
                 shown.update()
+                last = line
             code = process.wait()
         finally:
             expiry.cancel()
