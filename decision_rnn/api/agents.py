@@ -50,7 +50,7 @@ def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path
         folder = find_agent(name)
         return checkpoint.load_agent(folder), checkpoint.run_of(folder)
     try:
-        from decision_rnn.deploy.actor import load_policy
+        from decision_rnn.evaluation.policies import load_policy
     except ModuleNotFoundError as error:
         raise InputError(f"{name} needs {error.name}, which is missing: pip install 'decision-rnn[onnx]'") from None
     return load_policy(Path(name)), None
