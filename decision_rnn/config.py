@@ -108,8 +108,8 @@ class EvaluationConfig:
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
-        max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or 10,000 if
-            it is registered without one.
+        max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
+            registered without one, that of the longest episode in the data.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data; 0 for none.
     """

@@ -16,7 +16,7 @@ from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import make_environment, settings_of
-from decision_rnn.data.playing import Act, Quota, play_many, play_one
+from decision_rnn.data.playing import Act, Quota, play_many, play_one, step_limit
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
@@ -39,6 +39,7 @@ def record(
     progress: bool = True,
     plugins: Sequence[str] = (),
     append: bool = False,
+    max_episode_steps: int | None = None,
 ) -> Dataset:
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
 
@@ -65,14 +66,16 @@ def record(
         plugins: Modules to import first.
         append: If the dataset exists, add the episodes to it; their seeds go on from `seed` plus the number of
             episodes that it has.
+        max_episode_steps: The largest number of steps of an episode, which is then cut: truncated. If left out, the
+            environment's own limit, or 10,000 if it has none.
 
     Returns:
         The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
 
     Raises:
         InputError: If the name is taken or invalid, an argument is invalid, the environment has no registered id or
-            cannot be made, the shape of an action is not the environment's, an action, observation or reward is not
-            finite, or an episode does not end within 10,000 steps in an environment without a time limit.
+            cannot be made, the shape of an action is not the environment's, or an action, observation or reward is
+            not finite.
         KeyboardInterrupt: After Ctrl-C, or a notebook's stop button.
 
     Example:
@@ -89,6 +92,8 @@ def record(
     quota = Quota(episodes, steps)
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed is {seed!r:.100}: it must be a whole number, at least 0")
+    if max_episode_steps is not None and (not isinstance(max_episode_steps, int | np.integer) or max_episode_steps < 1):
+        raise InputError(f"max_episode_steps is {max_episode_steps!r:.100}: it must be a whole number, at least 1")
     import_plugins(plugins)
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet(not progress))
@@ -102,10 +107,12 @@ def record(
         if append and SOURCES["own"].folder(name).is_dir():
             seed += open_dataset(name).open().episodes
         act = _acting(policy, environment, target_return)
+        if max_episode_steps is None and (limit := step_limit(environment, None)) is not None:
+            warn(f"{environment_id} has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
         if isinstance(environment, gymnasium.vector.VectorEnv):
-            played = play_many(environment, act, quota, seed)
+            played = play_many(environment, act, quota, seed, max_episode_steps)
         else:
-            played = play_one(environment, act, quota, seed)
+            played = play_one(environment, act, quota, seed, max_episode_steps)
         finished = _Finished(_shown(played, quota))
         with finished.delaying_interrupts():
             store = write_store(name, finished, environment_id, environment_settings=settings, append=append)

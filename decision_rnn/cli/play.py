@@ -82,13 +82,13 @@ def _in_window(
     from decision_rnn.evaluation.evaluate import EvaluatedPolicy
     from decision_rnn.evaluation.video import play, watched_environment
 
-    actor = (
-        trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, trained.config.evaluation)
-    )
+    settings = trained.config.evaluation
+    actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
+    limits = settings.max_episode_steps, trained.provenance.longest_episode
     environment = watched_environment(trained.provenance.environment_id)
     try:
         for number in range(episodes):
-            *_, end = play(actor, environment, asked, seed + number)
+            *_, end = play(actor, environment, asked, seed + number, *limits)
             yield end
     except Exception as error:  # rendering can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
@@ -106,14 +106,9 @@ class _Course:
     actions: list[np.ndarray] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
 
-    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray, environment: Any) -> None:
+    def add(self, action: np.ndarray, reward: Any, observation: np.ndarray) -> None:
         _check_finite("the environment gave a reward", reward)
         _check_finite("the environment gave an observation", observation)
-        if len(self.rewards) == DEFAULT_MAX_STEPS and environment.spec and not environment.spec.max_episode_steps:
-            raise InputError(
-                f"an episode of {environment.spec.id} has not ended after {DEFAULT_MAX_STEPS:,} steps: register it "
-                "with max_episode_steps, its time limit"
-            )
         self.actions.append(np.array(action))
         self.rewards.append(float(reward))
         self.observations.append(np.array(observation))
@@ -123,15 +118,24 @@ class _Course:
         return Episode(*arrays, bool(terminated), bool(truncated), seed)
 
 
-def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> Iterator[Episode]:
+def step_limit(environment: gymnasium.Env | gymnasium.vector.VectorEnv, max_steps: int | None) -> int | None:
+    """The number of steps after which an episode is cut: `max_steps`, or `DEFAULT_MAX_STEPS` if the environment has no
+    limit of its own; None if that is the only one."""
+    limited = environment.spec is not None and environment.spec.max_episode_steps is not None
+    return DEFAULT_MAX_STEPS if max_steps is None and not limited else max_steps
+
+
+def play_one(
+    environment: gymnasium.Env, act: Act, quota: Quota, seed: int, max_steps: int | None = None
+) -> Iterator[Episode]:
     """Play in one environment, which is not closed: episode i starts with its reset(seed + i). `act` gets a true `done`
-    with an episode's first observation.
+    with an episode's first observation. An episode that has not ended after `step_limit` steps is cut: truncated.
 
     Raises:
         InputError: If the shape of an action is not the environment's, an action, observation or reward is not finite,
-            or an episode does not end within `DEFAULT_MAX_STEPS` steps in an environment without a time limit.
+            or the policy gives no array of numbers.
     """
-    index = steps = 0
+    index, steps, limit = 0, 0, step_limit(environment, max_steps)
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
         _check_finite("the environment's reset gave an observation", observation)
@@ -140,45 +144,71 @@ def play_one(environment: gymnasium.Env, act: Act, quota: Quota, seed: int) -> I
         def policy(observations: list[Any], rewards: np.ndarray, _: object, course: _Course = course) -> list[Any]:
             return [_checked(act(observations[0], rewards[0], not course.actions), environment)]
 
-        for step in play_together([environment], [observation], policy):
-            course.add(step.actions[0], step.rewards[0], step.observations[0], environment)
-        yield course.ended(step.terminated[0], step.truncated[0], seed + index)
+        for step in play_together([environment], [observation], policy, limit):
+            course.add(step.actions[0], step.rewards[0], step.observations[0])
+        yield course.ended(step.terminated[0], step.truncated[0] or not step.over[0], seed + index)
         index, steps = index + 1, steps + len(course.rewards)
 
 
-def play_many(environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, seed: int) -> Iterator[Episode]:
+def play_many(
+    environments: gymnasium.vector.VectorEnv, act: Act, quota: Quota, seed: int, max_steps: int | None = None
+) -> Iterator[Episode]:
     """Play in a vector environment, which is not closed, with any of Gymnasium's autoreset modes.
 
-    Each environment plays its own share: taking the first episodes to end would favour short ones.
+    Each environment plays its own share: taking the first episodes to end would favour short ones. An episode that has
+    not ended after `step_limit` steps is cut, and to `act` it looks like one that the environment ends.
 
     Raises:
-        InputError: As for `play_one`.
+        InputError: As for `play_one`; or if an episode has to be cut and the vector environment is not one of
+            Gymnasium's own, which can reset some of their environments.
     """
     count, mode = environments.num_envs, environments.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    limit, none = step_limit(environments, max_steps), np.zeros(environments.num_envs, bool)
     observations, _ = environments.reset(seed=seed)
+    _check_finite("the environment's reset gave an observation", observations)
     shares = {row: share for row in range(count) if (share := quota.share(row, count))}
     played = {row: [0, 0] for row in shares}  # episodes and steps
     courses = [_Course([np.array(observation)]) for observation in observations]
-    rewards, done = np.zeros(count), np.zeros(count, bool)
+    rewards, over, cut = np.zeros(count), none, none
     while shares:
-        actions = _checked(act(observations, rewards, done), environments)
-        resetting = done if mode == AutoresetMode.NEXT_STEP else np.zeros(count, bool)
+        actions = _checked(act(observations, rewards, over), environments)
+        resetting = over if mode == AutoresetMode.NEXT_STEP else none
         observations, rewards, terminated, truncated, info = environments.step(actions)
-        done = np.logical_or(terminated, truncated)
+        if (resetting & cut).any():  # what was cut has been stepped once more instead of being reset
+            observations = _reset(environments, cut)
+            rewards, terminated, truncated = (np.where(resetting, 0, of) for of in (rewards, terminated, truncated))
+        ended = np.logical_or(terminated, truncated)
+        cut = none.copy()
         for row in np.flatnonzero(~resetting).tolist():
-            last = info["final_obs"][row] if done[row] and mode == AutoresetMode.SAME_STEP else observations[row]
-            courses[row].add(actions[row], rewards[row], last, environments)
-            if done[row] and row in shares:
+            course = courses[row]
+            last = info["final_obs"][row] if ended[row] and mode == AutoresetMode.SAME_STEP else observations[row]
+            course.add(actions[row], rewards[row], last)
+            cut[row] = not ended[row] and len(course.rewards) == limit
+            if (ended[row] or cut[row]) and row in shares:
                 seeded = seed + row if played[row][0] == 0 else None
-                episode = courses[row].ended(terminated[row], truncated[row], seeded)
+                episode = course.ended(terminated[row], truncated[row] or cut[row], seeded)
                 played[row] = [played[row][0] + 1, played[row][1] + len(episode.rewards)]
                 if shares[row].met(*played[row]):
                     del shares[row]
                 yield episode
-        if mode == AutoresetMode.DISABLED and done.any():
-            observations, _ = environments.reset(options={"reset_mask": done})
-        for row in np.flatnonzero(resetting if mode == AutoresetMode.NEXT_STEP else done).tolist():
+        over = ended | cut
+        unreset = {AutoresetMode.NEXT_STEP: none, AutoresetMode.SAME_STEP: cut, AutoresetMode.DISABLED: over}[mode]
+        if unreset.any():
+            observations = _reset(environments, unreset)
+        for row in np.flatnonzero(resetting if mode == AutoresetMode.NEXT_STEP else over).tolist():
             courses[row] = _Course([np.array(observations[row])])
+
+
+def _reset(environments: gymnasium.vector.VectorEnv, rows: np.ndarray) -> np.ndarray:
+    """Reset the environments where `rows` (num_envs,) bool is true; returns the observations of all."""
+    expected = environments.metadata.get("autoreset_mode") == AutoresetMode.DISABLED
+    if not expected and not isinstance(environments.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+        raise InputError(
+            f"an episode has reached the largest number of steps, and {type(environments.unwrapped).__name__} cannot "
+            "reset one of its environments: give it a time limit of its own, or raise max_episode_steps"
+        )
+    observations, _ = environments.reset(options={"reset_mask": rows.copy()})
+    return observations
 
 
 def _checked(action: Any, environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> np.ndarray:

@@ -19,6 +19,7 @@ class DataSummary(DatasetSpec):
         return_sd: Their standard deviation.
         return_min: The lowest return.
         return_max: The highest return.
+        longest_episode: The steps of its longest episode; None in files of version 0.2.
         notes: What a reader of the scores should know about the data, in sentences.
     """
 
@@ -27,6 +28,7 @@ class DataSummary(DatasetSpec):
     return_sd: float
     return_min: float
     return_max: float
+    longest_episode: int | None = None
     notes: tuple[str, ...] = ()
     target_returns: tuple[float, ...] = ()  # these two are not in all files of version 0.2
     return_scale: float = 1.0
@@ -45,6 +47,7 @@ class DataSummary(DatasetSpec):
             fingerprint=store.fingerprint,
             environment_id=store.environment_id,
             spaces=flat_spaces(store.observation_dim, action_box(store)),
+            longest_episode=int(store.episode_lengths.max()),
             notes=tuple(store.manifest["source"].get("notes", ())),
             **{name: statistics[name] for name in ("return_mean", "return_sd", "return_min", "return_max")},
         )

@@ -109,6 +109,7 @@ def evaluate(
         default_processes() if processes is None else processes,
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
         settings.max_episode_steps,
+        dataset.longest_episode,
     )
     seconds = time.perf_counter() - begun
     microseconds, state_bytes = policy.cost or (None, None)
@@ -118,7 +119,7 @@ def evaluate(
         step=policy.step,
         protocol=protocol,
         targets=tuple(_target_result(dataset, *of) for of in zip(protocol.target_returns, played, strict=True)),
-        remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(played)),
+        remarks=(*remarks(config, dataset, protocol), *remark_on_cuts(dataset, protocol, played)),
         training_seconds=round(policy.seconds, 1),
         parameters=policy.parameters,
         backbone_parameters=policy.backbone_parameters,

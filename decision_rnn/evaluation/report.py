@@ -111,11 +111,14 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         )
 
 
-def remark_on_cuts(played: Sequence[RolloutResult]) -> Iterator[str]:
+def remark_on_cuts(data: DataSummary, protocol: Protocol, played: Sequence[RolloutResult]) -> Iterator[str]:
     """A sentence on the episodes that did not end within the largest number of steps, if there are any."""
     cut, lengths = (np.concatenate([getattr(of, name) for of in played]) for name in ("cut", "lengths"))
     if cut.any():
+        steps = int(lengths[cut].max())
+        longest = protocol.max_episode_steps is None and steps == data.longest_episode
+        number = f"{steps:,} steps{', the longest in the data' * longest}"
         yield (
-            f"{cut.sum()} of {len(cut)} episodes were cut after {lengths[cut].max():,} steps, before the environment "
-            "ended them, and their returns lack what follows: evaluation.max_episode_steps sets the number"
+            f"{cut.sum()} of {len(cut)} episodes were cut after {number}, before the environment ended them, and their "
+            "returns lack what follows: evaluation.max_episode_steps sets the number"
         )

@@ -23,11 +23,15 @@ GROUP = 50
 depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
 
 
-def step_limit(environment_id: str, max_episode_steps: int | None) -> int | None:
-    """The number of steps after which an episode is cut; None if the environment's own limit is the only one."""
+def step_limit(environment_id: str, max_episode_steps: int | None, longest_episode: int | None = None) -> int | None:
+    """The number of steps after which an episode is cut; None if the environment's own limit is the only one.
+
+    It is `max_episode_steps`. If that is None, and the environment has no limit, it is the length of the longest
+    episode of the data, or `DEFAULT_MAX_STEPS` if that is not known.
+    """
     if max_episode_steps is not None or gymnasium.registry[environment_id].max_episode_steps is not None:
         return max_episode_steps
-    return DEFAULT_MAX_STEPS
+    return longest_episode or DEFAULT_MAX_STEPS
 
 
 @contextmanager
@@ -80,6 +84,7 @@ def rollout(
     processes: int = 1,
     plugins: Sequence[str] = (),
     max_episode_steps: int | None = None,
+    longest_episode: int | None = None,
 ) -> list[RolloutResult]:
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
@@ -95,6 +100,7 @@ def rollout(
         processes: Number of processes, each playing one group at a time; 1 plays in this process.
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
         max_episode_steps: As in `EvaluationConfig`.
+        longest_episode: As in `DataSummary`.
 
     Returns:
         One result per target return.
@@ -106,7 +112,7 @@ def rollout(
     groups = episode_groups(count)
     begins = [(seed + i % episodes, float(target_returns[i // episodes])) for i in range(count)]
     tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
-    play = partial(play_group, actor, environment_id, step_limit(environment_id, max_episode_steps))
+    play = partial(play_group, actor, environment_id, step_limit(environment_id, max_episode_steps, longest_episode))
     found = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:

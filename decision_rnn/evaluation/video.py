@@ -57,7 +57,14 @@ class Moment(NamedTuple):
     ended: bool
 
 
-def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, seed: int) -> Iterator[Moment]:
+def play(
+    actor: Actor,
+    environment: gymnasium.Env,
+    target_return: float | None,
+    seed: int,
+    max_episode_steps: int | None = None,
+    longest_episode: int | None = None,
+) -> Iterator[Moment]:
     """Play an episode; yields a moment at its beginning and one after every step.
 
     The episode is the same as in a rollout of one episode with this seed. Torch's global generator is seeded too.
@@ -67,13 +74,16 @@ def play(actor: Actor, environment: gymnasium.Env, target_return: float | None, 
         environment: From `make_environment`, with flat Box spaces.
         target_return: The target return; None in behaviour cloning.
         seed: The episode begins with the environment's reset(seed).
+        max_episode_steps: As in `EvaluationConfig`.
+        longest_episode: As in `DataSummary`.
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
     policy, moment = GroupPolicy(actor, [target_return or 0.0]), Moment(0, 0.0, False)
     assert environment.spec is not None  # it was made by its id
     yield moment
-    for step in play_together([environment], [observation], policy, step_limit(environment.spec.id, None)):
+    limit = step_limit(environment.spec.id, max_episode_steps, longest_episode)
+    for step in play_together([environment], [observation], policy, limit):
         moment = Moment(moment.steps + 1, moment.earned + float(step.rewards[0]), bool(step.over[0]) or step.cut)
         yield moment
 
@@ -199,6 +209,7 @@ def _film(
     first = settings.seed if seed is None else seed
     actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
     size, rate = FORMATS[suffix]
+    limits = settings.max_episode_steps, trained.provenance.longest_episode
     environment = watched_environment(trained.provenance.environment_id, size)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / rate))
@@ -206,7 +217,7 @@ def _film(
 
     def pictures() -> Iterator[Image.Image]:
         for episode in range(episodes):
-            for moment in play(actor, environment, target_return, first + episode):
+            for moment in play(actor, environment, target_return, first + episode, *limits):
                 over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
                 if moment.steps % every == 0 or over:
                     yield label(draw(environment), target_return, moment)

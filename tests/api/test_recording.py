@@ -11,7 +11,7 @@ import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
-from swing import CAR, push
+from swing import CAR, SMALL, push
 
 import decision_rnn
 from decision_rnn import Episode, InputError, Run, record
@@ -104,6 +104,7 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
         ((lambda observation: (np.ones(1), None), CAR, "own/none"), {"episodes": 1}, "return the action alone"),
         ((lambda observation: ["fast"], CAR, "own/none"), {"episodes": 1}, "an action that holds no numbers"),
         ((push, CAR, "own/none"), {"episodes": 1, "seed": -1}, "seed is -1"),
+        ((push, CAR, "own/none"), {"episodes": 1, "max_episode_steps": 0}, "max_episode_steps is 0"),
     ],
 )
 def test_record_invalid_arguments_raise_input_error_and_write_nothing(
@@ -115,16 +116,89 @@ def test_record_invalid_arguments_raise_input_error_and_write_nothing(
     assert "own/none" not in decision_rnn.data.catalog.names()
 
 
-@pytest.mark.parametrize("vector", [False, True])
-def test_record_in_an_environment_that_never_ends_raises_and_writes_nothing(
-    vector: bool, inside: Path, monkeypatch: pytest.MonkeyPatch
+def spin(observation: np.ndarray) -> np.ndarray:
+    """A policy for Pendulum; takes one observation or a batch."""
+    return observation[..., :1]
+
+
+def cut_by_hand(seed: int, resets: int, steps: int) -> list[np.ndarray]:
+    """The observations of consecutive episodes of Pendulum that are left after so many steps."""
+    env, episodes = PendulumEnv(), []
+    observation, _ = env.reset(seed=seed)
+    for _ in range(resets):
+        observations = [observation]
+        for _ in range(steps):
+            observations.append(env.step(spin(observations[-1]))[0])
+        episodes.append(np.stack(observations))
+        observation, _ = env.reset()
+    return episodes
+
+
+@pytest.mark.parametrize("given", [None, 12])
+def test_record_cuts_episodes_that_have_no_end(
+    given: int | None, inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
     monkeypatch.setattr(playing, "DEFAULT_MAX_STEPS", 30)
-    environment = gymnasium.make_vec("Endless-v0", num_envs=2) if vector else "Endless-v0"
-    with pytest.raises(InputError, match=r"an episode of Endless-v0 has not ended after 30 steps: .*max_episode_steps"):
-        record(lambda observation: np.zeros((2, 1) if vector else 1), environment, "own/none", episodes=1)
-    assert "own/none" not in decision_rnn.data.catalog.names()
+    limit = given or 30
+    store = record(spin, "Endless-v0", f"own/cut-{limit}", episodes=2, max_episode_steps=given).open()
+    said = "Endless-v0 has no time limit: episodes are cut after 30 steps (max_episode_steps)"
+    assert (said in capsys.readouterr().err) == (given is None)
+    for seed, episode in enumerate(store.read_episodes()):
+        np.testing.assert_array_equal(episode.observations, cut_by_hand(seed, 1, limit)[0])
+        assert (episode.terminated, episode.truncated) == (False, True)
+
+
+class OddEnds(PendulumEnv):
+    """Pendulum in which the episodes of an odd seed end after 7 steps, and the others never."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps, self.odd = 0, self.odd if seed is None else seed % 2 == 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return *super().step(action)[:3], self.odd and self.steps == 7, {}
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_record_cuts_the_episodes_of_a_vector_environment_in_every_autoreset_mode(
+    mode: AutoresetMode, kind: str, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gymnasium.registry, "OddEnds-v0", EnvSpec("OddEnds-v0", OddEnds))
+    options = {"num_envs": 2, "vectorization_mode": kind, "vector_kwargs": {"autoreset_mode": mode}}
+    envs, given = gymnasium.make_vec("OddEnds-v0", **options), []
+
+    def policy(observation: np.ndarray) -> np.ndarray:
+        given.append(observation.copy())
+        return spin(observation)
+
+    store = record(policy, envs, f"own/cut-{mode.name}-{kind}", episodes=6, max_episode_steps=10, progress=False).open()
+    envs.close()
+    by_hand = [*cut_by_hand(0, 3, 10), *cut_by_hand(1, 3, 7)]
+    played = [episode.observations for episode in store.read_episodes()]
+    assert len(played) == len(by_hand) == 6
+    for observations in by_hand:
+        assert sum(np.array_equal(observations, other) for other in played) == 1
+    assert store.truncated.all()
+    assert not store.terminated.any()
+    assert given[10][0].tolist() in (by_hand[0][10].tolist(), by_hand[1][0].tolist())  # the last, or the next first
+
+
+def test_record_of_an_agent_in_a_vector_environment_starts_a_new_episode_after_a_cut(run: Run, inside: Path) -> None:
+    """Its memory is cleared, so that the returns of short episodes are those of fresh agents."""
+    for mode in AutoresetMode:
+        envs = gymnasium.make_vec(CAR, num_envs=2, vector_kwargs={"autoreset_mode": mode})
+        store = record(
+            run, envs, f"own/memory-{mode.name}", episodes=4, target_return=50, max_episode_steps=30, progress=False
+        ).open()
+        assert store.episode_lengths.tolist() == [30] * 4
+        for episode in store.read_episodes():
+            actor = run.actor(50)
+            rewards = [0.0, *episode.rewards]
+            for t, action in enumerate(episode.actions):
+                np.testing.assert_allclose(actor(episode.observations[t], rewards[t]), action, atol=1e-4)
 
 
 class Faulty(gymnasium.Wrapper):
@@ -229,3 +303,18 @@ def test_record_with_append_goes_on_with_the_next_seed(inside: Path) -> None:
         InputError, match=r"own/piecewise has episodes of MountainCarContinuous-v0 .* and these are of Pend"
     ):
         record(lambda observation: np.zeros(1), "Pendulum-v1", "own/piecewise", episodes=1, append=True)
+
+
+def test_agent_of_an_environment_without_a_limit_is_evaluated_for_as_long_as_the_data(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", PendulumEnv))
+    record(spin, "Endless-v0", "own/endless", episodes=1, max_episode_steps=40, progress=False)
+    dataset = record(spin, "Endless-v0", "own/endless", episodes=1, max_episode_steps=23, append=True, progress=False)
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="endless", progress=False)
+    assert run.agent.provenance.longest_episode == 40
+    result = decision_rnn.evaluate("endless", -100, episodes=2, processes=1, progress=False)
+    assert result.targets[0].length_mean == 40
+    assert any("2 of 2 episodes were cut after 40 steps, the longest in the data" in text for text in result.remarks)
+    result = decision_rnn.evaluate("endless", -100, episodes=2, max_episode_steps=7, processes=1, progress=False)
+    assert result.targets[0].length_mean == 7

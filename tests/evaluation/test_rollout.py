@@ -113,6 +113,8 @@ def test_rollout_cuts_episodes_that_do_not_end(
     (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked)
     assert result.lengths.tolist() == result.returns.tolist() == [steps] * 2
     assert result.cut.tolist() == [cut] * 2
+    (result,) = rollout(Reflex(), "Endless-v0", [1.0], 2, 0, max_episode_steps=asked, longest_episode=9)
+    assert result.lengths.tolist() == [asked or registered_limit or 9] * 2  # the data's longest, where nothing else is
     if asked is None:
         *_, last = play(Reflex(), gymnasium.make("Endless-v0"), 1.0, 0)
         assert last == (steps, steps, True)
