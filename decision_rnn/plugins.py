@@ -51,7 +51,7 @@ def import_callable(name: str, where: str, kind: str) -> Callable[..., Any]:
     found: Any = getattr(sys.modules[module], attribute, None)
     if not callable(found):
         raise InputError(f"the module {module:.100} has no {kind} {attribute!r:.100}: name one that it defines")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:

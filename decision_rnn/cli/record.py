@@ -37,11 +37,8 @@ def run(arguments: Sequence[str]) -> None:
             target_return=command.target_returns,
             **{name: getattr(command, name) for name in options},
         ).open()
-    returns = store.manifest["statistics"]
-    print(
-        f"{command.output}: {counted(store.episodes, 'episode')}, {counted(store.steps, 'step')}, returns {returns['return_min']:.4g} to "
-        f"{returns['return_max']:.4g}, in {store.path}"
-    )
+    size, returns = f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
+    print(f"{command.output}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}")
 
 
 def parser() -> CommandParser:
