@@ -68,7 +68,11 @@ def _parser(action: str) -> CommandParser:
 
 def _list(command: Namespace) -> None:
     for name in names():
-        print(f"{name:<45} {'ready' if open_dataset(name).ready else ''}".rstrip())
+        try:
+            state = "ready" if open_dataset(name).ready else ""
+        except OSError as error:
+            state = f"cannot be read: {error.strerror}"
+        print(f"{name:<45} {state}".rstrip())
     print("further: " + ", ".join(source.pattern for source in SOURCES.values()))
 
 
