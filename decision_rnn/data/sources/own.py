@@ -17,7 +17,7 @@ from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import locked, remove_directory
 
 APPENDED = ".appended"
@@ -48,9 +48,9 @@ class OwnSource(Source):
         if _appended(folder).is_dir():
             _finish_appending(name)
         if not folder.is_dir():
-            known = ", ".join(self.names()) or "none"
             raise InputError(
-                f"there is no dataset {name} in {_root()} (known there: {known}): write it by record or write_store"
+                f"there is no dataset {name} in {_root()}: {did_you_mean(name, self.names())}`decision-rnn data list` "
+                "shows those that are there, and record or write_store writes one"
             )
         try:
             return EpisodeStore.open(folder)
