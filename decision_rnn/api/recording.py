@@ -21,7 +21,7 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
-from decision_rnn.messages import bar, quiet, warn
+from decision_rnn.messages import bar, counted, quiet, warn
 from decision_rnn.plugins import import_plugins
 
 Environment = gymnasium.Env | gymnasium.vector.VectorEnv
@@ -170,7 +170,7 @@ class _Finished:
 
     def raise_error(self, path: Path) -> None:
         """Raise the error, if there is one, with a sentence on what was kept in `path`."""
-        kept = f"what was finished is kept, {self.count} episodes ({self.steps:,} steps) in {path}"
+        kept = f"what was finished is kept, {counted(self.count, 'episode')} ({counted(self.steps, 'step')}) in {path}"
         if isinstance(self.error, InputError):
             raise InputError(f"{self.error}; {kept}") from self.error
         if isinstance(self.error, KeyboardInterrupt) or self.interrupted:

@@ -149,7 +149,7 @@ def _export(command: Namespace) -> None:
 
 def _merge(command: Namespace) -> None:
     store = merge_datasets(command.dataset, command.parts).open()
-    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+    print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} in {store.path}")
 
 
 def _remove(command: Namespace) -> None:

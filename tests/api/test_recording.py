@@ -262,7 +262,7 @@ def test_record_of_a_policy_whose_action_is_not_finite_names_the_action_and_does
     steps: list[Any] = []
     environment = Faulty(lambda step, *given: steps.append(step) or given)
     with pytest.raises(
-        InputError, match=r"the policy gave an action that is not finite in float32: entry 0 is nan; .*1 epi"
+        InputError, match=r"the policy gave an action that is not finite in float32: entry 0 is nan; .*1 episode"
     ):
         record(lambda o: push(o) * (1.0 if next(calls) < 120 else np.nan), environment, "own/nan-action", episodes=9)
     assert len(steps) == 120
@@ -286,7 +286,7 @@ def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, m
         validate(episode, name)
 
     monkeypatch.setattr(Episode, "validate", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="interrupted; what was finished is kept, 1 episodes"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted; what was finished is kept, 1 episode"):
         record(push, CAR, "own/while-written", episodes=5, progress=False)
     assert decision_rnn.open_dataset("own/while-written").open().episodes == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
