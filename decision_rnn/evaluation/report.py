@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.backbones import registered
+from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.messages import counted
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     backbone = config.backbone.name
-    forgets_slowly = getattr(registered(backbone).cls, "forgets_slowly", False)
+    known = BACKBONES.entries.get(backbone)  # a policy's may be defined in a plugin that is not imported
+    forgets_slowly = known is not None and getattr(known.cls, "forgets_slowly", False)
     if forgets_slowly and config.training.tbptt_slices == 1 and protocol.state == "recurrent":
         yield (
             f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "

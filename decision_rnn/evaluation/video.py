@@ -29,11 +29,12 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.checkpoint import load_agent
+from decision_rnn.checkpoint import TrainedAgent, load_agent
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.playing import play_together
 from decision_rnn.errors import FULL, InputError, SystemFault, cannot_write
 from decision_rnn.evaluation.actor import Actor, actor_of
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 from decision_rnn.files import new_file
 from decision_rnn.messages import bar
@@ -136,7 +137,7 @@ def film(
     The agent acts as its run is configured for evaluation: it carries its state or re-runs a window.
 
     Args:
-        agent: A folder that `load_agent` accepts.
+        agent: A folder that `load_agent` accepts, or the file of an exported policy.
         video: The file, ending in .mp4 or .webp, replaced once the video is complete.
         target_return: The target return; None in behaviour cloning.
         episodes: Number of episodes.
@@ -240,9 +241,15 @@ def _film(
     seed: int | None,
     seconds: float | None,
 ) -> list[Moment]:
-    trained = load_agent(Path(folder))
+    if Path(folder).suffix == ".onnx":
+        from decision_rnn.evaluation.policies import load_policy  # here: it needs onnxruntime
+
+        trained: TrainedAgent | EvaluatedPolicy = load_policy(Path(folder))
+    else:
+        trained = load_agent(Path(folder))
     settings = trained.config.evaluation
-    first, actor = settings.seed if seed is None else seed, actor_of(trained.agent, settings)
+    first = settings.seed if seed is None else seed
+    actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
     size, rate = FORMATS[suffix]
     limits = settings.max_episode_steps, trained.provenance.longest_episode
     environment = watched_environment(trained.provenance.environment_id, size)
