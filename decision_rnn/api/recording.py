@@ -201,7 +201,8 @@ def _flat_action_space(environment: Environment) -> gymnasium.spaces.Box:
             wrapper = ": wrap it in gymnasium.wrappers.FlattenObservation" if kind == "observations" else ""
             text = " ".join(str(space).split())
             raise InputError(f"the environment has {kind} that are not flat vectors, {text:.200}{wrapper}")
-    return spaces[1]
+        box = space
+    return box
 
 
 def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
