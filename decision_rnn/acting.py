@@ -213,6 +213,8 @@ class ActingLoop(ABC):
 
     def _take_layout(self, env: Any) -> None:
         """Check the sizes of an environment, and take how many there are and how they are reset."""
+        if not hasattr(env, "metadata") or not hasattr(env, "action_space"):
+            raise InputError(f"env is {env!r:.100}: give what gymnasium.make or make_vec returned")
         found = env.num_envs if hasattr(env, "single_observation_space") else None
         if self.num_envs not in (None, found):
             raise InputError(f"num_envs is {self.num_envs} where the environment has {found}: leave it out")

@@ -217,6 +217,13 @@ def trained_code(run: Path) -> dict[str, str]:
     return {}
 
 
+def plugins_of(folder: Path) -> list[str]:
+    """The plugins that the agent of a folder was made with, as its description says; empty if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        return [*map(str, json.loads((folder / DESCRIPTION).read_text())["config"].get("plugins", ()))]
+    return []
+
+
 def read_provenance(data: dict[str, Any]) -> DataSummary:
     """The data that a checkpoint or an exported policy was trained on; ValueError or TypeError if it is damaged."""
     return read_record({**data, **data.get("spec", {})}, DataSummary)  # version 0.2 wrote a section `spec`

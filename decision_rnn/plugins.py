@@ -7,7 +7,8 @@ names, but loading them imports nothing: a module is code, and a file from someb
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from decision_rnn.errors import InputError
 
@@ -35,6 +36,22 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
             raise InputError(
                 f"{where}: the module {name!r:.100} cannot be imported ({reason}): fix or install it"
             ) from error
+
+
+def import_callable(name: str, where: str, kind: str) -> Callable[..., Any]:
+    """The function or class named `module.NAME`, whose module is imported as a plugin; `kind` is for messages.
+
+    Raises:
+        InputError: If the name has no module, it cannot be imported, or it has no such function or class.
+    """
+    module, dot, attribute = name.rpartition(".")
+    if not dot:
+        raise InputError(f"{where} is {name!r:.100}: give module.{name:.100}, with the module that defines the {kind}")
+    import_plugins([module], where)
+    found: Any = getattr(sys.modules[module], attribute, None)
+    if not callable(found):
+        raise InputError(f"the module {module:.100} has no {kind} {attribute!r:.100}: name one that it defines")
+    return found
 
 
 def check_plugins(names: Iterable[str], where: str) -> None:

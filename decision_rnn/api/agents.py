@@ -1,5 +1,6 @@
 """Loading an agent by any of its names."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from decision_rnn import checkpoint
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import CHOICES, flatten, overlay
-from decision_rnn.deploy.hub import find_agent
+from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.messages import tell
 from decision_rnn.parsing import convert
 
 ARCHITECTURE = (*CHOICES, "observation", "agent")
@@ -44,16 +46,29 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     return checkpoint.load_agent(find_agent(name), plugins)
 
 
+def find_subject(name: str | Path) -> Path:
+    """The file of an exported policy, or the folder of an agent; of a package whose plugins are not imported, its
+    exported policy, which needs none."""
+    if Path(name).suffix == ".onnx":
+        return Path(name)
+    folder = find_agent(name)
+    missing = [plugin for plugin in checkpoint.plugins_of(folder) if plugin not in sys.modules]
+    if missing and (folder / ONNX).is_file():
+        tell(f"{folder / ONNX} acts for the agent, which needs --plugins {','.join(missing)}")
+        return folder / ONNX
+    return folder
+
+
 def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
-    """The agent or exported policy of that name, and its run's folder if there is one here."""
-    if Path(name).suffix != ".onnx":
-        folder = find_agent(name)
-        return checkpoint.load_agent(folder), checkpoint.run_of(folder)
+    """The agent or exported policy that `find_subject` finds, and its run's folder if there is one here."""
+    name = find_subject(name)
+    if name.suffix != ".onnx":
+        return checkpoint.load_agent(name), checkpoint.run_of(name)
     try:
-        from decision_rnn.deploy.actor import load_policy
+        from decision_rnn.evaluation.policies import load_policy
     except ModuleNotFoundError as error:
         raise InputError(f"{name} needs {error.name}, which is missing: pip install 'decision-rnn[onnx]'") from None
-    return load_policy(Path(name)), None
+    return load_policy(name), None
 
 
 def with_architecture(keys: Mapping[str, Any]) -> dict[str, Any]:

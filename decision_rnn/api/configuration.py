@@ -63,9 +63,9 @@ def evaluation_settings(configured: EvaluationConfig, **given: Any) -> Evaluatio
 
 def output_folder(output: Any) -> Path | None:
     """The folder given by `output`, or None; raises InputError if it is not a path."""
-    if output is not None and not isinstance(output, str | Path):
+    if output is not None and (not isinstance(output, str | Path) or output == ""):
         raise InputError(f"output is {output!r:.100}: it must be the path of a folder")
-    return Path(output) if output else None
+    return None if output is None else Path(output)
 
 
 def plain(value: Any) -> Any:

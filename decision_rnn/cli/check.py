@@ -1,13 +1,11 @@
 """`decision-rnn check`: check a layer against the contract of sequence mixers."""
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
 from decision_rnn.parsing import PositiveInt
-from decision_rnn.plugins import import_plugins
+from decision_rnn.plugins import import_callable
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,13 +28,8 @@ def parser() -> CommandParser:
 
 def _find_mixer(name: str) -> Callable[..., Any]:
     """The mixer registered under a name, or a class named as `module.Class`, whose module is imported."""
-    module, dot, attribute = name.rpartition(".")
-    if not dot:
-        from decision_rnn.config_parser import chosen
+    if "." in name:
+        return import_callable(name, "check", "class")
+    from decision_rnn.config_parser import chosen
 
-        return chosen("backbone", name).cls
-    import_plugins([module], "check")
-    mixer: Any = getattr(sys.modules[module], attribute, None)
-    if not callable(mixer):
-        raise InputError(f"the module {module:.100} has no class {attribute!r:.100}: name one that it defines")
-    return mixer
+    return chosen("backbone", name).cls

@@ -68,7 +68,11 @@ def _parser(action: str) -> CommandParser:
 
 def _list(command: Namespace) -> None:
     for name in names():
-        print(f"{name:<45} {'ready' if open_dataset(name).ready else ''}".rstrip())
+        try:
+            state = "ready" if open_dataset(name).ready else ""
+        except OSError as error:
+            state = f"cannot be read: {error.strerror}"
+        print(f"{name:<45} {state}".rstrip())
     print("further: " + ", ".join(source.pattern for source in SOURCES.values()))
 
 
@@ -145,7 +149,7 @@ def _export(command: Namespace) -> None:
 
 def _merge(command: Namespace) -> None:
     store = merge_datasets(command.dataset, command.parts).open()
-    print(f"{store.episodes} episodes, {store.steps} steps in {store.path}")
+    print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} in {store.path}")
 
 
 def _remove(command: Namespace) -> None:

@@ -19,6 +19,8 @@ def run(arguments: Sequence[str]) -> None:
     folder = find_agent(command.agent)
     trained, run_folder = load_agent(folder), run_of(folder)
     path = command.output or (run_folder or Path()) / "policy.onnx"
+    if path.suffix != ".onnx" and not path.is_dir():
+        path = path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
     difference = export_onnx(trained, path, command.target_returns, results_of(run_folder or folder, trained))
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
@@ -30,7 +32,11 @@ def parser() -> CommandParser:
     parser = CommandParser("decision-rnn export")
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")
-    parser.add_argument("--output", type=Path, help="the file (default: policy.onnx in the run's folder, or here)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)",
+    )
     text = "default target return of the policy (default: the first of the run's evaluation)"
     parser.add_argument("--target_returns", type=float, help=text)
     return parser

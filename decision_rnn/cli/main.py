@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from decision_rnn.messages import quiet
 QUIET = "--quiet"
 
 COMMANDS = {
-    "data": "data ACTION       list, info, make, verify, download or export datasets",
+    "data": "data ACTION       list, info, make, verify, download, export, merge or remove datasets",
+    "record": "record ENV        play a policy or an agent, and write its episodes as a dataset",
     "train": "train DATASET     train an agent, evaluate it and print its normalised scores",
     "evaluate": "evaluate RUN      evaluate the last checkpoint of a run",
     "compare": "compare DATASETS  train variants over datasets and seeds, and print their tables",
@@ -54,15 +56,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"decision-rnn {__version__}")
         return 0
     name, *rest = arguments or [""]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # in an ASCII encoding, which has no ±, it is printed as ?
     try:
         if name not in COMMANDS:
             hint = did_you_mean(name, COMMANDS)
             raise InputError(f"unknown command {name!r}: {hint}known are {', '.join(COMMANDS)}")
+        if not _has_working_folder():
+            raise InputError("the working folder has been deleted: change into one that exists")
         limit_spinning()  # before torch is loaded
         with quiet(silent):
             return importlib.import_module(f"decision_rnn.cli.{name}").run(rest) or 0
     except (InputError, SystemFault) as error:
         return _fail(str(error), 2 if isinstance(error, InputError) else 1)
+    except ModuleNotFoundError as error:
+        return _fail(
+            f"`decision-rnn {name}` needs the package {error.name}, which is not installed: `pip install decision-rnn` "
+            "installs all that it needs; to play an exported policy without torch, use decision_rnn.deploy in Python",
+            2,
+        )
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -82,6 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         goes_on = "; the same command goes on where it stopped" if name == "compare" else ""
         return _fail(str(interrupt) or f"interrupted; the files that were written are complete{goes_on}", 130)
+
+
+def _has_working_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _fail(message: str, code: int) -> int:

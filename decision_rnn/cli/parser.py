@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from decision_rnn.errors import InputError
@@ -76,7 +77,10 @@ class CommandParser(argparse.ArgumentParser):
                 f"{COMMAND_LINE}: unknown argument {word!r:.100}; {hint}`{self.prog} --help` lists the arguments"
             )
         for key, hint in self.hints.items():
-            if isinstance(value := getattr(values, key), str):
+            value = getattr(values, key)
+            if value == "" and Path in (hint, *get_args(hint)):
+                raise InputError(f"{COMMAND_LINE}: --{key} is empty: give a path, or leave it out")
+            if isinstance(value, str):
                 setattr(values, key, convert(value, hint, f"{COMMAND_LINE}: {key}"))
         import_plugins(split_names(values.plugins))
         return values

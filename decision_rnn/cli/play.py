@@ -13,6 +13,7 @@ from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, spli
 
 if TYPE_CHECKING:
     from decision_rnn.checkpoint import TrainedAgent
+    from decision_rnn.evaluation.evaluate import EvaluatedPolicy
     from decision_rnn.evaluation.video import Moment
 
 
@@ -23,16 +24,15 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
     if command.video is None and not has_screen():
         raise InputError("there is no screen to open a window on: write a video instead with --video episode.mp4")
-    from decision_rnn.checkpoint import load_agent  # here: slow, and not needed for `--help`
+    from decision_rnn.api.agents import find_subject, load_subject  # here: slow, and not needed for `--help`
     from decision_rnn.data.environments import check_environment
-    from decision_rnn.deploy.hub import find_agent
     from decision_rnn.evaluation.actor import describe_state, window_of
     from decision_rnn.evaluation.report import format_return
     from decision_rnn.evaluation.targets import check_conditioned, default_return
     from decision_rnn.evaluation.video import film
 
-    folder = find_agent(command.agent)
-    trained = load_agent(folder)
+    folder = find_subject(command.agent)
+    trained, _ = load_subject(folder)
     spec, settings, asked = trained.provenance, trained.config.evaluation, command.target_returns
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
     if asked is None:
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
 def parser() -> CommandParser:
     """The parser of the command."""
     parser = CommandParser("decision-rnn play")
-    parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
+    parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, org/name, or policy.onnx")
     parser.add_argument("--video", type=Path, help="the mp4 to write (default: play in a window)")
     text = "target return (default: the first of the run's evaluation)"
     parser.add_argument("--target_returns", type=float, help=text)
@@ -74,13 +74,17 @@ def has_screen() -> bool:
     return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def _in_window(trained: "TrainedAgent", asked: float | None, episodes: int, seed: int) -> Iterator["Moment"]:
+def _in_window(
+    trained: "TrainedAgent | EvaluatedPolicy", asked: float | None, episodes: int, seed: int
+) -> Iterator["Moment"]:
     """Play episodes on the screen; yields the last moment of each."""
     from decision_rnn.evaluation.actor import actor_of
+    from decision_rnn.evaluation.evaluate import EvaluatedPolicy
     from decision_rnn.evaluation.video import play, watched_environment
 
-    actor = actor_of(trained.agent, trained.config.evaluation)
-    limits = trained.config.evaluation.max_episode_steps, trained.provenance.longest_episode
+    settings = trained.config.evaluation
+    actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
+    limits = settings.max_episode_steps, trained.provenance.longest_episode
     environment = watched_environment(trained.provenance.environment_id)
     try:
         for number in range(episodes):

@@ -8,6 +8,7 @@ are ignored there. Every output `h_out_...` is the input `h_in_...` of the same 
 
 import contextlib
 import hashlib
+import io
 import json
 import logging
 import math
@@ -185,7 +186,7 @@ def _exported(agent: DecisionAgent, description: dict[str, Any]) -> bytes:
             )
             return _serialized(exported.model, outputs, {**description, "state": layout})
     except Exception as error:  # torch.export and onnxscript have no common base class
-        reason = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).strip().split("\n")[0].split())[:200].removesuffix(".")
         raise InputError(
             f"the agent cannot be exported ({type(error).__name__}: {reason}): what its backbone and objective do in a "
             "step must be torch operations that ONNX has, without Python that depends on values"
@@ -243,13 +244,13 @@ def _lerp() -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the exporter's warnings about missing packages and its own internals."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """Suppress what the exporter logs and prints: warnings about missing packages and its own internals, and the whole
+    graph where something cannot be exported."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logging.disable(before)

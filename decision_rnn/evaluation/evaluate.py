@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,6 +88,7 @@ def evaluate(
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     if isinstance(policy, TrainedAgent):
+        check_plugins(policy.config.plugins, f"this run of {policy.provenance.name}")
         agent, actor = policy.agent, actor_of(policy.agent, settings)
         counts = count_parameters(agent), count_parameters(agent.backbone)
         cost = action_cost(actor, agent.observation_dim)
@@ -95,7 +97,6 @@ def evaluate(
             actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
         )
     config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
-    check_plugins(config.plugins, f"this run of {dataset.name}")
     check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
@@ -106,7 +107,7 @@ def evaluate(
         protocol.episodes,
         protocol.seed,
         default_processes() if processes is None else processes,
-        config.plugins,
+        [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
         settings.max_episode_steps,
         dataset.longest_episode,
     )

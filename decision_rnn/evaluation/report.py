@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.backbones import registered
+from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.messages import counted
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def format_result(result: Result) -> str:
         scores = f"{score}  {target.length_mean:>6.0f}  {where}"
         return row(name, target.return_mean, target.return_sd, scores, several)
 
-    # Where the source gives no reference scores, the data's returns take their place (`data.comparable` says so).
-    own = data.reference_min == data.return_min
+    own = data.references_are_returns
     zero, hundred = ("the data's lowest return", "its highest") if own else ("a random policy", "an expert")
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"
@@ -101,7 +100,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "within the data's range, were never seen"
         )
     backbone = config.backbone.name
-    forgets_slowly = getattr(registered(backbone).cls, "forgets_slowly", False)
+    known = BACKBONES.entries.get(backbone)  # a policy's may be defined in a plugin that is not imported
+    forgets_slowly = known is not None and getattr(known.cls, "forgets_slowly", False)
     if forgets_slowly and config.training.tbptt_slices == 1 and protocol.state == "recurrent":
         yield (
             f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "

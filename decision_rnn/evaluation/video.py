@@ -5,7 +5,8 @@ driver that does not work can end the process.
 
     python -m decision_rnn.evaluation.video '[arguments of _film, and plugins]'
 
-prints the last moments of the episodes as JSON in its last line, or exits with an error in the last line of stderr.
+prints a line for every picture and the last moments of the episodes as JSON in its last line, or exits with an error in
+the last line of stderr.
 """
 
 import io
@@ -14,6 +15,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -26,13 +29,15 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from decision_rnn.checkpoint import load_agent
+from decision_rnn.checkpoint import TrainedAgent, load_agent
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.playing import play_together
-from decision_rnn.errors import InputError
+from decision_rnn.errors import FULL, InputError, SystemFault, cannot_write
 from decision_rnn.evaluation.actor import Actor, actor_of
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 from decision_rnn.files import new_file
+from decision_rnn.messages import bar
 from decision_rnn.plugins import import_plugins
 
 FORMATS = {".mp4": (400, 30), ".webp": (240, 15)}
@@ -44,8 +49,10 @@ DRIVERS = ("egl", "osmesa") if sys.platform == "linux" else ("",)
 """MuJoCo's drivers without a display, in the order in which they are tried."""
 TIMEOUT = 600.0
 """Timeout in seconds per episode, including loading."""
-INPUT_ERROR = 2
-"""Exit code of the process for an InputError, which another driver does not mend."""
+FAULTS: dict[int, type[Exception]] = {2: InputError, 3: SystemFault}
+"""Exit codes of the process for errors that another driver does not mend."""
+DRIVER_MODULES = ("mujoco", "OpenGL", "gymnasium.envs.mujoco")
+"""The modules in which a driver that does not work raises an error, of any class."""
 
 
 class Moment(NamedTuple):
@@ -111,7 +118,7 @@ def draw(environment: gymnasium.Env) -> Image.Image:
     """Render the environment's current state as an image; InputError if it does not render images."""
     drawn = environment.render()
     if not isinstance(drawn, np.ndarray):
-        raise InputError("the environment does not render pictures")
+        raise InputError("the environment does not render pictures: its render returns no array with rgb_array")
     return Image.fromarray(drawn)
 
 
@@ -130,7 +137,7 @@ def film(
     The agent acts as its run is configured for evaluation: it carries its state or re-runs a window.
 
     Args:
-        agent: A folder that `load_agent` accepts.
+        agent: A folder that `load_agent` accepts, or the file of an exported policy.
         video: The file, ending in .mp4 or .webp, replaced once the video is complete.
         target_return: The target return; None in behaviour cloning.
         episodes: Number of episodes.
@@ -143,6 +150,7 @@ def film(
 
     Raises:
         InputError: If nothing can be rendered here, or the agent cannot be used.
+        SystemFault: If the disk is full.
     """
     with new_file(video) as new:
         asked = [str(agent), str(new), video.suffix, target_return, episodes, seed, seconds, list(plugins)]
@@ -150,24 +158,43 @@ def film(
 
 
 def _with_drivers(asked: str, timeout: float) -> Any:
-    """What this file's program prints with the first driver that works; InputError if none does."""
+    """The last line that this file's program prints, from JSON, with the first driver that works; InputError if none
+    does."""
     reason = ""
     for driver in (os.environ["MUJOCO_GL"],) if os.environ.get("MUJOCO_GL") else DRIVERS:
         environment = os.environ | ({"MUJOCO_GL": driver} if driver else {})
         command = [sys.executable, "-m", "decision_rnn.evaluation.video", asked]
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-        except subprocess.TimeoutExpired:
-            reason = f"it took longer than {timeout:.0f} seconds"
-            continue
-        if done.returncode == 0:
-            return json.loads(done.stdout.splitlines()[-1])
-        reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        if done.returncode == INPUT_ERROR:
-            raise InputError(reason)
+        code, last, errors = _run(command, environment, timeout)
+        if code == 0:
+            return json.loads(last)
+        reason = errors[-1] if errors else f"it ended with {code} within {timeout:.0f} seconds"
+        if code in FAULTS:
+            raise FAULTS[code](reason)
     raise InputError(
         f"nothing renders here ({reason[:200]}); on Linux, libegl1 with libegl-mesa0, or libosmesa6, lets it"
     )
+
+
+def _run(command: Sequence[str], environment: dict[str, str], timeout: float) -> tuple[int, str, list[str]]:
+    """Run the program, with a bar of its pictures; returns its exit code, its last line and the lines of its stderr."""
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        bar(desc="filming", unit="picture", leave=False) as shown,
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        expiry, last = threading.Timer(timeout, process.kill), ""
+        expiry.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                shown.update()
+                last = line
+            code = process.wait()
+        finally:
+            expiry.cancel()
+            process.kill()
+        errors.seek(0)
+        return code, last, errors.read().strip().splitlines()
 
 
 def main() -> None:
@@ -178,15 +205,31 @@ def main() -> None:
         import_plugins(plugins)
         torch.set_num_threads(1)
         print(json.dumps(_film(*asked)))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        status = INPUT_ERROR
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
-        status = 1
+        fault = _fault(error, asked[1])
+        status = next((code for code, kind in FAULTS.items() if isinstance(fault, kind)), 1)
+        if fault is not None:
+            print(" ".join(str(fault).split()), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _fault(error: Exception, file: str) -> Exception | None:
+    """The error for the user if it is not one of MuJoCo's driver, which another driver may mend."""
+    if isinstance(error, InputError | SystemFault):
+        return error
+    if isinstance(error, OSError) and error.errno in FULL:
+        return cannot_write(file, error)
+    if isinstance(error, gymnasium.error.DependencyNotInstalled):
+        return InputError(f"the environment cannot be drawn: {error}")
+    if isinstance(error, NotImplementedError):
+        return InputError(f"the environment does not implement render, so there are no pictures of it ({error})")
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(module == name or module.startswith(f"{name}.") for module in modules for name in DRIVER_MODULES):
+        return None
+    return InputError(f"the environment cannot be drawn ({type(error).__name__}: {error})")
 
 
 def _film(
@@ -198,9 +241,15 @@ def _film(
     seed: int | None,
     seconds: float | None,
 ) -> list[Moment]:
-    trained = load_agent(Path(folder))
+    if Path(folder).suffix == ".onnx":
+        from decision_rnn.evaluation.policies import load_policy  # here: it needs onnxruntime
+
+        trained: TrainedAgent | EvaluatedPolicy = load_policy(Path(folder))
+    else:
+        trained = load_agent(Path(folder))
     settings = trained.config.evaluation
-    first, actor = settings.seed if seed is None else seed, actor_of(trained.agent, settings)
+    first = settings.seed if seed is None else seed
+    actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
     size, rate = FORMATS[suffix]
     limits = settings.max_episode_steps, trained.provenance.longest_episode
     environment = watched_environment(trained.provenance.environment_id, size)
@@ -213,6 +262,7 @@ def _film(
             for moment in play(actor, environment, target_return, first + episode, *limits):
                 over = moment.ended or (seconds is not None and moment.steps >= seconds * speed - every)
                 if moment.steps % every == 0 or over:
+                    print("picture", flush=True)
                     yield label(draw(environment), target_return, moment)
                 if over:
                     break

@@ -25,6 +25,7 @@ from decision_rnn.checkpoint import (
 from decision_rnn.config import RunConfig
 from decision_rnn.data.actions import describe_box, describe_clipped, share_outside
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spec import flat_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
@@ -32,10 +33,10 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
-from decision_rnn.messages import bar, counted, tell
+from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.sources import both, code_of
 from decision_rnn.training.interruption import Interruption
-from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
+from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
@@ -129,11 +130,8 @@ def train(
         # Checked before the data are opened, since making them may take minutes.
         if resume:
             config = check_resumed_run(config, run)
-        elif (run / "config.yaml").exists():
-            raise InputError(
-                f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another "
-                "--output"
-            )
+        else:
+            check_new_run(config, run)
         store = dataset.open()
         seen = select_episodes(config, store)
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
@@ -166,6 +164,9 @@ def train(
         tell(_describe(agent, config, store, seen))
         if scaled:
             tell(scaled)
+        index = observation_index(config.observation.mask, store.environment_id)
+        for oddity in (*odd_entries(seen, index), *(equal_returns(seen) if config.takes_target else ())):
+            warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
         settings = config.training
@@ -200,7 +201,7 @@ def train(
                     means = {}
                     scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
                     metrics = log.write(trainer.steps, **scalars)
-                    shown.set_postfix(loss=f"{averages['loss']:.4f}")
+                    shown.set_postfix(loss=f"{averages['loss']:.4f}", refresh=False)
                     if callback is not None:
                         answer = show_agent(partial(callback, trainer.steps, metrics))
                         declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array

@@ -191,3 +191,9 @@ def test_actor_invalid_arguments_raise_input_error(run: Run, call: Any, told: st
     with pytest.raises(InputError) as caught:
         call(run)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("env", [2, "MountainCarContinuous-v0"])
+def test_actor_refuses_what_is_no_environment(run: Run, env: object) -> None:
+    with pytest.raises(InputError, match=r"env is .*: give what gymnasium\.make or make_vec returned"):
+        run.actor(env=env)

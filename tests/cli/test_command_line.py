@@ -1,14 +1,18 @@
 """General options of the command line: --version, --quiet, --help, shell completion, start-up without torch."""
 
+import errno
+import io
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import decision_rnn
 from decision_rnn.cli.main import main
+from decision_rnn.data.sources.standin import StandinSource
 
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -97,3 +101,49 @@ def test_version_help_and_data_list_do_not_import_torch_or_matplotlib(
     )
     done = subprocess.run([sys.executable, "-c", code], env=small_environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_command_without_its_packages_says_what_to_install() -> None:
+    """As in the environment of `decision_rnn.deploy`, where only numpy and onnxruntime are."""
+    code = (
+        "import sys; sys.modules['torch'] = None; from decision_rnn.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "evaluate", "x"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "decision-rnn: `decision-rnn evaluate` needs the package torch, which is not installed"
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def test_deleted_working_folder_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["data", "list"]) == 2
+    assert capsys.readouterr().err == (
+        "decision-rnn: the working folder has been deleted: change into one that exists\n"
+    )
+
+
+def test_output_in_an_ascii_encoding_replaces_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "decision_rnn.cli.report", SimpleNamespace(run=lambda words: print("5 ± 3")))
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    assert main(["report"]) == 0
+    assert written.getvalue() == b"5 ? 3\n"
+
+
+def test_data_list_survives_a_dataset_that_cannot_be_read(
+    inline_cli: InlineCLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*arguments: object) -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(StandinSource, "folder", forbidden)
+    done = inline_cli("data", "list")
+    assert done.returncode == 0
+    assert "standin/hopper-medium                         cannot be read: Permission denied\n" in done.stdout
+    assert "d4rl/hopper-medium-v2\n" in done.stdout

@@ -17,6 +17,7 @@ from decision_rnn.checkpoint import save_checkpoint
 from decision_rnn.config import to_dict
 from decision_rnn.evaluation import rollout
 
+POLICIES = "decision_rnn.evaluation.policies"
 Cli = Callable[..., CompletedProcess[str]]
 
 
@@ -79,7 +80,7 @@ def test_export_and_evaluate_refuse_invalid_arguments_and_a_missing_onnxruntime_
     ]:
         assert word in error_line(inline_cli(*arguments))
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    for name in [name for name in sys.modules if name.startswith("decision_rnn.deploy.")]:
+    for name in [name for name in sys.modules if name.startswith(("decision_rnn.deploy.", POLICIES))]:
         monkeypatch.delitem(sys.modules, name)
     for arguments in (["export", str(run_folder), *in_new_folder], ["evaluate", str(run_folder / "policy.onnx")]):
         assert "decision-rnn[onnx]" in error_line(inline_cli(*arguments))

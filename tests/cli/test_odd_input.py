@@ -120,6 +120,7 @@ bench backbones --backbones mingur | mingur | mingru
     [
         *((line.split(" | ")[0].split(), line.split(" | ")[1:]) for line in REFUSED.strip().splitlines()),
         (["train", ""], []),
+        (["train", "hopper-medium", "--output", ""], ["--output is empty: give a path, or leave it out"]),
         (["train", "--config", "a\nb"], []),
         (["data", ""], []),
         (["data", "info", "\udcff/x"], []),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import av
+import gymnasium
 import numpy as np
 import pytest
 import yaml
@@ -55,16 +56,49 @@ def runs(tmp_path: Path, pendulum: Callable[..., TrainedAgent]) -> None:
 def test_play_invalid_arguments_or_no_renderer_print_one_line(
     inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
-    def crashes(*arguments: object, **options: object) -> object:
-        return type("Done", (), {"stderr": "Traceback\nno EGL\n", "returncode": -6})
-
     monkeypatch.setattr(command, "has_screen", lambda: False)
-    monkeypatch.setattr(video.subprocess, "run", crashes)
+    monkeypatch.setattr(video, "_run", lambda *arguments: (-6, "", ["Traceback", "no EGL"]))
     done = inline_cli("play", *arguments)
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.glob("*.mp4"))
+
+
+UNDRAWN = """
+import errno, gymnasium, numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Undrawn(PendulumEnv):
+    def render(self):
+        {render}
+
+gymnasium.registry.pop("Pendulum-v1", None)
+gymnasium.register("Pendulum-v1", Undrawn, max_episode_steps=5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("render", "code", "words"),
+    [
+        ("raise NotImplementedError", 2, "the environment does not implement render"),
+        ("raise gymnasium.error.DependencyNotInstalled('pygame is not installed')", 2, "pygame is not installed"),
+        ("raise KeyError('font')", 2, "the environment cannot be drawn (KeyError: 'font')"),
+        ("raise OSError(errno.ENOSPC, 'No space left on device')", 1, "No space left on device"),
+        ("return np.zeros((40, 40, 3), np.uint8)", 0, ""),
+    ],
+)
+@pytest.mark.usefixtures("runs")
+def test_play_says_why_there_are_no_pictures(
+    inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, render: str, code: int, words: str
+) -> None:
+    (tmp_path / "undrawn.py").write_text(UNDRAWN.format(render=render))
+    monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", gymnasium.registry["Pendulum-v1"])  # it is put back
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    done = inline_cli("play", "run", "--video", "a.mp4", "--plugins", "undrawn")
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert ", 5 steps\n" in done.stdout if code == 0 else len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("runs")

@@ -83,10 +83,13 @@ def test_damaged_own_dataset_raises_and_is_not_rebuilt(own: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_missing_own_dataset_error_lists_existing_ones() -> None:
+def test_missing_own_dataset_error_names_the_nearest_and_no_list() -> None:
     write_store("own/mine", hopper_episodes(KINDS), "Hopper-v5")
-    with pytest.raises(InputError, match="known there: own/mine"):
-        open_dataset("own/yours").open()
+    with pytest.raises(InputError, match=r"did you mean own/mine\? `decision-rnn data list` shows"):
+        open_dataset("own/mime").open()
+    with pytest.raises(InputError) as caught:
+        open_dataset("own/xyzuvw").open()
+    assert "own/mine" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

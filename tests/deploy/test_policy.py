@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode
 from decision_rnn import EnvironmentActor
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
-from decision_rnn.deploy.actor import PolicyActor
 from decision_rnn.errors import InputError
+from decision_rnn.evaluation.policies import PolicyActor
 from decision_rnn.evaluation.rollout import rollout
 
 ENVIRONMENTS = 1000

@@ -1,18 +1,20 @@
 """An exported policy as an Actor, evaluated by the same rollouts as the agent it was exported from; needs torch."""
 
-from dataclasses import replace
+from dataclasses import fields, make_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import ActingState
+from decision_rnn.agent import ActingState, ObjectiveConfig
+from decision_rnn.backbones import BackboneConfig
 from decision_rnn.checkpoint import read_provenance
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config import RunConfig
+from decision_rnn.config_parser import CHOICES, from_dict
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
-from decision_rnn.plugins import check_plugins
 
 
 class PolicyActor:
@@ -47,14 +49,15 @@ class PolicyActor:
 def load_policy(path: Path) -> EvaluatedPolicy:
     """Load an exported policy for evaluation in place of the run that it was exported from.
 
+    The file contains what its layers compute: the plugins that define them need not be imported.
+
     Raises:
-        InputError: If the file cannot be used, or needs plugins that are not imported.
+        InputError: If the file cannot be used.
     """
     policy = Policy.load(path)
     try:
         training = policy.metadata["training"]
-        check_plugins(training["config"].get("plugins", ()), str(path))
-        config = from_dict(training["config"], str(path))
+        config = _saved_config(training["config"], str(path))
         provenance = read_provenance(training["provenance"])
         numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
     except InputError:
@@ -67,3 +70,18 @@ def load_policy(path: Path) -> EvaluatedPolicy:
     config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
     code = (dict(training.get(kind, {})) for kind in ("code", "exported_with"))
     return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)
+
+
+def _saved_config(saved: dict[str, Any], source: str) -> RunConfig:
+    """The configuration of the run that a policy was exported from; a section that a plugin defines which is not
+    imported holds the values of the file, unchecked."""
+    unknown: dict[str, Any] = {}
+    known = {key: value for key, value in saved.items() if key != "plugins"}
+    for section, base in (("backbone", BackboneConfig), ("objective", ObjectiveConfig)):
+        values = known.get(section, {})
+        if isinstance(values, dict) and values.get("name") not in CHOICES[section][0].entries:
+            own = [(key, Any) for key in values.keys() - {field.name for field in fields(base)}]
+            kind = make_dataclass(base.__name__, sorted(own), bases=(base,), frozen=True, kw_only=True)
+            unknown[section] = kind(**values)
+            del known[section]
+    return replace(from_dict(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)

@@ -1,0 +1,111 @@
+"""`decision-rnn record`, as a user runs it: the same dataset as `decision_rnn.record`."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import decision_rnn
+from decision_rnn import EpisodeStore, open_dataset
+
+CAR = "MountainCarContinuous-v0"
+POLICY = """
+import os, signal
+import gymnasium
+import numpy as np
+
+def push(observation):
+    return np.where(observation[..., 1:] > 0, 1.0, -1.0)
+
+def interrupted(observation, calls=[]):
+    calls.append(1)
+    if len(calls) == 130:
+        os.kill(os.getpid(), signal.SIGINT)
+    return push(observation)
+
+gymnasium.register("car/ByPlugin-v0", lambda: gymnasium.make("MountainCarContinuous-v0").unwrapped)
+number = 3
+"""
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def push(observation: np.ndarray) -> np.ndarray:
+    return np.where(observation[..., 1:] > 0, 1.0, -1.0)
+
+
+@pytest.fixture
+def record(inline_cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`decision-rnn record`, in a folder with the module pushing.py."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "pushing.py").write_text(POLICY)
+    return lambda *words: inline_cli("record", *words)
+
+
+def stored(name: str) -> EpisodeStore:
+    return open_dataset(name).open()
+
+
+def test_command_records_what_record_does(record: Command) -> None:
+    words = [CAR, "--policy", "pushing.push", "--output", "own/shell"]
+    done = record(*words, "--episodes", "2", "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    store = decision_rnn.record(push, CAR, "own/python", episodes=2, seed=3, progress=False).open()
+    assert stored("own/shell").fingerprint == store.fingerprint
+    assert done.stdout.startswith(f"own/shell: 2 episodes, {store.steps:,} steps, returns ")
+    again = record(*words, "--steps", "30", "--seed", "3", "--append", "--max_episode_steps", "20")
+    assert again.returncode == 0, again.stderr
+    assert stored("own/shell").episode_lengths.tolist() == [*store.episode_lengths.tolist(), 20, 20]
+    assert record(*words, "--episodes", "1").returncode == 2  # it exists
+
+
+def test_command_records_in_several_environments(record: Command) -> None:
+    done = record(CAR, "--policy", "pushing.push", "--output", "own/many", "--episodes", "4", "--num_envs", "3")
+    assert done.returncode == 0, done.stderr
+    firsts = {tuple(episode.observations[0]) for episode in stored("own/many").read_episodes()}
+    store = decision_rnn.record(push, CAR, "own/three", episodes=3, progress=False).open()
+    assert {tuple(episode.observations[0]) for episode in store.read_episodes()} < firsts
+    assert len(firsts) == 4
+
+
+def test_command_records_an_agent(record: Command) -> None:
+    decision_rnn.record(push, CAR, "own/swing", episodes=2, progress=False)
+    small = {"name": "mingru", "width": 8, "layers": 1}
+    decision_rnn.train("own/swing", small, steps=1, output="run", progress=False)
+    words = [CAR, "--agent", "run", "--output", "own/agent", "--episodes", "2", "--target_returns", "90"]
+    done = record(*words, "--num_envs", "2", "--max_episode_steps", "30")
+    assert done.returncode == 0, done.stderr
+    assert stored("own/agent").episode_lengths.tolist() == [30, 30]
+
+
+def test_command_interrupted_keeps_what_was_finished_and_exits_130(record: Command) -> None:
+    words = ["car/ByPlugin-v0", "--plugins", "pushing", "--policy", "pushing.interrupted", "--output", "own/part"]
+    done = record(*words, "--episodes", "9")
+    assert done.returncode == 130
+    assert "interrupted; what was finished is kept, 1 episode (" in done.stderr
+    assert "car/ByPlugin-v0 has no time limit: episodes are cut after 10,000 steps" in done.stderr
+    assert stored("own/part").episodes == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([CAR], "give one of --policy module.function and --agent RUN"),
+        ([CAR, "--policy", "pushing.push", "--agent", "run"], "give one of --policy"),
+        ([CAR, "--policy", "push"], "--policy is 'push': give module.push"),
+        ([CAR, "--policy", "pushing.pull"], "the module pushing has no function 'pull'"),
+        ([CAR, "--policy", "pushing.number"], "the module pushing has no function 'number'"),
+        ([CAR, "--policy", "shoving.push"], "--policy: the module 'shoving' cannot be imported"),
+        ([CAR, "--agent", "runs/absent"], "runs/absent"),
+        (["MountainCarContinous-v0", "--policy", "pushing.push"], "did you mean MountainCarContinuous-v0"),
+        (["MountainCarContinous-v0", "--policy", "pushing.push", "--num_envs", "2"], "did you mean MountainCarCont"),
+    ],
+)
+def test_command_with_bad_input_exits_2_with_one_line(record: Command, words: list[str], message: str) -> None:
+    done = record(*words, "--output", "own/none", "--episodes", "1")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "own/none" not in decision_rnn.data.catalog.names()

@@ -1,0 +1,108 @@
+"""Exported policies and packages of a plugin's layer are evaluated and played where the plugin is not imported."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+from types import ModuleType
+
+import pytest
+from guide import example
+from made_policy import made_agent
+
+from decision_rnn.backbones import contract
+from decision_rnn.checkpoint import TrainedAgent, write_agent
+from decision_rnn.cli import play as playing
+from decision_rnn.data.environments import make_environment
+from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation import video
+from decision_rnn.evaluation.evaluate import evaluate
+from decision_rnn.evaluation.policies import load_policy
+
+Cli = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> TrainedAgent:
+    """An agent of the tutorials' layer, which is imported as the plugin `foreign`."""
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+    module = ModuleType("foreign")
+    monkeypatch.setitem(sys.modules, "foreign", module)
+    exec(example("layers.py").replace('"average"', '"foreign"'), module.__dict__)
+    trained = made_agent(module.AverageConfig(width=8, layers=1, decay=0.8))
+    config = replace(trained.config, plugins=("foreign",))
+    return replace(trained, config=replace(config, evaluation=replace(config.evaluation, episodes=2)))
+
+
+@pytest.fixture
+def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes this process one that has not imported the plugin."""
+
+    def forget() -> None:
+        monkeypatch.delitem(sys.modules, "foreign")
+        monkeypatch.delitem(contract.BACKBONES.entries, "foreign")
+
+    return forget
+
+
+@pytest.mark.parametrize("packaged", [False, True])
+def test_policy_of_a_plugin_layer_is_evaluated_and_played_without_the_plugin(
+    own: TrainedAgent,
+    forget: Callable[[], None],
+    packaged: bool,
+    inline_cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    export_onnx(own, folder / "policy.onnx")
+    if packaged:
+        write_agent(folder, own)
+    expected = evaluate(own, own.config.evaluation, processes=1)
+    forget()
+    name = "agent" if packaged else "agent/policy.onnx"
+    done = inline_cli("evaluate", name, "--processes", "1", "--output", "evaluated")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in str(expected).splitlines() if "±" in line]
+    assert [line for line in done.stdout.splitlines() if "±" in line] == rows
+    assert ("--plugins foreign" in done.stdout) is packaged
+    config = load_policy(folder / "policy.onnx").config
+    assert (config.plugins, config.backbone.name, vars(config.backbone)["decay"]) == (("foreign",), "foreign", 0.8)
+
+    monkeypatch.setattr(playing, "has_screen", lambda: True)
+    monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))
+    seed, target = own.config.evaluation.seed, expected.targets[0]
+    done = inline_cli("play", name, "--seed", str(seed), "--target_returns", str(target.target_return))
+    assert done.returncode == 0, done.stderr
+    assert f"return {target.returns[0]:.1f}," in done.stdout.splitlines()[-1]
+    monkeypatch.setattr(video, "draw", lambda environment: None)
+    monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
+    monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: list(pictures))
+    (end,) = video._film(str(folder / "policy.onnx"), "a.mp4", ".mp4", target.target_return, 1, seed, None)
+    assert end.earned == pytest.approx(target.returns[0], abs=0.05)
+
+
+def test_layer_that_cannot_be_exported_is_refused_in_one_sentence_without_its_graph(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+    module = ModuleType("branching")
+    monkeypatch.setitem(sys.modules, "branching", module)
+    branching = "x = x if float(x.sum()) > 0 else -x\n        h = self.decay"
+    exec(example("layers.py").replace("h = self.decay", branching), module.__dict__)
+    with pytest.raises(InputError, match="cannot be exported") as refusal:
+        export_onnx(made_agent(module.AverageConfig(width=8, layers=1)), tmp_path / "policy.onnx")
+    assert len(str(refusal.value)) < 500
+    assert "For more information" not in str(refusal.value)
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_export_adds_the_suffix_to_the_name_of_its_file(own: TrainedAgent, inline_cli: Cli, tmp_path: Path) -> None:
+    write_agent(tmp_path, own)
+    done = inline_cli("export", ".", "--output", "named")
+    assert done.returncode == 0, done.stderr
+    assert "written to named.onnx" in done.stdout
+    assert (tmp_path / "named.onnx").is_file()
