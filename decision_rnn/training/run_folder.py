@@ -41,12 +41,17 @@ def write_config(config: RunConfig, run: Path) -> None:
         raise cannot_write(run, error) from None
 
 
-def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
+def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
     """The configuration with which a run is resumed: as asked for, with the dataset's name as the run has it.
 
     How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
     with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
     A cosine schedule ends at the last step, so that its first steps would have had other learning rates.
+
+    Args:
+        config: The configuration asked for.
+        run: The run's folder.
+        remedy: What to do if anything else differs, for messages; if left out, what `train` offers.
 
     Raises:
         InputError: If anything else differs.
@@ -60,15 +65,15 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     for key, value in now.items():
         if key in may_change or key.startswith("evaluation.") or value == before.get(key):
             continue
-        remedy = f"resume it with --config {run / 'config.yaml'}, or use another --output"
+        offer = f"resume it with --config {run / 'config.yaml'}, or use another --output"
         if key == "training.steps" and value > before[key]:
             if begun.training.schedule == "constant":
                 continue
-            remedy = (
+            offer = (
                 f"its learning rate falls to zero there; start from its weights in another run, --init_from {run}, or "
                 "train with training.schedule constant, with which a run takes more steps"
             )
-        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy}")
+        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
     return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
 
 
