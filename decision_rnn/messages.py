@@ -42,16 +42,43 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
+LINE_SECONDS = 60.0
+"""Seconds between the lines of progress where there is no terminal."""
+
+
 def bar(*arguments: Any, show: bool = True, **settings: Any) -> Any:
-    """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell.
+    """A tqdm bar, on stderr if that is a terminal, or in a notebook's cell; elsewhere, a line on stderr now and then.
 
     Args:
         arguments: Passed to tqdm.
         show: False for a hidden bar.
         settings: Passed to tqdm.
     """
-    hidden = _silent.get() or not show or not (_in_notebook() or sys.stderr.isatty())
+    hidden = _silent.get() or not show
+    if not hidden and not _in_notebook() and not sys.stderr.isatty():
+        every = {"delay": LINE_SECONDS, "mininterval": LINE_SECONDS, "maxinterval": LINE_SECONDS}
+        return _lines_class()(*arguments, file=_Lines(), ncols=0, **(settings | every | {"leave": False}))
     return bar_class()(*arguments, disable=hidden, **settings)
+
+
+class _Lines:
+    """A file for a bar that writes every state of it as a line on stderr."""
+
+    encoding = "ascii"
+
+    def write(self, text: str) -> None:
+        if state := text.strip():
+            sys.stderr.write(f"{state}\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def _lines_class() -> Any:
+    """The text class of tqdm, without the thread that it starts to watch slow bars."""
+    from tqdm import tqdm
+
+    return type("Lines", (tqdm,), {"monitor_interval": 0})
 
 
 def bar_class() -> Any:

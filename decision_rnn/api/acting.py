@@ -15,6 +15,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.targets import check_conditioned, default_return
+from decision_rnn.notebook import html_properties
 
 
 class EnvironmentActor(ActingLoop):
@@ -88,6 +89,19 @@ class EnvironmentActor(ActingLoop):
         super().__init__(default_return(trained.config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:
             self.reset(target_return)
+
+    def _repr_html_(self) -> str:
+        config = self._config
+        return html_properties(
+            "EnvironmentActor",
+            {
+                "agent": f"{config.backbone.name} on {config.dataset}",
+                "environments": self.num_envs or "one or many",
+                "observation": f"{self.observation_dim} entries",
+                "action": f"{self.action_dim} entries",
+                "target return": f"{self._default_target:g}" if config.takes_target else None,
+            },
+        )
 
     def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
         """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning."""

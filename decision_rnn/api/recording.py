@@ -15,7 +15,7 @@ from decision_rnn.api.agents import load_agent
 from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.data.catalog import Dataset, open_dataset
-from decision_rnn.data.environments import make_environment, settings_of
+from decision_rnn.data.environments import describe_alteration, make_environment, settings_of
 from decision_rnn.data.playing import Act, Quota, play_many, play_one, step_limit
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
@@ -52,9 +52,9 @@ def record(
             vector environment; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
             written unchanged.
         environment: A registered Gymnasium id; or an environment or vector environment made by `gymnasium.make` or
-            `gymnasium.make_vec`, which stays open. Spaces must be flat boxes. An agent trained on the data is evaluated
-            in the registered environment: if wrappers or arguments make this one different, register it under its own
-            id, or `train` will refuse to evaluate.
+            `gymnasium.make_vec`, which stays open. Spaces must be flat boxes; what is written is what was stepped, with
+            all wrappers. An agent trained on the data is evaluated in the registered environment: if wrappers or
+            arguments make this one different, a warning says so; register it under its own id.
         name: The name of the new dataset: `own/` and a word.
         episodes: The number of episodes to play. Every environment of a vector plays its share, because taking the
             first episodes to end would favour short ones.
@@ -104,6 +104,14 @@ def record(
                 f"{type(environment).__name__} is not an environment: give a Gymnasium id, or what make returned"
             )
         environment_id, settings = settings_of(environment)
+        actions = _flat_action_space(environment)
+        altered = describe_alteration(environment_id, settings)
+        if altered:
+            warn(
+                f"agents trained on {name} are not evaluated in {environment_id} as it is registered, since this one "
+                f"has {altered}: register a function that makes this one under an id of its own and record in that, or "
+                "train with evaluation.episodes 0"
+            )
         if append and SOURCES["own"].folder(name).is_dir():
             seed += open_dataset(name).open().episodes
         act = _acting(policy, environment, target_return)
@@ -115,7 +123,9 @@ def record(
             played = play_one(environment, act, quota, seed, max_episode_steps)
         finished = _Finished(_shown(played, quota))
         with finished.delaying_interrupts():
-            store = write_store(name, finished, environment_id, environment_settings=settings, append=append)
+            store = write_store(
+                name, finished, environment_id, environment_settings=settings, append=append, action_space=actions
+            )
     finished.raise_error(store.path)
     return open_dataset(name)
 
@@ -178,6 +188,21 @@ class _Finished:
         if self.error is not None:
             warn(kept)
             raise self.error
+
+
+def _flat_action_space(environment: Environment) -> gymnasium.spaces.Box:
+    """The action space of an environment, or of one in a vector; InputError unless its spaces are flat boxes."""
+    if isinstance(environment, gymnasium.vector.VectorEnv):
+        spaces = environment.single_observation_space, environment.single_action_space
+    else:
+        spaces = environment.observation_space, environment.action_space
+    for space, kind in zip(spaces, ("observations", "actions"), strict=True):
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            wrapper = ": wrap it in gymnasium.wrappers.FlattenObservation" if kind == "observations" else ""
+            text = " ".join(str(space).split())
+            raise InputError(f"the environment has {kind} that are not flat vectors, {text:.200}{wrapper}")
+        box = space
+    return box
 
 
 def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:

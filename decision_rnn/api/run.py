@@ -25,6 +25,7 @@ from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
+from decision_rnn.notebook import html_properties
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
@@ -97,6 +98,23 @@ class Run:
         except InputError:  # not a run yet, or a plugin is missing
             return f"Run({str(self.folder)!r})"
         return f"Run({str(self.folder)!r}, {config.backbone.name} on {config.dataset}, step {step})"
+
+    def _repr_html_(self) -> str:
+        try:
+            config, step = self.config, last_checkpoint(self.folder).name
+        except InputError:
+            return html_properties("Run", {"folder": self.folder})
+        loss = read_metrics(self.folder)[-1:]
+        return html_properties(
+            "Run",
+            {
+                "folder": self.folder,
+                "dataset": config.dataset,
+                "backbone": f"{config.backbone.name}, {config.backbone.layers} x {config.backbone.width}",
+                "step": f"{int(step):,} of {config.training.steps:,}",
+                "loss": f"{loss[0]['loss']:.4g}" if loss else None,
+            },
+        )
 
 
 def train(

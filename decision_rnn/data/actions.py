@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 from gymnasium.spaces import Box
+from minari.serialization import deserialize_space
 
 from decision_rnn.data.environments import MissingEnvironmentError, describe_alteration, environment_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -57,7 +58,11 @@ def describe_clipped(outside: float) -> str:
 
 def _environment_box(store: EpisodeStore) -> Box | None:
     """The action space of the environment that the data were collected in; None if it is unknown or another space."""
-    if describe_alteration(store.environment_id, store.manifest["source"].get("environment_settings")):
+    source = store.manifest["source"]
+    if source.get("action_space") is not None:
+        space = deserialize_space(source["action_space"])
+        return space if isinstance(space, Box) and space.shape == (store.action_dim,) else None
+    if describe_alteration(store.environment_id, source.get("environment_settings")):
         return None
     with contextlib.suppress(MissingEnvironmentError):
         space = environment_spaces(store.environment_id)[1]

@@ -12,13 +12,14 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from decision_rnn.data.playing import Quota, play_one
+from decision_rnn.data.playing import Quota, play_one, spec_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
 
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 RENDERING_ARGUMENTS = ("num_envs", "vectorization_mode", "render_mode", "width", "height", "camera_id", "camera_name")
 """Arguments for making environments that do not change their behaviour."""
 WATCHING_WRAPPERS = ("RecordEpisodeStatistics", "RecordVideo", "RenderCollection", "HumanRendering", "DictInfoToList")
@@ -137,10 +138,28 @@ def describe_alteration(environment_id: str, settings: dict[str, Any] | None) ->
     """
     if settings is None or environment_id not in gymnasium.registry:
         return None
-    for key, value in registered_settings(environment_id).items():
+    altered = _first_difference(settings, registered_settings(environment_id))
+    if altered is not None:  # a registered function may wrap what it makes, or give it a time limit
+        with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
+            if _first_difference(settings, settings_of(made)[1]) is None:
+                return None
+    return altered
+
+
+def _first_difference(settings: dict[str, Any], expected: dict[str, Any]) -> str | None:
+    for key, value in expected.items():
         if (settings.get(key) or None) != (value or None):
             return f"{key} {settings.get(key)!r:.200}, not {value!r:.200}"
     return None
+
+
+def time_limit(environment_id: str) -> int | None:
+    """The largest number of steps of an episode in a registered environment; None if it has no limit."""
+    limit = gymnasium.registry[environment_id].max_episode_steps
+    if limit is None:  # a registered function may give it one
+        with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
+            limit = None if made.spec is None else made.spec.max_episode_steps
+    return limit
 
 
 def registered_settings(environment_id: str) -> dict[str, Any]:
@@ -156,13 +175,12 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
 
     Wrappers that change neither observations, actions nor rewards are left out. Raises InputError if it has no id.
     """
+    made = spec_of(environment)
     around: list[dict[str, Any]] = []  # wrappers of the vector environment, innermost first: its spec leaves them out
     while isinstance(environment, gymnasium.vector.VectorWrapper):
         kind = type(environment)
         around.insert(0, {"name": kind.__name__, "entry_point": f"{kind.__module__}:{kind.__name__}", "kwargs": None})
         environment = environment.env
-    # The spec of a vector environment leaves out the wrappers of its environments too.
-    made = environment.envs[0].spec if isinstance(environment, gymnasium.vector.SyncVectorEnv) else environment.spec
     if made is None:
         raise InputError(
             f"the environment {environment} has no id, so that no agent can be evaluated in it: register it "
@@ -178,7 +196,8 @@ def _settings(spec: EnvSpec, around: Sequence[dict[str, Any]] = ()) -> dict[str,
         "max_episode_steps": spec.max_episode_steps,
         "additional_wrappers": [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS],
     }
-    plain: dict[str, Any] = json.loads(json.dumps(settings, default=repr))
+    # Without their addresses, functions are the same in every process.
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=lambda value: ADDRESS.sub("", repr(value))))
     return plain
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from decision_rnn.data.store.episode import Episode
@@ -118,10 +119,20 @@ class _Course:
         return Episode(*arrays, bool(terminated), bool(truncated), seed)
 
 
+def spec_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> EnvSpec | None:
+    """The spec of an environment, or of one in a vector, with its wrappers; None if it was not made by an id."""
+    while isinstance(environment, gymnasium.vector.VectorWrapper):
+        environment = environment.env
+    # The spec of a vector environment leaves out the wrappers of its environments.
+    spec = environment.envs[0].spec if isinstance(environment, SyncVectorEnv) else environment.spec
+    return spec
+
+
 def step_limit(environment: gymnasium.Env | gymnasium.vector.VectorEnv, max_steps: int | None) -> int | None:
     """The number of steps after which an episode is cut: `max_steps`, or `DEFAULT_MAX_STEPS` if the environment has no
     limit of its own; None if that is the only one."""
-    limited = environment.spec is not None and environment.spec.max_episode_steps is not None
+    spec = spec_of(environment)
+    limited = spec is not None and spec.max_episode_steps is not None
     return DEFAULT_MAX_STEPS if max_steps is None and not limited else max_steps
 
 

@@ -23,6 +23,7 @@ from decision_rnn.evaluation.actor import describe_state, window_of
 from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.files import new_file
 from decision_rnn.messages import warn
+from decision_rnn.notebook import html_table
 from decision_rnn.records import damaged, read_json, read_record
 from decision_rnn.sources import changed, code_of
 
@@ -169,6 +170,20 @@ class Result(Measurements):
         from decision_rnn.evaluation.report import format_result  # imported here to avoid a cycle
 
         return format_result(self)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.config.backbone.name} on {self.dataset.name}, step {self.step}, {self.protocol}"
+        rows = [
+            (
+                "behaviour cloning" if target.target_return is None else f"{target.target_return:g}",
+                f"{target.return_mean:.1f} ± {target.return_sd:.1f}",
+                f"{target.score_mean:.1f} ± {target.score_sd:.1f}",
+                f"{target.length_mean:.0f}",
+                len(target.returns),
+            )
+            for target in self.targets
+        ]
+        return html_table(title, rows, ("target return", "return", "normalised score", "length", "episodes"))
 
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 
-from decision_rnn.data.environments import make_environment
+from decision_rnn.data.environments import make_environment, time_limit
 from decision_rnn.data.playing import DEFAULT_MAX_STEPS, play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
@@ -29,7 +28,7 @@ def step_limit(environment_id: str, max_episode_steps: int | None, longest_episo
     It is `max_episode_steps`. If that is None, and the environment has no limit, it is the length of the longest
     episode of the data, or `DEFAULT_MAX_STEPS` if that is not known.
     """
-    if max_episode_steps is not None or gymnasium.registry[environment_id].max_episode_steps is not None:
+    if max_episode_steps is not None or time_limit(environment_id) is not None:
         return max_episode_steps
     return longest_episode or DEFAULT_MAX_STEPS
 

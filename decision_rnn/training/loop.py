@@ -35,7 +35,7 @@ from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, counted, tell
 from decision_rnn.sources import both, code_of
 from decision_rnn.training.interruption import Interruption
-from decision_rnn.training.run_folder import MetricsLog, check_resumed_run, write_config
+from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
@@ -129,11 +129,8 @@ def train(
         # Checked before the data are opened, since making them may take minutes.
         if resume:
             config = check_resumed_run(config, run)
-        elif (run / "config.yaml").exists():
-            raise InputError(
-                f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another "
-                "--output"
-            )
+        else:
+            check_new_run(config, run)
         store = dataset.open()
         seen = select_episodes(config, store)
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
@@ -200,7 +197,7 @@ def train(
                     means = {}
                     scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
                     metrics = log.write(trainer.steps, **scalars)
-                    shown.set_postfix(loss=f"{averages['loss']:.4f}")
+                    shown.set_postfix(loss=f"{averages['loss']:.4f}", refresh=False)
                     if callback is not None:
                         answer = show_agent(partial(callback, trainer.steps, metrics))
                         declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array

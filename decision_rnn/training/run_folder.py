@@ -41,6 +41,23 @@ def write_config(config: RunConfig, run: Path) -> None:
         raise cannot_write(run, error) from None
 
 
+def check_new_run(config: RunConfig, run: Path) -> None:
+    """InputError if the folder holds a run already; if it is another one, the message names a key that differs."""
+    if not (run / "config.yaml").exists():
+        return
+    begun = read_config(run)
+    before, now = (flatten(to_dict(replace(of, dataset=open_dataset(of.dataset).name)), "") for of in (begun, config))
+    for key, value in now.items():
+        if value != before.get(key) and key not in MAY_CHANGE and not key.startswith("evaluation."):
+            raise InputError(
+                f"{run} already holds a run with {key} {before.get(key)!r}, not {value!r}: choose another --output, "
+                f"such as {run}-2"
+            )
+    raise InputError(
+        f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another --output"
+    )
+
+
 def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
     """The configuration with which a run is resumed: as asked for, with the dataset's name as the run has it.
 

@@ -318,3 +318,73 @@ def test_agent_of_an_environment_without_a_limit_is_evaluated_for_as_long_as_the
     assert any("2 of 2 episodes were cut after 40 steps, the longest in the data" in text for text in result.remarks)
     result = decision_rnn.evaluate("endless", -100, episodes=2, max_episode_steps=7, processes=1, progress=False)
     assert result.targets[0].length_mean == 7
+
+
+def moon(**options: Any) -> gymnasium.Env:
+    return gymnasium.make("Pendulum-v1", g=1.6, **options)
+
+
+def stacked(**options: Any) -> gymnasium.Env:
+    framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1", **options), 3)
+    halved = gymnasium.wrappers.TransformReward(framed, lambda reward: reward / 2)
+    return gymnasium.wrappers.RescaleAction(gymnasium.wrappers.FlattenObservation(halved), -1, 1)
+
+
+@pytest.mark.parametrize("factory", [moon, stacked])
+@pytest.mark.parametrize("kind", ["id", "object", "vector"])
+def test_agent_is_trained_and_evaluated_on_data_of_an_environment_whose_factory_wraps_make(
+    factory: Any, kind: str, inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"Made{factory.__name__.title()}-v0"
+    monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, factory))
+    environment = {"id": lambda: name, "object": lambda: gymnasium.make(name)}.get(
+        kind, lambda: gymnasium.make_vec(name, num_envs=2)
+    )()
+    dataset = record(spin, environment, f"own/{factory.__name__}-{kind}", episodes=2)
+    assert capsys.readouterr().err == ""  # neither another environment nor without a time limit
+    store = dataset.open()
+    assert store.episode_lengths.tolist() == [200, 200]
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="made", progress=False)
+    result = decision_rnn.evaluate(run, -100, episodes=1, processes=1, progress=False)
+    assert result.targets[0].length_mean == 200
+
+
+WRAPPERS = {
+    "FlattenObservation": lambda env: gymnasium.wrappers.FlattenObservation(env),
+    "stack": lambda env: gymnasium.wrappers.FlattenObservation(gymnasium.wrappers.FrameStackObservation(env, 3)),
+    "NormalizeObservation": lambda env: gymnasium.wrappers.NormalizeObservation(env),
+    "NormalizeReward": lambda env: gymnasium.wrappers.NormalizeReward(env),
+    "ClipAction": lambda env: gymnasium.wrappers.ClipAction(env),
+    "RescaleAction": lambda env: gymnasium.wrappers.RescaleAction(env, -0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_record_in_a_wrapped_environment_writes_what_was_stepped_and_says_what_evaluation_needs(
+    kind: str, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrap = WRAPPERS[kind]
+    dataset = record(spin, wrap(gymnasium.make("Pendulum-v1")), f"own/wrapped-{kind}", episodes=2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "are not evaluated in Pendulum-v1 as it is registered, since this one has additional_wrappers" in line
+    assert "register a function that makes this one under an id of its own" in line
+    by_hand = wrap(gymnasium.make("Pendulum-v1"))
+    for seed, episode in enumerate(dataset.open().read_episodes()):
+        observation, _ = by_hand.reset(seed=seed)
+        for t, action in enumerate(episode.actions):
+            np.testing.assert_array_equal(episode.observations[t], observation.astype(np.float32))
+            observation, reward, *_ = by_hand.step(action)
+            assert episode.rewards[t] == reward
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="made", progress=False, evaluation={"episodes": 0})
+    box = run.agent.provenance.action_space
+    expected = by_hand.action_space
+    if kind == "ClipAction":  # without bounds: the range of the data
+        actions = dataset.open().actions
+        expected = gymnasium.spaces.Box(actions.min(0), actions.max(0))
+    np.testing.assert_allclose([box.low, box.high], [expected.low, expected.high])
+
+
+def test_record_in_an_environment_that_is_not_flat_says_which_wrapper_makes_it_so(inside: Path) -> None:
+    framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
+    with pytest.raises(InputError, match=r"observations that are not flat .*wrap it in gymnasium\.wrappers\.Flatten"):
+        record(spin, framed, "own/none", episodes=1)

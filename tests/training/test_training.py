@@ -164,6 +164,10 @@ def test_train_never_overwrites_a_run_and_resume_rejects_changed_training_option
     before = weights(tmp_path / "run")
     with pytest.raises(InputError, match=r"already holds a run.*--resume"):
         train(configure(), tmp_path / "run")
+    with pytest.raises(
+        InputError, match=r"holds a run with training\.batch_size 128, not 7: .* --output, such as .*run-2"
+    ):
+        train(configure("--training.batch_size", "7"), tmp_path / "run")
     with pytest.raises(InputError, match=r"training\.learning_rate 0\.001, not 0\.1"):
         train(configure("--training.learning_rate", "0.1"), tmp_path / "run", resume=True)
     with pytest.raises(InputError, match="is not a run folder"):

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+from gymnasium.spaces import Box
+from minari.serialization import serialize_space
 
 from decision_rnn.data.environments import check_id, known_sizes, registered_settings
 from decision_rnn.data.sources.contract import Source, register_source
@@ -71,6 +73,7 @@ def write_store(
     *,
     environment_settings: dict[str, Any] | None = None,
     append: bool = False,
+    action_space: Box | None = None,
 ) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
 
@@ -87,6 +90,7 @@ def write_store(
             `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
             others.
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
+        action_space: The box of an action, if it is not that of the registered environment: agents act in it.
 
     Returns:
         The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
@@ -112,6 +116,8 @@ def write_store(
     source: dict[str, Any] = {"notes": []}
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
+    if action_space is not None:
+        source["action_space"] = serialize_space(action_space)
     if environment_id not in gymnasium.registry:
         source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
@@ -162,7 +168,7 @@ def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
                 f"{other_name} is of {other_is}, and {first_name} of {first_is}: merge datasets of one environment"
             )
     source = dict(first.manifest["source"])
-    kept = {key: source[key] for key in ("environment_settings", "requirements") if key in source}
+    kept = {key: source[key] for key in ("environment_settings", "requirements", "action_space") if key in source}
     notes = dict.fromkeys(note for store in stores.values() for note in store.manifest["source"].get("notes", ()))
     with _writing(name) as path:
         if path.exists():

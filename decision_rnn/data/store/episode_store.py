@@ -15,6 +15,8 @@ from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_o
 from decision_rnn.data.store.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
+from decision_rnn.messages import counted
+from decision_rnn.notebook import html_properties
 
 FORMAT = 3  # version of the files below; incremented when their layout or meaning changes
 MANIFEST = "manifest.json"
@@ -67,7 +69,23 @@ class EpisodeStore:
         self.episode_returns: np.ndarray = np.load(path / RETURNS)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.path)!r}, {self.episodes} episodes, {self.steps} steps)"
+        sizes = f"{counted(self.episodes, 'episode')}, {counted(self.steps, 'step')}"
+        return f"{type(self).__name__}({str(self.path)!r}, {sizes})"
+
+    def _repr_html_(self) -> str:
+        returns = self.episode_returns
+        return html_properties(
+            self.name or type(self).__name__,
+            {
+                "environment": self.environment_id,
+                "episodes": f"{self.episodes:,}",
+                "steps": f"{self.steps:,}",
+                "returns": f"{returns.mean():.4g} on average, {returns.min():.4g} to {returns.max():.4g}",
+                "observation": f"{self.observation_dim} entries",
+                "action": f"{self.action_dim} entries",
+                "folder": self.path,
+            },
+        )
 
     @cached_property
     def table(self) -> np.ndarray:
