@@ -211,9 +211,10 @@ def train_run(
         spec = dataset.spec
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
 
-    def evaluate_checkpoint(trained: TrainedAgent) -> None:
+    def evaluate_checkpoint(trained: TrainedAgent) -> dict[str, float]:
         with quiet():
-            evaluate_once(folder, trained, checkpoint_settings(config, trained.provenance), processes)
+            settings = checkpoint_settings(config, trained.provenance)
+            return evaluate_once(folder, trained, settings, processes).scalars("checkpoints")
 
     initial = None
     if config.init_from is not None and not (resume and checkpoints_of(folder)):

@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ class MetricsLog:
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
-        self.events = run / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+        self.events = _events_file(run)
         with self._writing():
             # A killed run may have logged steps after its last checkpoint, or an incomplete line.
             resumed = self.path.exists()
@@ -133,17 +133,22 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        values = [Summary.Value(tag=f"training/{name}", simple_value=value) for name, value in metrics.items()]
         with self._writing():
             with self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
-            self._write_event(step=step, summary=Summary(value=values))
+            self._write_event(
+                step=step, summary=_summary({f"training/{name}": value for name, value in metrics.items()})
+            )
         return line
 
+    def write_scores(self, step: int, scores: Mapping[str, float] | None) -> None:
+        """Write scores of a checkpoint, by tag, if there are any, as TensorBoard events: the results have them too."""
+        if scores:
+            with self._writing():
+                self._write_event(step=step, summary=_summary(scores))
+
     def _write_event(self, **content: Any) -> None:
-        # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
-        with self.events.open("ab") as events:
-            RecordWriter(events).write(Event(wall_time=time.time(), **content).SerializeToString())
+        _write_event(self.events, **content)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -154,6 +159,32 @@ class MetricsLog:
                 f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
                 "make room and run the same command with --resume"
             ) from None
+
+
+def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
+    """Write scores of a trained run, by tag, as TensorBoard events, after those of its training."""
+    files = sorted(run.glob("events.out.tfevents.*"))
+    events = files[-1] if files else _events_file(run)
+    try:
+        if not files:
+            _write_event(events, file_version="brain.Event:2")
+        _write_event(events, step=step, summary=_summary(scores))
+    except OSError as error:
+        raise cannot_write(run, error) from None
+
+
+def _events_file(run: Path) -> Path:
+    return run / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _summary(scalars: Mapping[str, float]) -> Summary:
+    return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()])
+
+
+def _write_event(path: Path, **content: Any) -> None:
+    # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
+    with path.open("ab") as events:
+        RecordWriter(events).write(Event(wall_time=time.time(), **content).SerializeToString())
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:

@@ -15,6 +15,7 @@ import torch
 from made_comparison import made_comparison, of_scores
 from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import decision_rnn
 from decision_rnn.api.comparing import plan
@@ -311,9 +312,9 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     place.unlink()
     assert comparing(**asked).failed == ()
     diverging = {"backbone": {"width": 16}, "training": {"learning_rate": 1e30, "precision": "fp32", "log_every": 1}}
-    (failed,) = comparing(variants={"diverging": diverging}).failed
+    (failed,) = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging").failed
     assert failed.error.startswith("the loss is")
-    nothing = comparing(variants={"diverging": diverging})
+    nothing = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging")
     assert (nothing.trials, len(nothing.failed)) == ((), 1)
     assert "- diverging on own/mine, seed 0: the loss is" in format_comparison(nothing)
 
@@ -458,8 +459,8 @@ def test_read_comparison_has_a_table_with_verdicts_and_one_of_episodes(tmp_path:
     scores = {"mingru": [50.0, 51.0, 52.0, 53.0, 60.0], "lru": [10.0, 11.0, 12.0, 13.0, 14.0]}
     write_comparison(tmp_path, of_scores(**scores))
     comparison = decision_rnn.read_comparison(str(tmp_path))
-    rows = [row for row in comparison.table() if "paper" in row["role"]]
-    first, other = rows
+    asked = comparison.datasets[0].targets[0].target_return
+    first, other = [row for row in comparison.table() if row["target_return"] == asked]
     assert (first["variant"], first["verdict"], first["reference"]) == ("mingru", None, "mingru")
     assert (other["variant"], other["seeds"], other["verdict"]) == ("lru", 5, "worse")
     welch = stats.ttest_ind(scores["lru"], scores["mingru"], equal_var=False)
@@ -484,3 +485,22 @@ def test_table_of_the_chooser_ends_at_the_episodes_that_were_played(episodes: in
     assert len(comparison.datasets[0].targets) * 2 in range(10, 20)
     text = format_comparison(comparison).split("score of a target chosen by")[1].splitlines()[0]
     assert text.strip(" |").split(" | ")[-1].strip() == f"{most} episodes"
+
+
+def test_tensorboard_has_the_scores_of_checkpoints_and_of_the_end(mine: Path, comparing: Compare, run: Path) -> None:
+    """At steps 2 and 4, as the record has them."""
+    (trial,) = comparing(checkpoint_episodes=1).trials
+    events = EventAccumulator(str(run)).Reload()
+    for target in trial.checkpoints[0].targets:
+        at = f"score_at_{target.target_return:g}"
+        shown = {event.step: event.value for event in events.Scalars(f"checkpoints/{at}")}
+        of_target = {
+            point.step: of.score_mean
+            for point in trial.checkpoints
+            for of in point.targets
+            if of.target_return == target.target_return
+        }
+        assert shown == pytest.approx(of_target, rel=1e-5)
+    shown = {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"] if tag.startswith("evaluation/")}
+    scores = {f"evaluation/score_at_{of.target_return:g}": of.score_mean for of in trial.targets}
+    assert shown == pytest.approx(scores, rel=1e-5)
