@@ -175,7 +175,7 @@ def train(
         settings = config.training
         shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
 
-        def show_agent(look: Callable[[TrainedAgent], Shown]) -> Shown:
+        def show_agent(look: Callable[[TrainedAgent], Shown]) -> Shown | None:
             """Call `look` with a copy of the agent and return its result."""
             seconds = log.elapsed()
             with log.paused(), torch.random.fork_rng():
