@@ -19,6 +19,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, checkpoint_settings, evaluate_once
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
+from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
@@ -210,9 +211,10 @@ def train_run(
         spec = dataset.spec
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
 
-    def evaluate_checkpoint(trained: TrainedAgent) -> None:
+    def evaluate_checkpoint(trained: TrainedAgent) -> dict[str, float]:
         with quiet():
-            evaluate_once(folder, trained, checkpoint_settings(config, trained.provenance), processes)
+            settings = checkpoint_settings(config, trained.provenance)
+            return evaluate_once(folder, trained, settings, processes).scalars("checkpoints")
 
     initial = None
     if config.init_from is not None and not (resume and checkpoints_of(folder)):
@@ -322,7 +324,10 @@ def evaluate(
 
 
 def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) -> None:
-    """Report how many of the training episodes reach the target returns, and warn if few do."""
+    """Report how many of the training episodes reach the target returns, and warn if few do, or if episodes are
+    evaluated under another time limit."""
+    if limits := remark_on_limits(provenance, config.evaluation.max_episode_steps):
+        warn(f"warning: {limits}")
     if not config.takes_target:
         return
     settings, best = config.evaluation, provenance.return_max
