@@ -10,6 +10,7 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
+from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent, checkpoints_of, last_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -27,6 +28,7 @@ from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.notebook import html_properties
 from decision_rnn.plugins import import_plugins
+from decision_rnn.sources import never_checked
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics
@@ -210,6 +212,11 @@ def train_run(
     if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
         spec = dataset.spec
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+
+    layer: Any = registered(config.backbone.name).cls
+    if never_checked(layer):
+        name = f"{layer.__module__}.{layer.__qualname__}"
+        tell(f"{name} was never checked as it is now: `decision-rnn check {name}` tests whether it acts as it trains")
 
     def evaluate_checkpoint(trained: TrainedAgent) -> dict[str, float]:
         with quiet():
