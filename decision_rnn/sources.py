@@ -6,9 +6,13 @@
 backbone, condition and objective are defined. Runs of version 0.2 recorded none, and nothing is known of their code.
 """
 
+import contextlib
+import functools
 import hashlib
 import inspect
+import io
 import sys
+import tokenize
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,11 +27,11 @@ OWN = "decision-rnn"
 def code_of(config: RunConfig) -> dict[str, str]:
     """The hashes of the code that a run of this configuration is made with in this process.
 
-    A module counts with its file as it is now, a package with all of its .py files; other modules that these import do
-    not count. Plugins that are not imported, and modules without a file, are left out.
+    A module counts with its file as it is now, a package with all of its .py files, both without comments and
+    docstrings; other modules that these import do not count. Plugins that are not imported, and modules without a
+    file, are left out.
     """
-    package = Path(__file__).parent
-    hashes = {OWN: _digest([*package.glob("agent/**/*.py"), *package.glob("backbones/**/*.py")], package)}
+    hashes = {OWN: _package_digest()}
     classes: tuple[Any, ...] = (
         registered(config.backbone.name).cls,
         CONDITIONS.registered(config.condition.name).cls,
@@ -54,6 +58,12 @@ def both(made: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     return {**made, **now, **joined} if made else dict(now)
 
 
+@functools.cache
+def _package_digest() -> str:
+    package = Path(__file__).parent
+    return _digest([*package.glob("agent/**/*.py"), *package.glob("backbones/**/*.py")], package)
+
+
 def _module(name: str) -> dict[str, str]:
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or not file.endswith(".py"):
@@ -72,5 +82,20 @@ def _source_of(cls: type[Any]) -> dict[str, str]:
 def _digest(paths: Iterable[Path], root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode() + _without_comments(path.read_bytes()))
     return digest.hexdigest()[:12]
+
+
+def _without_comments(source: bytes) -> bytes:
+    """The words of a Python file, without its layout, comments and docstrings, which change no number."""
+    kept: list[str] = []
+    begins = True  # a statement
+    with contextlib.suppress(tokenize.TokenError, IndentationError):  # a plugin that runs has none
+        for token in tokenize.tokenize(io.BytesIO(source).readline):
+            breaks = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+            if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING):
+                continue
+            if not (begins and token.type in (tokenize.STRING, tokenize.NEWLINE)):
+                kept.append(tokenize.tok_name[token.type] if breaks else token.string)
+                begins = breaks
+    return " ".join(kept).encode()

@@ -69,6 +69,8 @@ def test_comparison_trains_runs_of_a_changed_plugin_anew(
     before, started = comparing("runs")
     assert len(started) == 2
     assert comparing("runs") == (before, [])
+    use('"""Another docstring."""\n\n' + PLAIN.replace("\n\n\n", "\n\n\n# A remark.\n"))
+    assert comparing("runs") == (before, [])
     use(BENT)
     capsys.readouterr()
     after, started = comparing("runs")

@@ -1,6 +1,7 @@
 """A summary of a dataset in a few lines of text."""
 
 from decision_rnn.data.environments import check_environment
+from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -28,6 +29,7 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
         ("compare", spec.comparable),
         *(("evaluate", fault) for fault in faults),
+        *(("warning", oddity) for oddity in (*odd_entries(store), *equal_returns(store))),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),

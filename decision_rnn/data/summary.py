@@ -53,6 +53,12 @@ class DataSummary(DatasetSpec):
         )
 
     @property
+    def references_are_returns(self) -> bool:
+        """Whether the data's lowest and highest return take the place of a random policy's and an expert's, as where
+        the source gives no reference scores (`comparable` says so)."""
+        return self.reference_min == self.return_min
+
+    @property
     def score_mean(self) -> float:
         """Mean normalised score of the episodes."""
         return float(self.normalised(self.return_mean))

@@ -65,8 +65,7 @@ def format_result(result: Result) -> str:
         scores = f"{score}  {target.length_mean:>6.0f}  {where}"
         return row(name, target.return_mean, target.return_sd, scores, several)
 
-    # Where the source gives no reference scores, the data's returns take their place (`data.comparable` says so).
-    own = data.reference_min == data.return_min
+    own = data.references_are_returns
     zero, hundred = ("the data's lowest return", "its highest") if own else ("a random policy", "an expert")
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"

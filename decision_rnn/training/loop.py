@@ -25,6 +25,7 @@ from decision_rnn.checkpoint import (
 from decision_rnn.config import RunConfig
 from decision_rnn.data.actions import describe_box, describe_clipped, share_outside
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spec import flat_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
@@ -32,7 +33,7 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
-from decision_rnn.messages import bar, counted, tell
+from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.sources import both, code_of
 from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
@@ -163,6 +164,9 @@ def train(
         tell(_describe(agent, config, store, seen))
         if scaled:
             tell(scaled)
+        index = observation_index(config.observation.mask, store.environment_id)
+        for oddity in (*odd_entries(seen, index), *(equal_returns(seen) if config.takes_target else ())):
+            warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
         settings = config.training

@@ -7,6 +7,7 @@ import time
 from dataclasses import make_dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -310,3 +311,16 @@ def test_resume_calls_on_checkpoint_for_its_starting_checkpoint(tmp_path: Path) 
     checkpoints: list[int] = []
     train(config, run, resume=True, on_checkpoint=lambda t: checkpoints.append(t.step))
     assert checkpoints == [8, 10]
+
+
+def test_train_says_what_is_odd_in_its_data(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store, "observation_std", np.where(np.arange(11) == 7, 0.0, store.observation_std))
+    monkeypatch.setattr(store, "episode_returns", np.full(store.episodes, 3.0))
+    train(configure("--training.steps", "1"), tmp_path / "run")
+    warned = capsys.readouterr().err
+    assert "warning: entry 7 of the observations never changes in the data" in warned
+    assert "warning: all 30 episodes have the return 3, so" in warned
+    train(configure("--training.steps", "1", "--observation.mask", "velocity", "--condition", "none"), tmp_path / "bc")
+    assert "warning" not in capsys.readouterr().err

@@ -123,7 +123,14 @@ def scores(findings: Findings) -> Section:
         "range": "mean over seeds, and in brackets the score of every seed, whose range is no confidence interval",
         None: "of one seed, which may be far from the mean over seeds",
     }
-    text = [f"Score: 0 is a random policy, 100 an expert; {'; or '.join(kinds[of] for of in kinds if of in spreads)}."]
+    scales = {
+        "0 is the data's lowest return, 100 its highest"
+        if dataset.data.references_are_returns
+        else "0 is a random policy, 100 an expert"
+        for dataset in findings.comparison.datasets
+    }
+    scale = ", or, by dataset, ".join(sorted(scales, reverse=True))
+    text = [f"Score: {scale}; {'; or '.join(kinds[of] for of in kinds if of in spreads)}."]
     text.append(
         "Targets beyond the data measure extrapolation. Target error: the mean distance of the median return from "
         "targets spread through the data's range, in % of that range; an agent that always returns the middle of the "

@@ -1,0 +1,56 @@
+"""What in a dataset makes agents act badly although every number is valid."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from decision_rnn.data.store.episode_store import EpisodeStore
+
+SHOWN = 5
+"""The most entries that a sentence names."""
+UNRESOLVED = 2.0**20
+"""Around a value this large, such as a Unix time, float32 holds no changes of a sixteenth and less."""
+LEVELS = 8
+"""An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
+
+
+def odd_entries(store: EpisodeStore, seen: np.ndarray | None = None) -> Iterator[str]:
+    """A sentence on the observation entries that never change, and one on those whose changes float32 does not hold.
+
+    Args:
+        store: The dataset.
+        seen: The indices of the observation entries that the agent sees; None for all.
+    """
+    entries = np.arange(store.observation_dim) if seen is None else seen
+    mean, std = np.abs(store.observation_mean[entries]), store.observation_std[entries]
+    lost = (mean >= UNRESOLVED) & (std < LEVELS * np.spacing(mean.astype(np.float32)))
+    constant = (std == 0) & ~lost
+    if constant.any():
+        yield (
+            f"{_named(entries[constant])} of the observations never changes in the data, and an agent that meets "
+            "another value there acts unpredictably: leave it out of the observations if it can differ"
+        )
+    if lost.any():
+        yield (
+            f"{_named(entries[lost])} of the observations is around {mean[lost].max():.3g}, where float32 loses its "
+            "changes: subtract its first value, as from a Unix time"
+        )
+
+
+def equal_returns(store: EpisodeStore) -> Iterator[str]:
+    """A sentence if all episodes have the same return."""
+    returns = store.episode_returns
+    if len(returns) > 1 and np.ptp(returns) <= 1e-6 * max(1.0, float(np.abs(returns).max())):
+        yield (
+            f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return tells the agent "
+            "nothing: train with --condition none, or add other episodes"
+        )
+
+
+def _named(entries: Sequence[int] | np.ndarray) -> str:
+    """`entry 3`, or `each of the entries 3, 5 and 12 more`."""
+    listed = [str(entry) for entry in entries[:SHOWN]]
+    if len(entries) == 1:
+        return f"entry {listed[0]}"
+    more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+    return f"each of the entries {', '.join(listed)}{more}"

@@ -1,0 +1,57 @@
+"""Constant columns, Unix times and equal returns, which make agents act badly though every number is valid."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decision_rnn.data.info import format_info
+from decision_rnn.data.oddities import equal_returns, odd_entries
+from decision_rnn.data.spec import spec_of_store
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
+
+Make = Callable[..., EpisodeStore]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Makes a store of Pendulum-shaped episodes whose observation columns and rewards are replaced."""
+
+    def store(columns: dict[int, Callable[[np.ndarray], np.ndarray]], reward: float | None = None) -> EpisodeStore:
+        generator = np.random.default_rng(0)
+
+        def episode(number: int) -> Episode:
+            time = np.arange(21.0) + 100 * number
+            observations = generator.normal(size=(21, 3))
+            for column, values in columns.items():
+                observations[:, column] = values(time)
+            rewards = generator.normal(size=20) if reward is None else np.full(20, reward)
+            return Episode(observations, generator.uniform(-1, 1, (20, 1)), rewards, False, True)
+
+        episodes = [episode(number) for number in range(5)]
+        return EpisodeStore.write(tmp_path / "odd", episodes, environment_id="Pendulum-v1", source={})
+
+    return store
+
+
+def test_ordinary_data_have_no_oddities(make: Make) -> None:
+    store = make({0: lambda time: 1e6 + time, 1: lambda time: 1e-5 * np.sin(time), 2: lambda time: time})
+    assert [*odd_entries(store), *equal_returns(store)] == []
+
+
+def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(make: Make) -> None:
+    store = make({1: lambda time: np.full_like(time, 0.5), 2: lambda time: 1.76e9 + 0.02 * time}, reward=-1.0)
+    lines = [line for line in format_info(spec_of_store("own/odd", store), store).splitlines() if "warning" in line]
+    assert [line.split()[0] for line in lines] == ["warning"] * 3
+    assert "entry 1 of the observations never changes in the data" in lines[0]
+    assert "entry 2 of the observations is around 1.76e+09, where float32 loses its changes" in lines[1]
+    assert "all 5 episodes have the return -20" in lines[2]
+    assert list(odd_entries(store, np.array([0, 1]))) == [lines[0].split(maxsplit=1)[1]]
+
+
+def test_many_constant_columns_are_shortened(make: Make) -> None:
+    columns = dict.fromkeys(range(3), np.zeros_like)
+    (sentence,) = odd_entries(make(columns))
+    assert sentence.startswith("each of the entries 0, 1, 2 of the observations never changes")
