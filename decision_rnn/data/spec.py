@@ -124,8 +124,8 @@ def observation_index(mask: str, environment_id: str | None) -> np.ndarray | Non
     task = task_of(environment_id)
     if task is None:
         raise InputError(
-            f"observation.mask is {mask}, but where the velocities of {environment_id or 'these data'} are is known only "
-            f"for {', '.join(task.environment for task in TASKS.values())}"
+            f"observation.mask is {mask}, but where the velocities of {environment_id or 'these data'} are is known "
+            f"only for {', '.join(task.environment for task in TASKS.values())}"
         )
     return np.arange(task.positions)
 
