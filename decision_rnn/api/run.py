@@ -1,6 +1,7 @@
 """A run, the folder in which an agent was trained, with the functions `train` and `evaluate`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -207,6 +208,9 @@ def train_run(
     dataset = open_dataset(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
     folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
+    if (config.evaluation.episodes or config.evaluation.checkpoint_episodes) and dataset.spec.environment_id is None:
+        tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
+        config = replace(config, evaluation=replace(config.evaluation, episodes=0, checkpoint_episodes=0))
     if resume:
         config = check_resumed_run(config, folder)
     if config.evaluation.episodes or config.evaluation.checkpoint_episodes:

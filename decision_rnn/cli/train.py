@@ -21,6 +21,7 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.training.run_folder import write_scores
 
     trained = train_run(config, command.output, command.resume, processes=command.processes)
+    config = trained.config  # data without an environment are not evaluated
     if not config.evaluation.episodes:
         print(f"trained in {trained.folder}, and not evaluated: evaluation.episodes is 0")
         return

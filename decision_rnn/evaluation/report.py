@@ -115,7 +115,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
 
 def remark_on_limits(dataset: DataSummary, max_episode_steps: int | None) -> str | None:
     """A sentence if the data's episodes were recorded under another time limit than they are evaluated under."""
-    registered = gymnasium.registry.get(dataset.environment_id)
+    registered = gymnasium.registry.get(dataset.environment_id or "")
     own = None if registered is None else registered.max_episode_steps
     limits = [limit for limit in (max_episode_steps, own) if limit is not None]
     if dataset.time_limit is None or not limits or min(limits) == dataset.time_limit:
