@@ -21,8 +21,12 @@ from decision_rnn.backbones import Backbone as Backbone
 from decision_rnn.backbones import BackboneConfig as BackboneConfig
 from decision_rnn.backbones import SequenceMixer as SequenceMixer
 from decision_rnn.backbones import register as register
+from decision_rnn.backbones.ops.recurrence import linear_recurrence as linear_recurrence
+from decision_rnn.backbones.resets import Resets as Resets
+from decision_rnn.backbones.resets import rows_by_step as rows_by_step
 from decision_rnn.checkpoint import TrainedAgent as TrainedAgent
 from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
+from decision_rnn.comparison.record import read_comparison as read_comparison
 from decision_rnn.data.catalog import Dataset as Dataset
 from decision_rnn.data.catalog import open_dataset as open_dataset
 from decision_rnn.data.environments import play_episodes as play_episodes

@@ -43,8 +43,8 @@ class ActingLoop(ABC):
     _state: State
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
-        if num_envs is not None and num_envs < 1:
-            raise InputError(f"num_envs is {num_envs}: it must be at least 1")
+        if num_envs is not None and (not isinstance(num_envs, int | np.integer) or num_envs < 1):
+            raise InputError(f"num_envs is {num_envs!r:.100}: it must be a whole number of at least 1")
         self.num_envs, self._reset_by_next_step, self._expects_done = num_envs, True, False
         if env is not None:
             self._take_layout(env)
@@ -127,7 +127,7 @@ class ActingLoop(ABC):
             InputError: If an argument has a different shape or is invalid, or an entry of an observation, or the reward
                 within an episode, is not a finite number: the state is then unchanged, and the next call goes on.
         """
-        observations = np.asarray(observation, np.float32)
+        observations = _numbers(observation, "observation", np.float32)
         single = observations.ndim == 1 and (self.num_envs is None or index is not None)
         batch = observations[None] if single else observations
         if batch.ndim != 2 or not self.observation_dim <= batch.shape[1] <= self.max_observation_dim:
@@ -246,9 +246,17 @@ def _check_finite(observations: np.ndarray, rewards: np.ndarray) -> None:
             )
 
 
+def _numbers(value: ArrayLike, name: str, dtype: type) -> np.ndarray:
+    """A value as an array; InputError if it holds no numbers, or rows of different lengths."""
+    try:
+        return np.asarray(value, dtype)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is {value!r:.100}: it must hold numbers, as many in every row") from None
+
+
 def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray:
     """One number per environment; a single number is broadcast."""
-    array: np.ndarray = np.asarray(value, dtype)
+    array = _numbers(value, name, dtype)
     if array.shape == (count,):
         return array
     if array.size != 1:

@@ -30,6 +30,7 @@ KINDS = {
     str: "text",
     Path: "a path",
     NoneType: "null",
+    Sequence[int]: "a list of whole numbers, such as [3, 5]",
     tuple[float, ...]: "a number or a list of numbers, such as 3600,1800",
     tuple[str, ...]: "a list of names, such as [a, b]",
 }

@@ -20,6 +20,7 @@ from typing import Any
 from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import registered
 from decision_rnn.config import RunConfig
+from decision_rnn.data.store.episode_store import cache_root
 
 OWN = "decision-rnn"
 
@@ -62,6 +63,26 @@ def both(made: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
 def _package_digest() -> str:
     package = Path(__file__).parent
     return _digest([*package.glob("agent/**/*.py"), *package.glob("backbones/**/*.py")], package)
+
+
+def mark_checked(layer: type[Any]) -> None:
+    """Remember, in the cache, that a layer outside the package keeps the contract as it is now."""
+    if (mark := _mark(layer)) is not None:
+        with contextlib.suppress(OSError):
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+
+
+def never_checked(layer: type[Any]) -> bool:
+    """Whether a layer is defined in a module outside the package, and was not checked as it is now."""
+    mark = _mark(layer)
+    return mark is not None and not mark.exists()
+
+
+def _mark(layer: type[Any]) -> Path | None:
+    module = layer.__module__
+    own = {} if module == "__main__" or module.startswith("decision_rnn.") else _module(module)
+    return cache_root() / "checked" / f"{module}.{layer.__qualname__}-{own[module]}" if own else None
 
 
 def _module(name: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pytest
 from comparison.small_comparison import Inline, pendulum_episodes, small
 from guide import example
 
+import decision_rnn
 from decision_rnn import write_store
 from decision_rnn.api.comparing import plan
 from decision_rnn.backbones import contract
@@ -21,6 +22,7 @@ from decision_rnn.comparison.record import Comparison
 from decision_rnn.config_parser import new_config
 from decision_rnn.sources import both, changed, code_of
 
+Capture = pytest.CaptureFixture[str]
 Use = Callable[[str], None]
 PLAIN = example("layers.py").replace('"average"', '"changing"')
 BENT = PLAIN.replace("self.input(x)", "torch.sin(self.input(x))")
@@ -139,3 +141,23 @@ def test_code_of_a_resumed_run_differs_from_both() -> None:
     made = both({"decision-rnn": "a", "layers": "b"}, {"decision-rnn": "a", "layers": "c", "other": "d"})
     assert made == {"decision-rnn": "a", "layers": "b+c", "other": "d"}
     assert changed(made, {"layers": "c"}) == ["layers"]
+
+
+def test_train_says_that_a_layer_was_never_checked_as_it_is(
+    use: Use, comparing: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    said = "changing.Average was never checked as it is now: `decision-rnn check changing.Average`"
+
+    def train(output: str, backbone: str = "changing") -> str:
+        config = {"evaluation": {"episodes": 0}, "training": {"context": 4}}
+        decision_rnn.train("own/mine", {"name": backbone, "width": 8}, steps=1, output=tmp_path / output, **config)
+        return capsys.readouterr().out
+
+    use(PLAIN)
+    assert train("first").count(said) == 1
+    assert main(["check", "changing"]) == 0
+    assert said not in train("second")
+    assert said not in train("third", "mingru")
+    use(BENT)
+    assert said in train("fourth")

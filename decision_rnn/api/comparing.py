@@ -29,7 +29,7 @@ def compare(
     *,
     variants: Mapping[str, Mapping[str, Any]] | None = None,
     controls: str | Sequence[str] = CONTROLS,
-    seeds: int = 3,
+    seeds: int | Sequence[int] = 3,
     steps: int | None = None,
     output: Path | str | None = None,
     checkpoint_episodes: int = 20,
@@ -53,7 +53,7 @@ def compare(
         variants: The keys of each variant, by label: `{"long": {"backbone": "mingru", "training": {"context": 60}}}`.
         controls: What to compare them with: any of bc (behaviour cloning), bc-10% (of the best tenth of the episodes),
             mlp and conv, with the settings of the first variant, or none.
-        seeds: The number of seeds of every variant on every dataset, starting from `seed`.
+        seeds: The number of seeds of every variant on every dataset, starting from `seed`, or a list of seeds.
         steps: Optimiser steps of every run; 2,000 if left out.
         output: The folder for the runs and the tables; runs/compare-DATASETS if left out.
         checkpoint_episodes: Episodes for evaluating every checkpoint; 0 to evaluate only the last one.

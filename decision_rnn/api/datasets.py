@@ -47,7 +47,7 @@ def find_dataset(
         return open_dataset(data, path, partial)
     if whole:
         return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
-    settings = None
+    settings, alone = None, not (of_minari or isinstance(data, EpisodeStore))
     if isinstance(data, EpisodeStore):
         if data.name:
             return open_dataset(data.name, None, partial)
@@ -63,12 +63,13 @@ def find_dataset(
             f"{type(data).__name__} is not a dataset: give the name of one, what open_dataset, write_store or record "
             "returned, a Minari dataset, or a list of episodes"
         )
-    if environment_id is None:
+    if environment_id is None and alone:
         raise InputError(
-            "a list of episodes does not say which environment it is from: name it, such as environment_id='Hopper-v5'"
+            "a list of episodes does not say its environment: name it, such as environment_id='Hopper-v5', "
+            "or, if there is none, write them with write_store first"
         )
     kept = list(as_episodes(data, "the list of episodes"))
-    digest = hashlib.sha256(environment_id.encode())
+    digest = hashlib.sha256((environment_id or "").encode())
     if describe_alteration(environment_id, settings):  # the same numbers may come from another environment
         digest.update(json.dumps(settings, sort_keys=True).encode())
     for episode in kept:

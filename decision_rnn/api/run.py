@@ -1,6 +1,7 @@
 """A run, the folder in which an agent was trained, with the functions `train` and `evaluate`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import numpy as np
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
+from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent, checkpoints_of, last_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -19,6 +21,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy, checkpoint_settings, evaluate_once
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
+from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
 from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
@@ -26,6 +29,7 @@ from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.notebook import html_properties
 from decision_rnn.plugins import import_plugins
+from decision_rnn.sources import never_checked
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics
@@ -204,15 +208,24 @@ def train_run(
     dataset = open_dataset(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
     folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
+    if (config.evaluation.episodes or config.evaluation.checkpoint_episodes) and dataset.spec.environment_id is None:
+        tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
+        config = replace(config, evaluation=replace(config.evaluation, episodes=0, checkpoint_episodes=0))
     if resume:
         config = check_resumed_run(config, folder)
     if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
         spec = dataset.spec
         check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
 
-    def evaluate_checkpoint(trained: TrainedAgent) -> None:
+    layer: Any = registered(config.backbone.name).cls
+    if never_checked(layer):
+        name = f"{layer.__module__}.{layer.__qualname__}"
+        tell(f"{name} was never checked as it is now: `decision-rnn check {name}` tests whether it acts as it trains")
+
+    def evaluate_checkpoint(trained: TrainedAgent) -> dict[str, float]:
         with quiet():
-            evaluate_once(folder, trained, checkpoint_settings(config, trained.provenance), processes)
+            settings = checkpoint_settings(config, trained.provenance)
+            return evaluate_once(folder, trained, settings, processes).scalars("checkpoints")
 
     initial = None
     if config.init_from is not None and not (resume and checkpoints_of(folder)):
@@ -322,7 +335,10 @@ def evaluate(
 
 
 def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) -> None:
-    """Report how many of the training episodes reach the target returns, and warn if few do."""
+    """Report how many of the training episodes reach the target returns, and warn if few do, or if episodes are
+    evaluated under another time limit."""
+    if limits := remark_on_limits(provenance, config.evaluation.max_episode_steps):
+        warn(f"warning: {limits}")
     if not config.takes_target:
         return
     settings, best = config.evaluation, provenance.return_max

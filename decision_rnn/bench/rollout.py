@@ -11,7 +11,7 @@ from torch import Tensor
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.bench.measure import Baseline, Row, compare, interleaved, measure
 from decision_rnn.checkpoint import load_agent
-from decision_rnn.data.environments import make_environment
+from decision_rnn.data.environments import check_environment, make_environment
 from decision_rnn.deploy.hub import find_agent
 from decision_rnn.evaluation.actor import Actor, WindowActor, prepare_to_act
 from decision_rnn.evaluation.rollout import episode_groups, one_thread, rollout
@@ -51,7 +51,7 @@ def bench_rollout(rounds: PositiveInt = 3, run: str = PRETRAINED) -> list[Row]:
     with one_thread():
         trained = load_agent(find_agent(run))
         agent, data = prepare_to_act(trained.agent), trained.provenance
-        episodes = time_episodes(agent, data.environment_id, data.target_returns, EPISODES, rounds)
+        episodes = time_episodes(agent, check_environment(data.environment_id), data.target_returns, EPISODES, rounds)
         actors = {
             "rollout/act": partial(acting, agent, agent),
             f"rollout/window-{WINDOW}/act": partial(acting, WindowActor(agent, WINDOW), agent),

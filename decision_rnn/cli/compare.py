@@ -32,7 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     print(f"written to {plan.folder}: comparison.json, episodes.csv and comparison.md")
     if comparison.failed:
         logs = ", ".join(str(plan.folder / failure.run / LOG) for failure in comparison.failed[:3])
-        print(f"{len(comparison.failed)} of the runs failed, see {logs}: the same command tries again")
+        print(
+            f"{len(comparison.failed)} of the runs failed, see {logs}: mend the cause, and the same command trains them"
+        )
     return 1 if comparison.failed else 0
 
 

@@ -18,8 +18,10 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.api.run import train_run
     from decision_rnn.evaluation.evaluate import evaluate_once
     from decision_rnn.evaluation.results import result_file
+    from decision_rnn.training.run_folder import write_scores
 
     trained = train_run(config, command.output, command.resume, processes=command.processes)
+    config = trained.config  # data without an environment are not evaluated
     if not config.evaluation.episodes:
         print(f"trained in {trained.folder}, and not evaluated: evaluation.episodes is 0")
         return
@@ -28,6 +30,7 @@ def run(arguments: Sequence[str]) -> None:
     except KeyboardInterrupt:
         text = f"interrupted; {trained.folder} is trained, and `decision-rnn evaluate {trained.folder}` scores it"
         raise KeyboardInterrupt(text) from None
+    write_scores(trained.folder, result.step, result.scalars("evaluation"))
     print(result)
     tell(f"written to {result_file(trained.folder, result)}")
 

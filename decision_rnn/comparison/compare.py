@@ -11,7 +11,7 @@ from pathlib import Path
 
 from decision_rnn.comparison.executors import EXECUTORS, Executor
 from decision_rnn.comparison.plan import Plan, PlannedTrial
-from decision_rnn.comparison.record import ComparedVariant, Comparison, Failure
+from decision_rnn.comparison.record import EPISODE_COLUMNS, ComparedVariant, Comparison, Failure, read_comparison
 from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.config import to_dict
 from decision_rnn.errors import InputError, cannot_write
@@ -19,9 +19,6 @@ from decision_rnn.files import working_alone, write_atomically
 from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.workers import available_cores
-
-COLUMNS = ("variant", "dataset", "seed", "target_return", "role", "in_range", "episode", "return", "score")
-"""Columns of episodes.csv, which has a row for every episode of the last checkpoints."""
 
 
 def make_executor(plan: Plan, runs: int) -> Executor:
@@ -43,15 +40,16 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
 
     Raises:
         InputError: If another process is running the comparison, a run's folder holds a run of another configuration,
-            or no run is possible for another reason.
+            the folder holds a comparison with runs that this one lacks, or no run is possible for another reason.
     """
     with working_alone(plan.folder, "comparison", "running the comparison"):
         datasets, planned = plan.trials()
+        _check_folder(plan.folder, planned)
         _set_aside(planned)
         trials = {each.run: each.collect() for each in planned}
         pending = [each for each in planned if trials[each.run] is None]
         executor = executor or make_executor(plan, len(planned))
-        counts = (len(plan.variants), "variant"), (len(datasets), "dataset"), (plan.seeds, "seed")
+        counts = (len(plan.variants), "variant"), (len(datasets), "dataset"), (len(plan.seed_numbers), "seed")
         sizes = f"{' x '.join(counted(*each) for each in counts)}: {counted(len(planned), 'run')}"
         done = len(planned) - len(pending)
         tell(f"{sizes}, of which {done} are done; {executor.jobs} at a time, in {plan.folder}")
@@ -99,16 +97,9 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
         SystemFault: If the disk is full.
     """
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(COLUMNS)
-    datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
-    for trial in comparison.trials:
-        dataset = datasets[trial.dataset]
-        for target, achieved in dataset.with_results(trial):
-            named = (target.target_return, "+".join(target.roles), target.in_range)
-            for number, value in enumerate(achieved.returns):
-                score = round(float(dataset.data.normalised(value)), 4)
-                rows.writerow((trial.variant, trial.dataset, trial.seed, *named, number, value, score))
+    table = csv.DictWriter(text, EPISODE_COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(comparison.episode_table())
     files = {
         "comparison.json": json.dumps(comparison.to_dict(), separators=(",", ":")) + "\n",
         "episodes.csv": text.getvalue(),
@@ -119,6 +110,22 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
             write_atomically(folder / name, content.encode())
     except OSError as error:
         raise cannot_write(f"the comparison into {folder}", error) from None
+
+
+def _check_folder(folder: Path, planned: Sequence[PlannedTrial]) -> None:
+    """InputError if the comparison.json in the folder has runs that are not planned, and so would be lost from it."""
+    try:
+        found = read_comparison(folder)
+    except InputError:  # none, or one of another version, which is made again from the runs
+        return
+    ours = {each.run for each in planned}
+    others = [trial.run for trial in found.trials if trial.run not in ours]
+    if others:
+        raise InputError(
+            f"{folder} holds the comparison of {counted(len(others), 'other run')}, such as {others[0]}: use another "
+            f"--output (output= in Python), compare them too, or remove {folder / 'comparison.json'}, which leaves the "
+            "runs as they are"
+        )
 
 
 def _set_aside(planned: Sequence[PlannedTrial]) -> None:

@@ -29,6 +29,8 @@ from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
 SPREAD = 5
 """Number of target returns spread over the data's range to measure the target error."""
+OTHER = "use another --output (output= in Python), or compare with the value that it was started with"
+"""What to do in a folder with runs of other configurations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +105,7 @@ class Plan:
     Attributes:
         variants: The variants, each with the configuration of its runs, in which a run replaces dataset and seed.
         datasets: Names of the datasets.
-        seeds: Number of seeds of every variant on every dataset, from the configuration's seed on.
+        seeds: Number of seeds of every variant on every dataset, from the configuration's seed on, or the seeds.
         output: Folder of comparison.json and of the runs, `<dataset>/<label>-seed<n>`; if None, named by the datasets.
         jobs: Number of runs at a time; the executor's default if None.
         executor: One of `EXECUTORS`, such as `local` or `ray`.
@@ -115,7 +117,7 @@ class Plan:
 
     variants: tuple[Variant, ...]
     datasets: tuple[str, ...]
-    seeds: int
+    seeds: int | Sequence[int]
     output: Path | None = None
     jobs: int | None = None
     executor: str = "local"
@@ -123,8 +125,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         first = self.variants[0].config
-        if self.seeds < 1 or (self.jobs is not None and self.jobs < 1):
+        if not self.seed_numbers or (self.jobs is not None and self.jobs < 1):
             raise InputError("seeds and jobs (--seeds, --jobs) must be at least 1")
+        if len(set(self.seed_numbers)) < len(self.seed_numbers) or min(self.seed_numbers) < 0:
+            raise InputError(f"seeds is {[*self.seed_numbers]}: name distinct seeds of at least 0")
         if first.evaluation.episodes == 0:
             raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
         if not self.datasets:
@@ -145,8 +149,10 @@ class Plan:
         return self.output or Path("runs") / f"compare-{'+'.join(map(_folder, self.datasets))}"
 
     @property
-    def seed_numbers(self) -> range:
+    def seed_numbers(self) -> Sequence[int]:
         """Seeds of the runs."""
+        if not isinstance(self.seeds, int):
+            return self.seeds
         first = self.variants[0].config.seed
         return range(first, first + self.seeds)
 
@@ -166,7 +172,7 @@ class Plan:
             )
             # Checks without data come first: creating datasets may take hours.
             resumed = (self.folder / run / "config.yaml").is_file()
-            config = check_resumed_run(config, self.folder / run) if resumed else config
+            config = check_resumed_run(config, self.folder / run, OTHER) if resumed else config
             runs[run] = variant.label, name, config
         configs = [variant.config for variant in self.variants]
         opened = {name: open_dataset(name, configs[0].path, configs[0].partial) for name in self.datasets}

@@ -16,6 +16,8 @@ SCHEMA = 4
 """Schema of comparison.json; files of earlier versions are made again from the runs."""
 LOG = "run.log"
 """The file in a trial's folder with what its processes printed, tracebacks included."""
+EPISODE_COLUMNS = ("variant", "dataset", "seed", "target_return", "role", "in_range", "episode", "return", "score")
+"""Columns of `Comparison.episode_table` and of episodes.csv."""
 
 Role = Literal["paper", "best", "spread", "bc"]
 """Where a target return comes from: the `paper` of the task (or the user), the `best` return in the data, one of those
@@ -133,6 +135,64 @@ class Comparison:
         found = [trial for trial in self.trials if (trial.variant, trial.dataset) == (variant, dataset)]
         return tuple(sorted(found, key=lambda trial: trial.seed))
 
+    def table(self) -> list[dict[str, Any]]:
+        """A row for every variant at every target of every dataset, ready for `pandas.DataFrame`.
+
+        `score` is the mean over the seeds, between `low` and `high`, which are its 95% interval or, below five seeds,
+        the range (`spread`). `difference` is from the variant `reference`, with Welch's 95% interval; `p_value` is
+        adjusted over the variants, and `verdict` says `better`, `worse` or `no difference shown`; these are None below
+        five seeds. `target_return` is None for behaviour cloning.
+        """
+        from decision_rnn.comparison.summary import summarise  # imported here to avoid a cycle
+        from decision_rnn.comparison.verdicts import differences, reference
+
+        controls = {variant.label: variant.control for variant in self.variants}
+        summaries, rows = summarise(self), []
+        for dataset in self.datasets:
+            found = [summary for summary in summaries if summary.dataset == dataset.data.name]
+            for summary in found:
+                for of in summary.targets:
+                    than = differences(found, of.target).get(summary.variant)
+                    rows.append(
+                        {
+                            "dataset": summary.dataset,
+                            "variant": summary.variant,
+                            "control": controls[summary.variant],
+                            "target_return": of.target.target_return,
+                            "role": "+".join(of.target.roles),
+                            "in_range": of.target.in_range,
+                            "seeds": len(summary.trials),
+                            **asdict(of.scores),
+                            "reference": reference(found),
+                            "difference": than and than.difference,
+                            "difference_low": than and than.low,
+                            "difference_high": than and than.high,
+                            "p_value": than and than.p_value,
+                            "verdict": than and than.verdict,
+                        }
+                    )
+        return rows
+
+    def episode_table(self) -> list[dict[str, Any]]:
+        """A row for every episode of the last checkpoints, as in episodes.csv."""
+        datasets = {dataset.data.name: dataset for dataset in self.datasets}
+        return [
+            {
+                "variant": trial.variant,
+                "dataset": trial.dataset,
+                "seed": trial.seed,
+                "target_return": target.target_return,
+                "role": "+".join(target.roles),
+                "in_range": target.in_range,
+                "episode": number,
+                "return": value,
+                "score": round(float(datasets[trial.dataset].data.normalised(value)), 4),
+            }
+            for trial in self.trials
+            for target, achieved in datasets[trial.dataset].with_results(trial)
+            for number, value in enumerate(achieved.returns)
+        ]
+
     def __str__(self) -> str:
         """The tables that `compare` prints, in Markdown."""
         from decision_rnn.comparison.report.markdown import format_comparison  # imported here to avoid a cycle
@@ -140,12 +200,24 @@ class Comparison:
         return format_comparison(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of comparison.json, as plain JSON values."""
-        return {"schema": SCHEMA, **asdict(self)}
+        """The content of comparison.json, as plain JSON values: the rows of `table` are in `summary`."""
+        return {"schema": SCHEMA, **asdict(self), "summary": self.table()}
 
 
-def read_comparison(path: Path) -> Comparison:
-    """Read a comparison from its folder or its comparison.json; InputError if there is none."""
+def read_comparison(path: Path | str) -> Comparison:
+    """Read a comparison from its folder or its comparison.json.
+
+    Args:
+        path: The folder that `compare` wrote, or its comparison.json.
+
+    Returns:
+        The comparison: `.table()` has a row for every variant at every target, with intervals and verdicts,
+        `.episode_table()` one for every episode, and `.trials` are the runs.
+
+    Raises:
+        InputError: If there is none, or of another version.
+    """
+    path = Path(path)
     file = path / "comparison.json" if path.is_dir() else path
     remedy = "name the folder of a comparison, or run its command again, which makes the file again from the runs"
     data = read_json(file, remedy)

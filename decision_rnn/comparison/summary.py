@@ -128,15 +128,17 @@ class VariantSummary:
 
     @cached_property
     def tuning(self) -> tuple[SeedScores, ...]:
-        """Score of a target return chosen by playing, for each of `BUDGETS`; empty for behaviour cloning, which has
-        nothing to choose, and with a single episode per target."""
+        """Score of a target return chosen by playing, for each of `BUDGETS` up to the number of episodes that were
+        played; empty for behaviour cloning, which has nothing to choose, and with a single episode per target."""
         per_seed = [
             self.compared.data.normalised(np.array([result.returns for result in results]))
             for results in zip(*(of.results for of in self.asked.values()), strict=True)
         ]
         if not per_seed or min(scores.shape[1] for scores in per_seed) < 2:
             return ()
-        return tuple(summarise_seeds(scores) for scores in tuning_curve(per_seed, BUDGETS).T)
+        played = min(scores.size for scores in per_seed)
+        budgets = [budget for budget in BUDGETS if budget <= played]
+        return tuple(summarise_seeds(scores) for scores in tuning_curve(per_seed, budgets).T)
 
 
 def summarise(comparison: Comparison) -> tuple[VariantSummary, ...]:

@@ -37,12 +37,14 @@ def describe_box(store: EpisodeStore, box: Box) -> str | None:
     outside = share_outside(store, box)
     if (box.low == -1).all() and (box.high == 1).all() and not outside:
         return None
-    known = _environment_box(store)
+    known, environment = _environment_box(store), store.environment_id or "the data"
     if known is not None and np.isfinite([known.low, known.high]).all():
-        origin = f"the box of {store.environment_id}"
+        origin = f"the box of {environment}"
+    elif store.environment_id is None:
+        origin = "their range in the data, which name no environment"
     else:
         why = "cannot be asked here" if known is None else "has no bounds"
-        origin = f"their range in the data, since the box of {store.environment_id} {why}"
+        origin = f"their range in the data, since the box of {environment} {why}"
     return f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}, {origin}{describe_clipped(outside)}"
 
 
@@ -62,7 +64,7 @@ def _environment_box(store: EpisodeStore) -> Box | None:
     if source.get("action_space") is not None:
         space = deserialize_space(source["action_space"])
         return space if isinstance(space, Box) and space.shape == (store.action_dim,) else None
-    if describe_alteration(store.environment_id, source.get("environment_settings")):
+    if store.environment_id is None or describe_alteration(store.environment_id, source.get("environment_settings")):
         return None
     with contextlib.suppress(MissingEnvironmentError):
         space = environment_spaces(store.environment_id)[1]

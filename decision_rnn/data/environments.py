@@ -39,15 +39,20 @@ def check_id(environment_id: Any, where: str) -> str:
     return environment_id
 
 
-def make_environment(environment_id: str, **settings: Any) -> gymnasium.Env:
+def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.Env:
     """Make an environment, without its libraries' warnings about their own files, which users cannot fix.
 
     MuJoCo's warnings about the simulation go to stderr; MUJOCO_LOG.TXT is not written. `settings` are arguments of
     `gymnasium.make`, such as a render mode; they never come from a dataset.
 
-    Raises MissingEnvironmentError if the environment cannot be made here. Only registered ids are made: others could
-    name a module to import.
+    Raises MissingEnvironmentError if the environment cannot be made here, or is None. Only registered ids are made:
+    others could name a module to import.
     """
+    if environment_id is None:
+        raise MissingEnvironmentError(
+            "the data name no environment, in which an agent could play: act in your own loop (EnvironmentActor, or an "
+            "exported policy)"
+        )
     import mujoco  # here: the import is slow, and listing datasets does not need it
 
     if environment_id not in gymnasium.registry:
@@ -75,7 +80,7 @@ def _report_mujoco(message: str) -> None:
         warn(f"MuJoCo: {message}")
 
 
-def environment_spaces(environment_id: str) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+def environment_spaces(environment_id: str | None) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """The observation and action spaces of an environment; raises MissingEnvironmentError if it cannot be made here."""
     environment = make_environment(environment_id)
     spaces = (environment.observation_space, environment.action_space)
@@ -83,7 +88,7 @@ def environment_spaces(environment_id: str) -> tuple[gymnasium.Space[Any], gymna
     return spaces
 
 
-def environment_sizes(environment_id: str) -> tuple[int, int]:
+def environment_sizes(environment_id: str | None) -> tuple[int, int]:
     """The sizes of an environment's observations and actions.
 
     Raises MissingEnvironmentError if it cannot be made here, InputError if a space is not a flat Box.
@@ -96,7 +101,7 @@ def environment_sizes(environment_id: str) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
-def known_sizes(environment_id: str, settings: dict[str, Any] | None = None) -> tuple[int, int] | None:
+def known_sizes(environment_id: str | None, settings: dict[str, Any] | None = None) -> tuple[int, int] | None:
     """The sizes of an environment's observations and actions; None if it cannot be made here with these settings.
 
     Raises InputError if a space is not a flat Box.
@@ -107,12 +112,12 @@ def known_sizes(environment_id: str, settings: dict[str, Any] | None = None) -> 
 
 
 def check_environment(
-    environment_id: str, requirements: Sequence[str] = (), settings: dict[str, Any] | None = None
-) -> None:
-    """Raise InputError, with a remedy, unless agents can be evaluated in an environment here.
+    environment_id: str | None, requirements: Sequence[str] = (), settings: dict[str, Any] | None = None
+) -> str:
+    """The id of an environment; raises InputError, with a remedy, unless agents can be evaluated in it here.
 
     Args:
-        environment_id: The Gymnasium id.
+        environment_id: The Gymnasium id; None for data of no environment.
         requirements: The packages that the dataset declares for it (`DatasetSpec.requirements`).
         settings: The dataset's settings besides the id (`DatasetSpec.environment_settings`): if they differ from the
             registered ones, it is another environment.
@@ -129,14 +134,16 @@ def check_environment(
             f"the data were collected in {environment_id} with {altered}, and agents are evaluated in the registered "
             f"one: register that environment under an id of its own and name it in the dataset, or {without}"
         )
+    assert environment_id is not None  # it has been made
+    return environment_id
 
 
-def describe_alteration(environment_id: str, settings: dict[str, Any] | None) -> str | None:
+def describe_alteration(environment_id: str | None, settings: dict[str, Any] | None) -> str | None:
     """How a dataset's settings differ from those of the registered environment; None if they do not, or are not known.
 
     No environment is made with a dataset's settings, which could name any code.
     """
-    if settings is None or environment_id not in gymnasium.registry:
+    if settings is None or environment_id is None or environment_id not in gymnasium.registry:
         return None
     altered = _first_difference(settings, registered_settings(environment_id))
     if altered is not None:  # a registered function may wrap what it makes, or give it a time limit

@@ -18,7 +18,10 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
     partial = int((~store.terminated & ~store.truncated).sum())
     mean, low, high = (float(spec.normalised(s[key])) for key in ("return_mean", "return_min", "return_max"))
     rows = [
-        ("environment", f"{store.environment_id}: {store.observation_dim} observations, {store.action_dim} actions"),
+        (
+            "environment",
+            f"{store.environment_id or 'none'}: {store.observation_dim} observations, {store.action_dim} actions",
+        ),
         ("steps", f"{s['steps']:,}"),
         ("episodes", f"{s['episodes']:,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
         ("ends", f"{s['terminated']} terminated, {s['truncated']} truncated, {both} both, {partial} partial (neither)"),

@@ -1,5 +1,6 @@
 """Plays episodes: everything here that plays, to record, to score or to watch, steps through `play_together`."""
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ def play_together(
         actions = policy(current, rewards, kept)
         results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
         following, earned, terminated, truncated, _ = zip(*results, strict=True)
-        current, rewards, length = list(following), np.array(earned, np.float64).reshape(-1), length + 1
+        current, rewards, length = list(following), _rewards(earned), length + 1
         ends = np.array(terminated, bool), np.array(truncated, bool)
         step = Step(rows, actions, current, rewards, *ends, cut=length == max_steps)
         yield step
@@ -71,6 +72,15 @@ def play_together(
             kept = np.flatnonzero(~step.over)
             rows, rewards = rows[kept], rewards[kept]
             playing, current = [playing[row] for row in kept], [current[row] for row in kept]
+
+
+def _rewards(earned: Sequence[Any]) -> np.ndarray:
+    """The rewards of a step, (environments,) float64; each may be an array of one number."""
+    with contextlib.suppress(TypeError, ValueError):
+        rewards = np.array(earned, np.float64)
+        if rewards.size == len(earned):
+            return rewards.reshape(-1)
+    raise InputError(f"the environment gave a reward {earned[0]!r:.100}: it must be one number")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class DatasetSpec:
     `spaces` are the Gymnasium spaces of an observation and an action in Minari's JSON; None in checkpoints of
     version 0.2, and for your own data until they are opened. Read them as `observation_space` and `action_space`.
 
+    `environment_id` is None for data of no environment, such as a robot's: agents trained on them are not evaluated.
+
     `requirements` are the packages that the dataset declares for its environment, in pip's syntax.
     `environment_settings` are its settings of the environment besides the id (`kwargs`, `max_episode_steps`,
     `additional_wrappers`), None if it gives none. Both are read from third-party files:
@@ -43,7 +45,7 @@ class DatasetSpec:
     """
 
     name: str
-    environment_id: str
+    environment_id: str | None
     reference_min: float
     reference_max: float
     target_returns: tuple[float, ...]
@@ -102,12 +104,12 @@ TASKS = {
 }
 
 
-def task_of(environment_id: str) -> MujocoTask | None:
+def task_of(environment_id: str | None) -> MujocoTask | None:
     """The task of a Gymnasium id, ignoring its version; None if it is not in `TASKS`."""
-    return next((t for t in TASKS.values() if environment_id.rpartition("-v")[0] == t.environment), None)
+    return next((t for t in TASKS.values() if (environment_id or "").rpartition("-v")[0] == t.environment), None)
 
 
-def observation_index(mask: str, environment_id: str) -> np.ndarray | None:
+def observation_index(mask: str, environment_id: str | None) -> np.ndarray | None:
     """The observation entries that an agent sees under a mask: (seen,) int64, ascending; None for all.
 
     Args:
@@ -122,8 +124,8 @@ def observation_index(mask: str, environment_id: str) -> np.ndarray | None:
     task = task_of(environment_id)
     if task is None:
         raise InputError(
-            f"observation.mask is {mask}, but where the velocities of {environment_id} are is known only for "
-            f"{', '.join(task.environment for task in TASKS.values())}"
+            f"observation.mask is {mask}, but where the velocities of {environment_id or 'these data'} are is known "
+            f"only for {', '.join(task.environment for task in TASKS.values())}"
         )
     return np.arange(task.positions)
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from decision_rnn.data.actions import action_box
 from decision_rnn.data.spec import DatasetSpec, flat_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -20,6 +22,7 @@ class DataSummary(DatasetSpec):
         return_min: The lowest return.
         return_max: The highest return.
         longest_episode: The steps of its longest episode; None in files of version 0.2.
+        time_limit: The steps after which its episodes were truncated, if most that were truncated have this length.
         notes: What a reader of the scores should know about the data, in sentences.
     """
 
@@ -29,6 +32,7 @@ class DataSummary(DatasetSpec):
     return_min: float
     return_max: float
     longest_episode: int | None = None
+    time_limit: int | None = None
     notes: tuple[str, ...] = ()
     target_returns: tuple[float, ...] = ()  # these two are not in all files of version 0.2
     return_scale: float = 1.0
@@ -42,12 +46,15 @@ class DataSummary(DatasetSpec):
     def from_store(cls, spec: DatasetSpec, store: EpisodeStore) -> "DataSummary":
         """The summary of a dataset with this spec whose episodes are in this store."""
         statistics = store.manifest["statistics"]
+        cut = store.episode_lengths[store.truncated & ~store.terminated]
+        limit = int(cut.max()) if len(cut) and np.mean(cut == cut.max()) >= 0.5 else None
         return cls.from_spec(
             spec,
             fingerprint=store.fingerprint,
             environment_id=store.environment_id,
             spaces=flat_spaces(store.observation_dim, action_box(store)),
             longest_episode=int(store.episode_lengths.max()),
+            time_limit=limit,
             notes=tuple(store.manifest["source"].get("notes", ())),
             **{name: statistics[name] for name in ("return_mean", "return_sd", "return_min", "return_max")},
         )

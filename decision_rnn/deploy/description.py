@@ -70,11 +70,11 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
     }
 
 
-def describe_spaces(environment_id: str, observation_dim: int, action_space: Box) -> dict[str, dict[str, Any]]:
+def describe_spaces(environment_id: str | None, observation_dim: int, action_space: Box) -> dict[str, dict[str, Any]]:
     """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
 
-    Actions have the bounds of the agent's space. If the environment cannot be created here, `observation_dim` is the
-    size, and observations have no bounds.
+    Actions have the bounds of the agent's space. If there is no environment, or it cannot be created here,
+    `observation_dim` is the size, and observations have no bounds.
     """
     spaces: dict[str, dict[str, Any]] = {}
     kinds: dict[str, Any] = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": action_space}

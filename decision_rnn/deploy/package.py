@@ -167,7 +167,12 @@ def _front_matter(data: DataSummary, result: Result | None, title: str, backbone
     matter: dict[str, Any] = {
         "library_name": "decision_rnn",
         "pipeline_tag": "reinforcement-learning",
-        "tags": [data.environment_id, "reinforcement-learning", "offline-reinforcement-learning", backbone],
+        "tags": [
+            *filter(None, [data.environment_id]),
+            "reinforcement-learning",
+            "offline-reinforcement-learning",
+            backbone,
+        ],
     }
     if result is not None:
         entries = [_index_entry(data, target) for target in result.targets]

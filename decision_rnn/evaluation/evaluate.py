@@ -85,6 +85,8 @@ def evaluate(
         InputError: If `settings.episodes` is 0, or the run needs modules that have not been imported.
         SystemFault: If a process dies.
     """
+    if policy.provenance.environment_id is None:
+        check_environment(None)  # raises: that the run was not evaluated either is not the reason
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     if isinstance(policy, TrainedAgent):
@@ -97,12 +99,12 @@ def evaluate(
             actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
         )
     config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
-    check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
+    environment_id = check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
     played = rollout(
         policy.actor,
-        dataset.environment_id,
+        environment_id,
         [target or 0.0 for target in protocol.target_returns],  # behaviour cloning has no target and ignores it
         protocol.episodes,
         protocol.seed,

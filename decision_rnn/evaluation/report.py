@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import gymnasium
 import numpy as np
 
 from decision_rnn.backbones.contract import BACKBONES
@@ -94,6 +95,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             share = f"the {cap:g} quantile of " if cap < 1 else ""
             text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
         yield text
+    if limits := remark_on_limits(dataset, protocol.max_episode_steps):
+        yield limits
     if config.top_fraction < 1 and config.takes_target:
         yield (
             f"the best {config.top_fraction:g} of the episodes alone were trained on: returns below theirs, though "
@@ -108,6 +111,20 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             "carried over whole episodes may score far below what --state window scores, and below training with "
             "--training.tbptt_slices 50"
         )
+
+
+def remark_on_limits(dataset: DataSummary, max_episode_steps: int | None) -> str | None:
+    """A sentence if the data's episodes were recorded under another time limit than they are evaluated under."""
+    registered = gymnasium.registry.get(dataset.environment_id or "")
+    own = None if registered is None else registered.max_episode_steps
+    limits = [limit for limit in (max_episode_steps, own) if limit is not None]
+    if dataset.time_limit is None or not limits or min(limits) == dataset.time_limit:
+        return None
+    return (
+        f"the data's episodes were truncated after {counted(dataset.time_limit, 'step')}, those of an evaluation after "
+        f"{min(limits):,}: returns of the two are not alike, and evaluation.max_episode_steps or the limit with which "
+        "the environment is registered sets the latter"
+    )
 
 
 def remark_on_cuts(data: DataSummary, protocol: Protocol, played: Sequence[RolloutResult]) -> Iterator[str]:

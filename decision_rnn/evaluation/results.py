@@ -160,6 +160,11 @@ class Result(Measurements):
         known = {name: hashes for name, hashes in code.items() if hashes}
         return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol) | known
 
+    def scalars(self, kind: str) -> dict[str, float]:
+        """The scores as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
+        scores = {target.target_return: target.score_mean for target in self.targets}
+        return {f"{kind}/score{'' if at is None else f'_at_{at:g}'}": score for at, score in scores.items()}
+
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
         data: dict[str, Any] = json.loads(json.dumps({**asdict(self), "config": to_dict(self.config)}))

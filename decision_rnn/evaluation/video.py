@@ -94,14 +94,14 @@ def play(
         yield moment
 
 
-def watched_environment(environment_id: str, size: int | None = None) -> gymnasium.Env:
+def watched_environment(environment_id: str | None, size: int | None = None) -> gymnasium.Env:
     """Make the environment for viewing: as images, `size` by `size` pixels with MuJoCo, or in a window without `size`.
 
     With MuJoCo the camera follows the body; with Gymnasium 1.4's default camera it runs out of sight. Images have no
     shadows and no reflections, which take three quarters of the time when rendered in software.
     """
     settings: dict[str, Any] = {"render_mode": "human" if size is None else "rgb_array"}
-    registered = gymnasium.registry.get(environment_id)
+    registered = gymnasium.registry.get(environment_id or "")
     if registered is not None and str(registered.entry_point).startswith("gymnasium.envs.mujoco"):
         settings["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
         if size is not None:

@@ -4,8 +4,9 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+Returned = TypeVar("Returned")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 
@@ -33,7 +34,7 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def call(self, function: Callable[[], object]) -> object:
+    def call(self, function: Callable[[], Returned]) -> Returned | None:
         """The result of a call that may take long and is not a part of a step: it is interrupted at once, and the
         result is then None."""
         self._at_once = True

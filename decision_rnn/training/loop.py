@@ -2,10 +2,11 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +40,7 @@ from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
+Shown = TypeVar("Shown")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 """`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
 
@@ -97,7 +99,7 @@ def train(
     config: RunConfig,
     run: Path,
     resume: bool = False,
-    on_checkpoint: Callable[[TrainedAgent], None] | None = None,
+    on_checkpoint: Callable[[TrainedAgent], Mapping[str, float] | None] | None = None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
     initial: TrainedAgent | None = None,
@@ -110,7 +112,8 @@ def train(
         resume: Resume the run in that folder; the result is bit for bit that of an uninterrupted run.
         on_checkpoint: Called with a copy of the agent, in evaluation mode, after each checkpoint is written, and for
             the one that a resumed run starts from, since the process may have been killed before the call. Its time
-            does not count as training time, and it does not affect training.
+            does not count as training time, and it does not affect training. Scores that it returns, by tag, are
+            logged.
         on_data: Called before the first step with the provenance of the data and the episodes that are trained on.
         callback: Called whenever metrics are logged, with the step, the metrics and a copy of the agent. If it returns
             False, training stops after that step with a checkpoint, from which the run can be resumed.
@@ -172,7 +175,7 @@ def train(
         settings = config.training
         shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
 
-        def show_agent(look: Callable[[TrainedAgent], object]) -> object:
+        def show_agent(look: Callable[[TrainedAgent], Shown]) -> Shown | None:
             """Call `look` with a copy of the agent and return its result."""
             seconds = log.elapsed()
             with log.paused(), torch.random.fork_rng():
@@ -182,7 +185,7 @@ def train(
 
         with shown, Interruption() as interruption:
             if on_checkpoint is not None and trainer.steps > 0:
-                show_agent(on_checkpoint)
+                log.write_scores(trainer.steps, show_agent(on_checkpoint))
             stopped = False
             while trainer.steps < settings.steps and not stopped:
                 rate = float(trainer.schedule.get_last_lr()[0])
@@ -213,7 +216,7 @@ def train(
                     state["means"] = {name: torch.stack(values) for name, values in means.items()}
                     save_checkpoint(run, current, state)
                     if on_checkpoint is not None and not interruption.requested:
-                        show_agent(on_checkpoint)
+                        log.write_scores(trainer.steps, show_agent(on_checkpoint))
         if interruption.requested:
             # In a notebook, this message is all that the user sees.
             raise KeyboardInterrupt(

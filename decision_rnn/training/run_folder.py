@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,17 @@ def check_new_run(config: RunConfig, run: Path) -> None:
     )
 
 
-def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
+def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConfig:
     """The configuration with which a run is resumed: as asked for, with the dataset's name as the run has it.
 
     How the run is evaluated, where and how often it logs and saves may differ from the configuration it was started
     with, and its steps may be more if its learning rate stays constant: the result is that of a run started with them.
     A cosine schedule ends at the last step, so that its first steps would have had other learning rates.
+
+    Args:
+        config: The configuration asked for.
+        run: The run's folder.
+        remedy: What to do if anything else differs, for messages; if left out, what `train` offers.
 
     Raises:
         InputError: If anything else differs.
@@ -77,15 +82,15 @@ def check_resumed_run(config: RunConfig, run: Path) -> RunConfig:
     for key, value in now.items():
         if key in may_change or key.startswith("evaluation.") or value == before.get(key):
             continue
-        remedy = f"resume it with --config {run / 'config.yaml'}, or use another --output"
+        offer = f"resume it with --config {run / 'config.yaml'}, or use another --output"
         if key == "training.steps" and value > before[key]:
             if begun.training.schedule == "constant":
                 continue
-            remedy = (
+            offer = (
                 f"its learning rate falls to zero there; start from its weights in another run, --init_from {run}, or "
                 "train with training.schedule constant, with which a run takes more steps"
             )
-        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy}")
+        raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
     return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))
 
 
@@ -97,7 +102,7 @@ class MetricsLog:
 
     def __init__(self, run: Path, step: int, seconds: float) -> None:
         self.path = run / "metrics.jsonl"
-        self.events = run / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+        self.events = _events_file(run)
         with self._writing():
             # A killed run may have logged steps after its last checkpoint, or an incomplete line.
             resumed = self.path.exists()
@@ -128,17 +133,22 @@ class MetricsLog:
         metrics["steps_per_second"] = (step - self.last_step) / (seconds - self.last_seconds)
         self.last_step, self.last_seconds = step, seconds
         line = {"step": step, "seconds": round(seconds, 3), **metrics}
-        values = [Summary.Value(tag=f"training/{name}", simple_value=value) for name, value in metrics.items()]
         with self._writing():
             with self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
-            self._write_event(step=step, summary=Summary(value=values))
+            self._write_event(
+                step=step, summary=_summary({f"training/{name}": value for name, value in metrics.items()})
+            )
         return line
 
+    def write_scores(self, step: int, scores: Mapping[str, float] | None) -> None:
+        """Write scores of a checkpoint, by tag, if there are any, as TensorBoard events: the results have them too."""
+        if scores:
+            with self._writing():
+                self._write_event(step=step, summary=_summary(scores))
+
     def _write_event(self, **content: Any) -> None:
-        # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
-        with self.events.open("ab") as events:
-            RecordWriter(events).write(Event(wall_time=time.time(), **content).SerializeToString())
+        _write_event(self.events, **content)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -149,6 +159,32 @@ class MetricsLog:
                 f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
                 "make room and run the same command with --resume"
             ) from None
+
+
+def write_scores(run: Path, step: int, scores: Mapping[str, float]) -> None:
+    """Write scores of a trained run, by tag, as TensorBoard events, after those of its training."""
+    files = sorted(run.glob("events.out.tfevents.*"))
+    events = files[-1] if files else _events_file(run)
+    try:
+        if not files:
+            _write_event(events, file_version="brain.Event:2")
+        _write_event(events, step=step, summary=_summary(scores))
+    except OSError as error:
+        raise cannot_write(run, error) from None
+
+
+def _events_file(run: Path) -> Path:
+    return run / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+
+
+def _summary(scalars: Mapping[str, float]) -> Summary:
+    return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()])
+
+
+def _write_event(path: Path, **content: Any) -> None:
+    # Not torch's SummaryWriter, whose thread prints a traceback of its own when the disk is full.
+    with path.open("ab") as events:
+        RecordWriter(events).write(Event(wall_time=time.time(), **content).SerializeToString())
 
 
 def read_metrics(run: Path) -> list[dict[str, float]]:

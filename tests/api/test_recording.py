@@ -235,6 +235,11 @@ BREAKS = {
         "an observation that is not finite .*entry 1 is nan; .*{} ep",
     ),
     "reward": (lambda o, r: (o, np.inf), InputError, "a reward that is not finite in float32: inf; .*{} episodes"),
+    "pair": (
+        lambda o, r: (o, np.array([r, r])),
+        InputError,
+        "a reward array.*must be one number; .*{} episodes",
+    ),
     "large": (lambda o, r: (o, 1e39), InputError, "a reward that is not finite in float32: 1e"),
 }
 

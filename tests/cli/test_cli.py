@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
 SMALL = ["--backbone.width", "16", "--evaluation.episodes", "2", "--training.log_every", "10"]
@@ -51,7 +52,10 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=SMALL_CLI.parent, capture_output=True, text=True)
     if head.returncode == 0:
         assert result["commit"].removesuffix("-dirty") in head.stdout
-    assert list(run.glob("events.out.tfevents.*"))
+    events = EventAccumulator(str(run)).Reload()
+    for target in result["targets"]:
+        (scored,) = events.Scalars(f"evaluation/score_at_{target['target_return']:g}")
+        assert (scored.step, scored.value) == (20, pytest.approx(target["score_mean"], rel=1e-5))
 
     (path,) = (run / "results").iterdir()
     assert f"written to {path.relative_to(tmp_path)}\n" in done.stdout

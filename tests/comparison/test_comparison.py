@@ -12,12 +12,15 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from made_comparison import made_comparison, of_scores
+from scipy import stats
 from small_comparison import Inline, pendulum_episodes, small
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import decision_rnn
 from decision_rnn.api.comparing import plan
 from decision_rnn.checkpoint import last_checkpoint, load_agent
-from decision_rnn.comparison.compare import list_commands
+from decision_rnn.comparison.compare import list_commands, write_comparison
 from decision_rnn.comparison.executors import RayExecutor, Task
 from decision_rnn.comparison.record import Comparison, read_comparison
 from decision_rnn.comparison.report.markdown import format_comparison
@@ -309,9 +312,9 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     place.unlink()
     assert comparing(**asked).failed == ()
     diverging = {"backbone": {"width": 16}, "training": {"learning_rate": 1e30, "precision": "fp32", "log_every": 1}}
-    (failed,) = comparing(variants={"diverging": diverging}).failed
+    (failed,) = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging").failed
     assert failed.error.startswith("the loss is")
-    nothing = comparing(variants={"diverging": diverging})
+    nothing = comparing(variants={"diverging": diverging}, output=tmp_path / "diverging")
     assert (nothing.trials, len(nothing.failed)) == ((), 1)
     assert "- diverging on own/mine, seed 0: the loss is" in format_comparison(nothing)
 
@@ -413,3 +416,91 @@ def test_ray_task_asks_for_a_gpu_where_it_trains_on_one(device: str, gpus: int, 
     executor.ray, executor.gpus = Cluster(), gpus
     executor.submit(Task(Path("run"), "", (), device), 1)
     assert executor.ray.options["num_gpus"] == asked
+
+
+def test_comparison_of_other_runs_is_not_replaced(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    comparing(variants=NARROW_AND_WIDE)
+    before = (tmp_path / "runs" / "comparison.json").read_bytes()
+    with pytest.raises(InputError, match=r"runs holds the comparison of 1 other run, such as own-mine/wide-seed0"):
+        comparing(executor=None, variants={"narrow": {}})
+    assert (tmp_path / "runs" / "comparison.json").read_bytes() == before
+    more = comparing(variants={**NARROW_AND_WIDE, "deep": {"backbone": {"layers": 2}}})  # more runs are welcome
+    assert len(more.trials) == 3
+    (tmp_path / "runs" / "comparison.json").unlink()
+    assert len(comparing().trials) == 1
+
+
+def test_folder_with_a_run_of_another_configuration_gets_no_advice_for_train(mine: Path, comparing: Compare) -> None:
+    comparing()
+    with pytest.raises(
+        InputError, match=r"training.context 4, not 5: use another --output \(output= in Python\)"
+    ) as no:
+        comparing(**{"training.context": 5})
+    assert "resume" not in str(no.value)
+
+
+def test_seeds_may_be_named_and_their_runs_joined(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    """As from two machines: the folder with all runs is the comparison of all seeds."""
+    named = [comparing(seeds=[seed], output=tmp_path / f"machine{seed}") for seed in (5, 3)]
+    assert [of.seeds for of in named] == [(5,), (3,)]
+    for seed in (3, 5):
+        shutil.copytree(tmp_path / f"machine{seed}" / "own-mine", tmp_path / "runs" / "own-mine", dirs_exist_ok=True)
+    executor = Inline()
+    joined = comparing(executor, seeds=[3, 5])
+    assert executor.started == []
+    assert {trial.seed: trial for trial in joined.trials} == {of.seeds[0]: of.trials[0] for of in named}
+    for wrong in ([], [3, 3], [-1], 0):
+        with pytest.raises(InputError, match="seeds"):
+            comparing(seeds=wrong)
+
+
+def test_read_comparison_has_a_table_with_verdicts_and_one_of_episodes(tmp_path: Path) -> None:
+    """Against scipy's Welch test, and the records themselves."""
+    scores = {"mingru": [50.0, 51.0, 52.0, 53.0, 60.0], "lru": [10.0, 11.0, 12.0, 13.0, 14.0]}
+    write_comparison(tmp_path, of_scores(**scores))
+    comparison = decision_rnn.read_comparison(str(tmp_path))
+    asked = comparison.datasets[0].targets[0].target_return
+    first, other = [row for row in comparison.table() if row["target_return"] == asked]
+    assert (first["variant"], first["verdict"], first["reference"]) == ("mingru", None, "mingru")
+    assert (other["variant"], other["seeds"], other["verdict"]) == ("lru", 5, "worse")
+    welch = stats.ttest_ind(scores["lru"], scores["mingru"], equal_var=False)
+    assert other["p_value"] == pytest.approx(welch.pvalue)
+    assert other["difference"] == pytest.approx(-41.2)
+    assert (other["difference_low"], other["difference_high"]) == pytest.approx(tuple(welch.confidence_interval()))
+    assert json.loads((tmp_path / "comparison.json").read_text())["summary"] == comparison.table()
+    episodes = comparison.episode_table()
+    played = [value for trial in comparison.trials for target in trial.targets for value in target.returns]
+    assert [row["return"] for row in episodes] == played
+    with (tmp_path / "episodes.csv").open() as file:
+        read = list(csv.DictReader(file))
+    assert [(row["variant"], float(row["return"]), float(row["score"])) for row in read] == [
+        (row["variant"], row["return"], row["score"]) for row in episodes
+    ]
+
+
+@pytest.mark.parametrize(("episodes", "most"), [(2, 10), (20, 100)])
+def test_table_of_the_chooser_ends_at_the_episodes_that_were_played(episodes: int, most: int) -> None:
+    """Seven targets of two episodes are fourteen."""
+    comparison = made_comparison(["mingru", "lru"], episodes=episodes)
+    assert len(comparison.datasets[0].targets) * 2 in range(10, 20)
+    text = format_comparison(comparison).split("score of a target chosen by")[1].splitlines()[0]
+    assert text.strip(" |").split(" | ")[-1].strip() == f"{most} episodes"
+
+
+def test_tensorboard_has_the_scores_of_checkpoints_and_of_the_end(mine: Path, comparing: Compare, run: Path) -> None:
+    """At steps 2 and 4, as the record has them."""
+    (trial,) = comparing(checkpoint_episodes=1).trials
+    events = EventAccumulator(str(run)).Reload()
+    for target in trial.checkpoints[0].targets:
+        at = f"score_at_{target.target_return:g}"
+        shown = {event.step: event.value for event in events.Scalars(f"checkpoints/{at}")}
+        of_target = {
+            point.step: of.score_mean
+            for point in trial.checkpoints
+            for of in point.targets
+            if of.target_return == target.target_return
+        }
+        assert shown == pytest.approx(of_target, rel=1e-5)
+    shown = {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"] if tag.startswith("evaluation/")}
+    scores = {f"evaluation/score_at_{of.target_return:g}": of.score_mean for of in trial.targets}
+    assert shown == pytest.approx(scores, rel=1e-5)

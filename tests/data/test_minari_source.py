@@ -138,8 +138,6 @@ def test_entry_point_in_minari_metadata_is_never_run(folders: Path) -> None:
 @pytest.mark.parametrize(
     "specified",
     [
-        None,
-        "",
         "garbage",
         "{}",
         "[]",
@@ -152,6 +150,15 @@ def test_minari_dataset_without_usable_environment_raises(specified: Any) -> Non
     edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
     with pytest.raises(InputError, match="names no environment"):
         open_dataset("minari/theirs/random-v0").open()
+
+
+@pytest.mark.parametrize("specified", [None, ""])
+def test_minari_dataset_without_environment_is_read_unless_its_name_says_which(specified: Any) -> None:
+    edit(publish("theirs/random-v0", play("Hopper-v5", 1)), env_spec=specified)
+    assert open_dataset("minari/theirs/random-v0").open().environment_id is None
+    edit(publish(MEDIUM, play("Hopper-v5", 1)), env_spec=specified)
+    with pytest.raises(InputError, match="it is not what its name says"):
+        open_dataset(f"minari/{MEDIUM}").open()
 
 
 @pytest.mark.parametrize("changes", [{"kwargs": {"frame_skip": 2}}, {"max_episode_steps": 50}])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
+from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation import evaluate as module
 from decision_rnn.evaluation.evaluate import evaluate
@@ -202,3 +207,32 @@ def test_format_result_shows_small_returns_with_more_decimals(pendulum: Make, pl
     trained = pendulum(return_min=0.0, return_max=1.0)
     text = format_result(evaluate(trained, EvaluationConfig(episodes=2, target_returns=(0.5,))))
     assert "0.38 ±   0.12" in rows(text)["0.5"]  # of 0.5 and 0.25
+
+
+def test_other_time_limit_of_the_data_than_of_the_evaluation_is_remarked_on(
+    pendulum: Make, played: list[list[float]]
+) -> None:
+    """Pendulum-v1 is registered with 200 steps."""
+    trained = pendulum()
+    for limit, cap, said in ((200, None, False), (60, None, True), (60, 60, False), (200, 60, True), (None, 60, False)):
+        data = replace(trained.provenance, time_limit=limit)
+        asked = EvaluationConfig(episodes=1, target_returns=(-400.0,), max_episode_steps=cap)
+        remarks = evaluate(replace(trained, provenance=data), asked).remarks
+        assert any("were truncated after" in remark for remark in remarks) is said, (limit, cap)
+    assert remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "truncated", "limit"),
+    [((60, 60, 12), (1, 1, 0), 60), ((60, 50, 40), (1, 1, 1), None), ((60, 50), (0, 0), None)],
+)
+def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
+    lengths: tuple[int, ...], truncated: tuple[int, ...], limit: int | None, tmp_path: Path
+) -> None:
+    made = [
+        Episode(np.random.rand(length + 1, 3), np.random.rand(length, 1), np.random.rand(length), not cut, bool(cut))
+        for length, cut in zip(lengths, truncated, strict=True)
+    ]
+    store = EpisodeStore.write(tmp_path / "store", made, environment_id="Pendulum-v1", source={})
+    spec = DatasetSpec("own/short", "Pendulum-v1", -1600.0, -150.0, (), 1000.0, "ours")
+    assert DataSummary.from_store(spec, store).time_limit == limit

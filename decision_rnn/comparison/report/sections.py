@@ -295,12 +295,16 @@ def tuning(findings: Findings) -> Section:
         tuned = {of.variant: of.tuning for of in found if of.tuning}
         columns: Columns = {
             plural(spent, "episode"): {
-                label: Cell(f"{of[i].score:.1f}", format_spread(of[i])) for label, of in tuned.items()
+                label: Cell(f"{of[i].score:.1f}", format_spread(of[i])) for label, of in tuned.items() if i < len(of)
             }
             for i, spent in enumerate(BUDGETS)
+            if any(i < len(of) for of in tuned.values())
         }
-        axes, budgets = ("episodes spent", "normalised score"), np.array(BUDGETS)
-        points = {label: Curves(budgets, {"score": np.array([at.score for at in of])}) for label, of in tuned.items()}
+        axes = "episodes spent", "normalised score"
+        points = {
+            label: Curves(np.array(BUDGETS[: len(of)]), {"score": np.array([at.score for at in of])})
+            for label, of in tuned.items()
+        }
         charts = plots(findings, "Score of the choice", axes, points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 

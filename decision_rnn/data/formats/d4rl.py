@@ -144,7 +144,9 @@ def write_file(path: Path, store: EpisodeStore) -> None:
     if path.exists():
         raise InputError(f"{path} exists: remove it, or name another file")
     with new_file(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update(environment_id=store.environment_id, decision_rnn_fingerprint=store.fingerprint)
+        file.attrs["decision_rnn_fingerprint"] = store.fingerprint
+        if store.environment_id is not None:
+            file.attrs["environment_id"] = store.environment_id
         for key, flags in (("terminals", store.terminated), ("timeouts", store.truncated)):
             column = np.zeros(store.steps, bool)
             column[store.offsets[1:] - 1] = flags

@@ -64,7 +64,7 @@ def write_dataset(
     dataset_id: str,
     episodes: Iterable[Episode],
     *,
-    environment_id: str,
+    environment_id: str | None,
     sizes: tuple[int, int],
     metadata: dict[str, Any],
     source: dict[str, Any],
@@ -78,9 +78,9 @@ def write_dataset(
     are boxes of `sizes`, those of an observation and an action.
     """
     register_namespace(dataset_id)
-    specification = json.loads(EnvSpec(environment_id).to_json()) | (settings or {})
+    specification = {} if environment_id is None else json.loads(EnvSpec(environment_id).to_json()) | (settings or {})
     spaces: Any = [gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32) for size in sizes]
-    if environments.describe_alteration(environment_id, settings) is None:
+    if environment_id is not None and environments.describe_alteration(environment_id, settings) is None:
         with contextlib.suppress(environments.MissingEnvironmentError):
             spaces = environments.environment_spaces(environment_id)
             specification |= environments.registered_settings(environment_id)
@@ -89,7 +89,7 @@ def write_dataset(
     # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
     with new_directory(dataset_folder(dataset_id)) as folder:
         storage = MinariStorage.new(folder / "data", *spaces)
-        both = dict.fromkeys(("env_spec", "eval_env_spec"), json.dumps(specification))
+        both = dict.fromkeys(("env_spec", "eval_env_spec"), json.dumps(specification)) if specification else {}
         storage.update_metadata({"dataset_id": dataset_id, "minari_version": minari.__version__, **both, **metadata})
         storage.update_episodes(_to_buffer(episode) for episode in episodes)
         (data,) = (path for path in (folder / "data").iterdir() if path.name != METADATA_FILE)
@@ -140,13 +140,15 @@ def read_metadata(dataset_id: str) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read as metadata: fetch or write it again") from None
 
 
-def environment_of(metadata: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+def environment_of(metadata: dict[str, Any], where: str) -> tuple[str | None, dict[str, Any] | None]:
     """The Gymnasium id and the settings of a dataset's evaluation environment, from its metadata.
 
     The settings are `kwargs`, `max_episode_steps` and `additional_wrappers` as in the dataset, in plain JSON. The
-    environment need not be installed; nothing that a dataset names is made, as it could be any code. Raises InputError,
-    with `where` for the dataset, if it names no environment.
+    environment need not be installed; nothing that a dataset names is made, as it could be any code. Both are None for
+    data of no environment. Raises InputError, with `where` for the dataset, if what it names is none.
     """
+    if not (metadata.get("eval_env_spec") or metadata.get("env_spec")):
+        return None, None
     try:
         given = json.loads(metadata.get("eval_env_spec") or metadata["env_spec"])
         kwargs, unseen = given.get("kwargs") or {}, environments.RENDERING_ARGUMENTS

@@ -85,7 +85,7 @@ class MinariSource(Source):
         if published is not None:
             altered = describe_alteration(environment_id, settings)
             if task_of(environment_id) != TASKS[published[1]] or altered or named[1:] not in ([], named[:1]):
-                found = " and ".join(dict.fromkeys(other for other, _ in named))
+                found = " and ".join(dict.fromkeys(str(other) for other, _ in named))
                 found += f" with {altered}" if altered else ""
                 raise InputError(f"{name} was collected in {found}: it is not what its name says")
         episodes = itertools.chain.from_iterable(map(minari.read_episodes, ids))

@@ -69,7 +69,7 @@ class OwnSource(Source):
 def write_store(
     name: str,
     episodes: Iterable[Episode],
-    environment_id: str,
+    environment_id: str | None = None,
     *,
     environment_settings: dict[str, Any] | None = None,
     append: bool = False,
@@ -85,7 +85,8 @@ def write_store(
             or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
             steps has observations (T+1, O), actions (T, A) and rewards (T,).
         environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in. If it is not
-            registered here, the episodes are not checked against its sizes.
+            registered here, the episodes are not checked against its sizes. None for data of no environment, such as a
+            robot's: agents trained on them are not evaluated.
         environment_settings: The settings of the environment besides its id, if known, as
             `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
             others.
@@ -112,13 +113,14 @@ def write_store(
         >>> store.episodes, store.steps, store.episode_returns.round(3)
         (1, 3, array([-0.3]))
     """
-    check_id(environment_id, "write_store")
+    if environment_id is not None:
+        check_id(environment_id, "write_store")
     source: dict[str, Any] = {"notes": []}
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
     if action_space is not None:
         source["action_space"] = serialize_space(action_space)
-    if environment_id not in gymnasium.registry:
+    if environment_id is not None and environment_id not in gymnasium.registry:
         source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
@@ -200,18 +202,18 @@ def remove_dataset(name: str) -> None:
         remove_directory(path)
 
 
-def environment_of(store: EpisodeStore) -> tuple[str, dict[str, Any]]:
+def environment_of(store: EpisodeStore) -> tuple[str | None, dict[str, Any]]:
     """The id and settings that must agree for the episodes of two stores to be of one environment."""
     return store.environment_id, _effective(store.environment_id, store.manifest["source"].get("environment_settings"))
 
 
-def _describe(environment: tuple[str, dict[str, Any]]) -> str:
-    return f"{environment[0]} {environment[1]!s:.300}"
+def _describe(environment: tuple[str | None, dict[str, Any]]) -> str:
+    return f"{environment[0] or 'no environment'} {environment[1]!s:.300}"
 
 
-def _effective(environment_id: str, settings: dict[str, Any] | None) -> dict[str, Any]:
+def _effective(environment_id: str | None, settings: dict[str, Any] | None) -> dict[str, Any]:
     """Settings without those that say nothing; those of the registered environment if none are known."""
-    if settings is None and environment_id in gymnasium.registry:
+    if settings is None and environment_id is not None and environment_id in gymnasium.registry:
         settings = registered_settings(environment_id)
     plain = json.loads(json.dumps(settings or {}, default=repr))
     return {key: value for key, value in plain.items() if value}

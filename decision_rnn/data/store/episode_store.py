@@ -53,7 +53,7 @@ class EpisodeStore:
         self.path = path
         self.name: str | None = None
         self.manifest = manifest
-        self.environment_id: str = manifest["environment_id"]
+        self.environment_id: str | None = manifest["environment_id"]
         self.observation_dim: int = manifest["observation_dim"]
         self.action_dim: int = manifest["action_dim"]
         self.columns = column_layout(self.observation_dim, self.action_dim)
@@ -187,7 +187,7 @@ class EpisodeStore:
         path: Path,
         episodes: Iterable[Episode],
         *,
-        environment_id: str,
+        environment_id: str | None,
         source: dict[str, Any],
         sizes: tuple[int, int] | None = None,
     ) -> "EpisodeStore":
@@ -198,7 +198,7 @@ class EpisodeStore:
         Args:
             path: The folder.
             episodes: The episodes, all from one environment.
-            environment_id: Its Gymnasium id.
+            environment_id: Its Gymnasium id; None if it has none, such as a robot.
             source: Where the episodes come from, as plain JSON, kept in the manifest.
             sizes: The sizes of an observation and an action, by default those of the first episode.
 
@@ -206,7 +206,7 @@ class EpisodeStore:
             InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or of other sizes.
         """
         with new_directory(path) as folder:
-            numbers = write_arrays(folder, episodes, f"{path} ({environment_id})", sizes)
+            numbers = write_arrays(folder, episodes, f"{path} ({environment_id or 'no environment'})", sizes)
             files = {f.name: {"bytes": f.stat().st_size, "sha256": sha256_of(f)} for f in folder.glob("*.npy")}
             manifest = {
                 "format": FORMAT,
