@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, box_spec
+from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
@@ -32,7 +33,6 @@ from decision_rnn.files import new_directory, remove_directory
 from decision_rnn.messages import warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.records import read_record
-from decision_rnn.sources import changed, code_of
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
@@ -55,7 +55,7 @@ RENAMED_WEIGHTS = {
 @dataclass(frozen=True)
 class TrainedAgent:
     """The agent of a checkpoint, after `step` steps that took `seconds` of training on the data of `provenance`, by
-    this `code`, as from `sources.code_of`."""
+    this `code`, as from `code_hashes.code_of`."""
 
     agent: DecisionAgent
     config: RunConfig

@@ -24,7 +24,7 @@ ROOMS = (
     "data.catalog",
     "agent",
     "config",
-    "config_parser sources",
+    "config_parser code_hashes",
     "checkpoint",
     "training",
     "deploy.runtime",

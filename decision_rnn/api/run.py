@@ -13,6 +13,7 @@ from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent, checkpoints_of, last_checkpoint
+from decision_rnn.code_hashes import never_checked
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.environments import check_environment
@@ -29,7 +30,6 @@ from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.notebook import html_properties
 from decision_rnn.plugins import import_plugins
-from decision_rnn.sources import never_checked
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics

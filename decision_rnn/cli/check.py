@@ -11,7 +11,7 @@ from decision_rnn.plugins import import_callable
 def run(arguments: Sequence[str]) -> int:
     """Print the report; returns 0 if the layer keeps the contract, 1 if a property fails."""
     command = parser().read(arguments)
-    from decision_rnn.sources import mark_checked  # here: slow, and not needed for `--help`
+    from decision_rnn.code_hashes import mark_checked  # here: slow, and not needed for `--help`
     from decision_rnn.testing import check_mixer
 
     mixer = _find_mixer(command.mixer)

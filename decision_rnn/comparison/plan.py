@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from decision_rnn.checkpoint import trained_code
+from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
@@ -23,7 +24,6 @@ from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
-from decision_rnn.sources import changed, code_of
 from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 

@@ -12,6 +12,7 @@ import torch
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.code_hashes import code_of
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
@@ -23,7 +24,6 @@ from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.plugins import check_plugins
-from decision_rnn.sources import code_of
 from decision_rnn.workers import default_processes, jobs_at_a_time
 
 TIMED_ACTIONS = 200
@@ -39,7 +39,7 @@ class EvaluatedPolicy:
         provenance: The data it was trained on.
         seconds: Wall time of its training.
         cost: Microseconds of an action and bytes of the state, as from `action_cost`; None if not measured.
-        trained_with: The code that it was trained with, as from `sources.code_of`.
+        trained_with: The code that it was trained with, as from `code_hashes.code_of`.
         evaluated_with: The code that it acts with, which an exported policy contains.
     """
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
@@ -25,7 +26,6 @@ from decision_rnn.files import new_file
 from decision_rnn.messages import warn
 from decision_rnn.notebook import html_table
 from decision_rnn.records import damaged, read_json, read_record
-from decision_rnn.sources import changed, code_of
 
 SCHEMA = 3
 """Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
@@ -116,7 +116,7 @@ class Measurements:
         commit: Commit of the source tree that evaluated it; None for an installed package.
         versions: Versions of Python and `PACKAGES`.
         hardware: The machine that evaluated it.
-        trained_with: The code that it was trained with, as from `sources.code_of`; empty for files of version 0.2.
+        trained_with: The code that it was trained with, as from `code_hashes.code_of`; empty for files of version 0.2.
         evaluated_with: The code that it was evaluated with, which an exported policy contains.
     """
 

@@ -23,6 +23,7 @@ from decision_rnn.checkpoint import (
     load_training_state,
     save_checkpoint,
 )
+from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
 from decision_rnn.data.actions import describe_box, describe_clipped, share_outside
 from decision_rnn.data.catalog import open_dataset
@@ -35,7 +36,6 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.messages import bar, counted, tell, warn
-from decision_rnn.sources import both, code_of
 from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer

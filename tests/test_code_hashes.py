@@ -17,10 +17,10 @@ from decision_rnn.api.comparing import plan
 from decision_rnn.backbones import contract
 from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint, trained_code
 from decision_rnn.cli.main import main
+from decision_rnn.code_hashes import both, changed, code_of
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.record import Comparison
 from decision_rnn.config_parser import new_config
-from decision_rnn.sources import both, changed, code_of
 
 Capture = pytest.CaptureFixture[str]
 Use = Callable[[str], None]

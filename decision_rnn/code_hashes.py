@@ -119,4 +119,4 @@ def _without_comments(source: bytes) -> bytes:
             if not (begins and token.type in (tokenize.STRING, tokenize.NEWLINE)):
                 kept.append(tokenize.tok_name[token.type] if breaks else token.string)
                 begins = breaks
-    return " ".join(kept).encode()
+    return "".join("".join(kept).split()).encode()  # Python 3.12 divides f-strings into more words
