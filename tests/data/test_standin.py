@@ -112,7 +112,7 @@ def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytes
     np.testing.assert_allclose(shares, [share for _, share in SMALL.policies], atol=0.03)
 
 
-class OneStep:
+class OneStep(gymnasium.Env):
     """An environment whose episodes end after one step."""
 
     action_space = Box(-1, 1, (3,))
