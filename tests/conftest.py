@@ -1,6 +1,7 @@
 """Fixtures shared by the tests: nothing here touches the user's own folders."""
 
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -24,6 +25,9 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 
 torch.set_num_threads(1)  # tests run in parallel, and more threads than cores would slow them down
+
+# In a background job of a shell, which the tests may be, SIGINT is ignored, also by the processes that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMALL_CLI = Path(__file__).parent / "small_cli.py"
 SILENT = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)

@@ -3,7 +3,6 @@
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -284,15 +283,6 @@ def test_compare_recorded_command_reproduces_the_same_plan(
     assert asked[-1][1] == "decision_rnn.compare(datasets=['own/swing'])"
 
 
-@pytest.fixture
-def heeding_interrupts() -> Iterator[None]:
-    """As at a terminal; in a background job of a shell, which the tests may be, SIGINT is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeding_interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_train_finishes_its_step_writes_a_checkpoint_and_resumes_to_the_same_weights(
     run: Run, inside: Path, number: int, monkeypatch: pytest.MonkeyPatch
@@ -318,7 +308,6 @@ def test_interrupted_train_finishes_its_step_writes_a_checkpoint_and_resumes_to_
     assert weights(again) == weights(run)
 
 
-@pytest.mark.usefixtures("heeding_interrupts")
 def test_callback_is_interrupted_at_once_and_a_second_interruption_ends_the_step(
     run: Run, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
