@@ -35,8 +35,8 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
-from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.interruption import Interruption
+from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
