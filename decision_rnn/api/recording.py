@@ -43,9 +43,9 @@ def record(
 ) -> Dataset:
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
 
-    If the recording breaks off, by Ctrl-C or SIGTERM, by an exception of the policy or the environment, or by a number that is not
-    finite, the episodes finished before are written as the dataset, a message says how many they are and where, and
-    then the error is raised.
+    If the recording breaks off, by Ctrl-C or SIGTERM, by an exception of the policy or the environment, or by a number
+    that is not finite, the episodes finished before are written as the dataset, a message says how many they are and
+    where, and then the error is raised.
 
     Args:
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
