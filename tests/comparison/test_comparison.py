@@ -369,10 +369,10 @@ def test_trial_has_the_loss_and_costs_of_the_run(
 def test_repeated_comparison_with_other_jobs_reports_the_jobs_of_training(
     mine: Path, comparing: Compare, run: Path
 ) -> None:
-    assert "median wall time of a run, 2 runs at a time; " in str(comparing(Inline(jobs=2), seeds=2))
+    assert "Training: with 2 runs at a time." in str(comparing(Inline(jobs=2), seeds=2))
     again = comparing(seeds=2)
-    assert "median wall time of a run, 2 runs at a time; " in str(again)
-    assert "a run, 2 runs at a time; one action" in build_page(again)
+    assert "Training: with 2 runs at a time." in str(again)
+    assert "Training: with 2 runs at a time." in build_page(again)
     assert [trial.jobs for trial in comparing(seeds=3).trials] == [2, 2, 1]
 
 
