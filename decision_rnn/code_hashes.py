@@ -37,13 +37,12 @@ def code_of(config: RunConfig) -> dict[str, str]:
     docstrings; other modules that these import do not count. Plugins that are not imported, and modules without a
     file, are left out, and so are plugins that register only what other runs use, or metrics.
     """
-    hashes = {OWN: _package_digest()}
     classes: tuple[Any, ...] = (
         registered(config.backbone.name).cls,
         CONDITIONS.registered(config.condition.name).cls,
         OBJECTIVES.registered(config.objective.name).cls,
     )
-    hashes |= _homes_of(classes)
+    hashes = {OWN: _package_digest()} | _homes_of(classes)
     for name in config.plugins:
         if _counts(name, classes):
             hashes |= _module(name)
@@ -57,7 +56,7 @@ def code_of_metrics(names: Iterable[str]) -> dict[str, str]:
 
 def _homes_of(classes: Iterable[type[Any]]) -> dict[str, str]:
     """The hashes of the modules that define classes, by import, without --plugins; without those of the package."""
-    hashes = {}
+    hashes: dict[str, str] = {}
     for cls in classes:
         if cls.__module__ == "__main__":  # a notebook's cell, or a script that does more than define it
             hashes |= _source_of(cls)

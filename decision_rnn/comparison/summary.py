@@ -48,7 +48,7 @@ class TargetSummary:
 
     def metric_columns(self) -> dict[str, float | None]:
         """The metrics as columns of `Comparison.table`."""
-        columns = {}
+        columns: dict[str, float | None] = {}
         for name, of in self.metrics.items():
             columns |= {name: of.score, f"{name}_low": of.low, f"{name}_high": of.high}
         return columns

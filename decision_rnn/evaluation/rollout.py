@@ -128,12 +128,11 @@ def rollout(
         for group, results in zip(groups, played, strict=True):
             for all_of_them, of_group in zip(found, results, strict=True):
                 all_of_them[group] = of_group
-    results = []
-    for number, target in enumerate(target_returns):
-        *parts, values = (part[number * episodes : (number + 1) * episodes] for part in found)
-        measured = {metric.name: of for metric, of in zip(metrics, values.T, strict=True)}
-        results.append(RolloutResult(target, *parts, measured))
-    return results
+    *parts, values = (part.reshape(len(target_returns), episodes, *part.shape[1:]) for part in found)
+    names = [metric.name for metric in metrics]
+    measured = [dict(zip(names, of_target.T, strict=True)) for of_target in values]
+    of_targets = zip(target_returns, *parts, measured, strict=True)
+    return [RolloutResult(*of_target) for of_target in of_targets]
 
 
 class GroupPolicy:

@@ -244,7 +244,5 @@ def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size:
     """Also where a window would read the first entries of a longer observation: those of Pendulum are three."""
     spaces, trained = flat_spaces(size, gymnasium.spaces.Box(-1, 1, (1,))), pendulum()
     trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
-    with pytest.raises(
-        InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"
-    ):
+    with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
         evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)
