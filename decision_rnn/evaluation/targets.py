@@ -80,8 +80,8 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
     scores = "a score at" if len(few) == 1 else "scores at"
     often = np.quantile(returns, 1 - ENOUGH_SHARE, method="lower")
     return (
-        f"{scores} {', '.join(f'{target:g}' for target in few)} would be based on little or nothing in the data: compare "
-        "with that at the data's best, or choose lower targets with "
+        f"{scores} {', '.join(f'{target:g}' for target in few)} would be based on little or nothing in the data: "
+        "compare with that at the data's best, or choose lower targets with "
         f"--evaluation.target_returns, such as [{often:g}], which {np.mean(returns >= often):.0%} of the episodes reach"
     )
 
