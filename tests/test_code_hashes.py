@@ -22,6 +22,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.code_hashes import both, changed, code_of
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.report.page import build_page
 from decision_rnn.config_parser import new_config
 from decision_rnn.metrics import METRICS
 
@@ -112,6 +113,15 @@ def test_comparison_repeats_the_evaluations_of_a_changed_metric_and_no_training(
         for former, latter in zip(old.targets, new.targets, strict=True):
             assert latter.returns == former.returns
             assert latter.metrics["energy"].values == tuple(value + 1 for value in former.metrics["energy"].values)
+    spent = [target.metrics["energy"] for target in after.trials[0].targets]
+    assert [row["energy"] for row in after.table()] == [of.mean for of in spent]
+    assert [row["energy"] for row in after.episode_table()] == [value for of in spent for value in of.values]
+    assert (tmp_path / "runs" / "episodes.csv").read_text().splitlines()[0].endswith(",score,energy")
+    assert decision_rnn.read_comparison(tmp_path / "runs") == after
+    row = next(line for line in str(after).split("| energy |")[1].splitlines() if line.startswith("| mingru"))
+    shown = [float(cell) for cell in row.strip(" |").split("|")[1:]]
+    assert set(shown) <= {float(f"{of.mean:.4g}") for of in spent}
+    assert "<caption>Energy</caption>" in build_page(after)
 
 
 def test_plugin_of_an_environment_counts_for_every_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
