@@ -4,14 +4,13 @@ config_parser.py reads it from files, checkpoints and command lines.
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from decision_rnn.agent import (
     CONDITIONS,
     AgentConfig,
-    Condition,
     ConditionConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
@@ -110,6 +109,7 @@ class EvaluationConfig:
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.
+        metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data; 0 for none.
     """
@@ -120,6 +120,7 @@ class EvaluationConfig:
     window: PositiveInt = 20
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
+    metrics: tuple[str, ...] = ()
     checkpoint_episodes: NonNegativeInt = 0
 
 
@@ -175,8 +176,9 @@ class RunConfig:
     @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        condition = cast(type[Condition], CONDITIONS.registered(self.condition.name).cls)
-        return condition.takes_target
+        known = CONDITIONS.entries.get(self.condition.name)  # a policy's may be of a plugin that is not imported
+        described: Any = self.condition if known is None else known.cls
+        return bool(described.takes_target)
 
 
 DEFAULT_BACKBONE = "mingru"
@@ -189,5 +191,6 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     data = asdict(config)
     targets = config.evaluation.target_returns
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
+    data["evaluation"]["metrics"] = list(config.evaluation.metrics)
     data["plugins"] = list(config.plugins)
     return data

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from decision_rnn.checkpoint import trained_code
+from decision_rnn.checkpoint import trained_with
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
@@ -24,6 +24,7 @@ from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
+from decision_rnn.metrics import metrics_named
 from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
@@ -56,9 +57,12 @@ class PlannedTrial:
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
         return Task(self.output / self.run, text, self.config.plugins, self.config.training.device)
 
-    def changed_code(self) -> list[str]:
-        """The names of the code that the run was trained with, as far as it was, and that is another now."""
-        return changed(trained_code(self.output / self.run), code_of(self.config))
+    def changes(self) -> list[str]:
+        """The names of the code and of the data that the run was trained with, as far as it was, and that are others
+        now."""
+        code, fingerprint = trained_with(self.output / self.run)
+        other_data = fingerprint not in (None, self.data.fingerprint)
+        return changed(code, code_of(self.config)) + [self.data.name] * other_data
 
     def set_aside(self) -> None:
         """Rename the run's folder, so that the run is trained anew; raises SystemFault or InputError if it cannot."""
@@ -75,7 +79,10 @@ class PlannedTrial:
         steps, every, code = config.training.steps, config.training.checkpoint_every, code_of(config)
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
-            scores = stored_result(folder, config, self.data, step, checkpoint_settings(config, self.data), code)
+            at = checkpoint_settings(config, self.data)
+            ways = at, replace(at, metrics=())  # metrics may have been named after the checkpoint was gone
+            found = (stored_result(folder, config, self.data, step, way, code) for way in ways)
+            scores = next(filter(None, found), None)
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:
@@ -131,6 +138,7 @@ class Plan:
             raise InputError(f"seeds is {[*self.seed_numbers]}: name distinct seeds of at least 0")
         if first.evaluation.episodes == 0:
             raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
+        metrics_named(first.evaluation.metrics)
         if not self.datasets:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
         if self.executor not in EXECUTORS:

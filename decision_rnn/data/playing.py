@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import PositiveInt, convert
 
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment that is registered without a limit."""
@@ -37,6 +38,7 @@ class Step(NamedTuple):
     rewards: np.ndarray  # (playing,) float64
     terminated: np.ndarray  # (playing,) bool
     truncated: np.ndarray  # (playing,) bool
+    infos: Sequence[dict[str, Any]]  # (playing,)
     cut: bool  # whether episodes that are not over end here all the same, since they have reached the largest length
 
     @property
@@ -61,10 +63,10 @@ def play_together(
     while playing:
         actions = policy(current, rewards, kept)
         results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
-        following, earned, terminated, truncated, _ = zip(*results, strict=True)
+        following, earned, terminated, truncated, infos = zip(*results, strict=True)
         current, rewards, length = list(following), _rewards(earned), length + 1
         ends = np.array(terminated, bool), np.array(truncated, bool)
-        step = Step(rows, actions, current, rewards, *ends, cut=length == max_steps)
+        step = Step(rows, actions, current, rewards, *ends, infos, cut=length == max_steps)
         yield step
         if step.cut:
             return
@@ -92,11 +94,10 @@ class Quota:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.episodes, self.steps) if value is not None]
-        if len(given) != 1 or not isinstance(given[0], int | np.integer) or given[0] < 1:
-            raise InputError(
-                f"episodes is {self.episodes!r:.100} and steps {self.steps!r:.100}: give one of them, at least 1"
-            )
+        for name in ("episodes", "steps"):
+            object.__setattr__(self, name, convert(getattr(self, name), PositiveInt | None, name))
+        if (self.episodes is None) == (self.steps is None):
+            raise InputError(f"episodes is {self.episodes} and steps {self.steps}: give one of them")
 
     def met(self, episodes: int, steps: int) -> bool:
         """Whether so many episodes and steps meet the quota."""

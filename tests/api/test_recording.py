@@ -16,6 +16,7 @@ from swing import CAR, SMALL, push
 import decision_rnn
 from decision_rnn import Episode, InputError, Run, record
 from decision_rnn.data import playing
+from decision_rnn.deploy import Policy
 
 
 def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:
@@ -92,12 +93,15 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
     [
         ((push, CAR, "own/none"), {}, "give one of them"),
         ((push, CAR, "own/none"), {"episodes": 1, "steps": 1}, "give one of them"),
-        ((push, CAR, "own/none"), {"episodes": 0}, "at least 1"),
+        ((push, CAR, "own/none"), {"episodes": 0}, "episodes is 0: it must be a whole number of at least 1"),
+        ((push, CAR, "own/none"), {"steps": 2.5}, "steps is 2.5: it must be a whole number of at least 1"),
+        ((push, CAR, "own/none"), {"episodes": 1, "seed": True}, "seed is True: it must be a whole number"),
         ((push, CAR, "none"), {"episodes": 1}, "unknown dataset 'none'"),
         ((push, CAR, "own/swing"), {"episodes": 1}, "own/swing exists"),
         ((push, "MountainCarContinous-v0", "own/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
         ((push, 3, "own/none"), {"episodes": 1}, "int is not an environment"),
-        ((3, CAR, "own/none"), {"episodes": 1}, "int is not a policy"),
+        ((3, CAR, "own/none"), {"episodes": 1}, "int cannot be recorded: give a function"),
+        ((object.__new__(Policy), CAR, "own/none"), {"episodes": 1}, "Policy cannot be recorded: give a function"),
         (("nowhere", CAR, "own/none"), {"episodes": 1}, "nowhere"),
         ((push, CAR, "own/none"), {"episodes": 1, "target_return": 3}, "target_return"),
         ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),
@@ -226,8 +230,13 @@ def unplug(*_: Any) -> None:
     raise TimeoutError("the robot does not answer")
 
 
+def terminate(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 BREAKS = {
     "interrupted": (interrupt, KeyboardInterrupt, "interrupted; what was finished is kept, {} episodes"),
+    "terminated": (terminate, KeyboardInterrupt, "interrupted; what was finished is kept, {} episodes"),
     "unplugged": (unplug, TimeoutError, "the robot does not answer"),
     "observation": (
         lambda o, r: ([0, np.nan], r),
@@ -287,6 +296,7 @@ def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, m
     validate = Episode.validate
 
     def interrupted(episode: Episode, name: str) -> None:
+        interrupt()
         interrupt()
         validate(episode, name)
 
