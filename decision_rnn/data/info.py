@@ -22,6 +22,7 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
             "environment",
             f"{store.environment_id or 'none'}: {store.observation_dim} observations, {store.action_dim} actions",
         ),
+        *((kind, ", ".join(names)) for kind, names in store.manifest["source"].get("columns", {}).items()),
         ("steps", f"{s['steps']:,}"),
         ("episodes", f"{s['episodes']:,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
         ("ends", f"{s['terminated']} terminated, {s['truncated']} truncated, {both} both, {partial} partial (neither)"),
