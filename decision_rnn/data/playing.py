@@ -10,9 +10,11 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import PositiveInt, convert
 
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment that is registered without a limit."""
@@ -91,11 +93,10 @@ class Quota:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.episodes, self.steps) if value is not None]
-        if len(given) != 1 or not isinstance(given[0], int | np.integer) or given[0] < 1:
-            raise InputError(
-                f"episodes is {self.episodes!r:.100} and steps {self.steps!r:.100}: give one of them, at least 1"
-            )
+        for name in ("episodes", "steps"):
+            object.__setattr__(self, name, convert(getattr(self, name), PositiveInt | None, name))
+        if (self.episodes is None) == (self.steps is None):
+            raise InputError(f"episodes is {self.episodes} and steps {self.steps}: give one of them")
 
     def met(self, episodes: int, steps: int) -> bool:
         """Whether so many episodes and steps meet the quota."""
@@ -131,18 +132,28 @@ class _Course:
 
 def spec_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> EnvSpec | None:
     """The spec of an environment, or of one in a vector, with its wrappers; None if it was not made by an id."""
+    spec = _first(environment).spec
+    return spec
+
+
+def _first(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> gymnasium.Env | gymnasium.vector.VectorEnv:
+    """An environment of a vector, whose spec leaves out the wrappers of its environments; else what is given.
+
+    Those of an asynchronous vector are in other processes: it is returned itself, without wrappers.
+    """
     while isinstance(environment, gymnasium.vector.VectorWrapper):
         environment = environment.env
-    # The spec of a vector environment leaves out the wrappers of its environments.
-    spec = environment.envs[0].spec if isinstance(environment, SyncVectorEnv) else environment.spec
-    return spec
+    return environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
 
 
 def step_limit(environment: gymnasium.Env | gymnasium.vector.VectorEnv, max_steps: int | None) -> int | None:
     """The number of steps after which an episode is cut: `max_steps`, or `DEFAULT_MAX_STEPS` if the environment has no
     limit of its own; None if that is the only one."""
-    spec = spec_of(environment)
+    spec, layer = spec_of(environment), _first(environment)
     limited = spec is not None and spec.max_episode_steps is not None
+    while isinstance(layer, gymnasium.Wrapper):  # without an id there is no spec, but there may be a limit
+        limited = limited or isinstance(layer, TimeLimit)
+        layer = layer.env
     return DEFAULT_MAX_STEPS if max_steps is None and not limited else max_steps
 
 
