@@ -16,6 +16,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_file
+from decision_rnn.messages import counted
 
 DEFLATE = 1032  # the maximum compression factor of HDF5's gzip filter (zlib's technical details)
 FINGERPRINT = "decision_rnn_fingerprint"
@@ -121,9 +122,10 @@ class D4RLFile:
             )
         partial = ~flagged[self.offsets[1:] - 1]
         if partial.any():
+            steps = counted(lengths[partial].sum(), "step")
             self.notes.append(
-                f"{partial.sum()} of {len(partial)} episodes ({lengths[partial].sum()} steps) break off with no flag: "
-                "they are kept, neither terminated nor truncated, unless --partial drop is asked for"
+                f"{partial.sum()} of {counted(len(partial), 'episode')} ({steps}) break off with no flag: they "
+                "are kept, neither terminated nor truncated, unless --partial drop is asked for"
             )
 
     def episodes(self) -> Iterator[Episode]:
