@@ -147,7 +147,7 @@ def test_missing_numbers_are_an_error_or_drop_or_end_their_episode(capsys: pytes
     _, ended = imported(log, "own/ended", missing="end_episode")
     np.testing.assert_array_equal(ended.observations[:, 0], [2, 3, 3])
     assert (ended.terminated, ended.truncated) == (False, False)
-    assert "1 of 2 episodes had missing numbers and end before the first one" in capsys.readouterr().err
+    assert "1 of 2 episodes had missing numbers: cut before the first" in capsys.readouterr().err
     _, known = imported(short_log(r=[1, 10, 100, 1000, np.inf]), "own/known", missing="end_episode")
     np.testing.assert_array_equal(known.observations[:, 0], [2, 3, 4])  # the row's observation is complete
     with pytest.raises(InputError, match="no episodes"):

@@ -22,7 +22,7 @@ def test_write_store_drops_or_ends_episodes_with_missing_numbers(episodes: list[
     cut = Episode(broken.observations[:6], broken.actions[:5], broken.rewards[:5], False, False)
     assert ended.fingerprint == write_store("own/cut", [whole, cut]).fingerprint
     (note,) = ended.manifest["source"]["notes"]
-    assert note == "1 of 2 episodes had missing numbers and end before the first one (missing end_episode)"
+    assert note == "1 of 2 episodes had missing numbers: cut before the first (missing end_episode)"
 
 
 @pytest.mark.usefixtures("own")

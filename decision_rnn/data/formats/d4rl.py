@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
@@ -98,9 +98,7 @@ class D4RLFile:
         if item.size is None or item.size * item.dtype.itemsize > DEFLATE * self.path.stat().st_size:
             raise InputError(f"{self.path} has {key} of shape {item.shape}, too much for its size: fetch it again")
         values: np.ndarray = item[()]
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(values.astype(np.float32, copy=False))
-        if not finite.all():
+        if not is_finite(values).all():
             raise InputError(f"{self.path} has {key} that are not finite in float32: fix them or leave them out")
         return values[:, 0] if key in ("rewards", "terminals", "timeouts") and values.shape[1:] == (1,) else values
 

@@ -22,8 +22,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from tqdm.utils import CallbackIOWrapper
 
-from decision_rnn.data.store.episode import Episode
-from decision_rnn.data.store.missing import Missing, finite
+from decision_rnn.data.store.episode import Episode, is_finite
+from decision_rnn.data.store.missing import Missing
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.messages import bar, counted
 
@@ -115,7 +115,7 @@ class LogReader:
             len(rows) > 1
             and np.isnan(actions[-1]).all()
             and (np.isnan(rewards[-1]) or rewards[-1] == 0)
-            and finite(observations[-1]).all()
+            and is_finite(observations[-1]).all()
         )
         steps = len(rows) - closing
         self.counts["episodes"] += 1
@@ -207,7 +207,7 @@ class _Table:
         """Raise InputError, naming the first row and its column, if a number in these rows is missing."""
         faults = []
         for part in parts:
-            missing = ~finite(getattr(self, part)[rows].reshape(len(rows), len(self.entries[part])))
+            missing = ~is_finite(getattr(self, part)[rows].reshape(len(rows), len(self.entries[part])))
             faults += [(row, entry, part) for row, entry in np.argwhere(missing)[:1]]
         if faults:
             row, entry, part = min(faults, key=lambda fault: fault[0])

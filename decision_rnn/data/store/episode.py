@@ -39,14 +39,18 @@ class Episode:
                 f"{repeat if dims == (2, 2) and len(self.observations) == length > 0 else ''}"
             )
         for field in ARRAYS:
-            # Cast first: values that overflow float32 would be stored as infinite.
-            with np.errstate(over="ignore"):
-                finite = np.isfinite(getattr(self, field).astype(np.float32))
+            finite = is_finite(getattr(self, field))
             if not finite.all():
                 first = ", ".join(map(str, np.argwhere(~finite)[0]))
                 raise InputError(
                     f"{name} has {field} that are not finite in float32, as at {first}: leave the episode out"
                 )
+
+
+def is_finite(values: np.ndarray) -> np.ndarray:
+    """Whether each number is finite in float32, in which it is stored: bool, of the shape of `values`."""
+    with np.errstate(over="ignore"):  # values that overflow float32 would be stored as infinite
+        return np.isfinite(values.astype(np.float32, copy=False))
 
 
 def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:

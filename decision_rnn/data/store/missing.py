@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
 
@@ -40,17 +40,9 @@ def without_missing(episodes: Iterable[Episode], missing: Missing, notes: list[s
         else:
             ended += 1
             yield _ended(episode, step)
-    for number, done in ((dropped, "were dropped"), (ended, "end before the first one")):
+    for number, done in ((dropped, "dropped"), (ended, "cut before the first")):
         if number:
-            notes.append(
-                f"{number:,} of {counted(total, 'episode')} had missing numbers and {done} (missing {missing})"
-            )
-
-
-def finite(values: np.ndarray) -> np.ndarray:
-    """Whether each number is finite in float32, in which it is stored: bool, of the shape of `values`."""
-    with np.errstate(over="ignore"):
-        return np.isfinite(values.astype(np.float32, copy=False))
+            notes.append(f"{number:,} of {counted(total, 'episode')} had missing numbers: {done} (missing {missing})")
 
 
 def _first_missing(episode: Episode) -> int | None:
@@ -59,15 +51,15 @@ def _first_missing(episode: Episode) -> int | None:
     length = np.size(episode.rewards)
     if not length or [np.shape(array)[:1] for array in arrays] != [(length + 1,), (length,), (length,)]:
         return None
-    observed, acted, rewarded = (finite(array).reshape(len(array), -1).all(axis=1) for array in arrays)
-    complete = np.append(observed[:-1] & acted & rewarded, observed[-1])
+    observed, *others = (is_finite(array).reshape(len(array), -1).all(axis=1) for array in arrays)
+    complete = np.append(np.all([observed[:-1], *others], axis=0), observed[-1])
     return None if complete.all() else int(complete.argmin())
 
 
 def _ended(episode: Episode, step: int) -> Episode:
     """The first steps of an episode; all of them, and its end, if only the final observation has a missing number."""
     observations = episode.observations[: step + 1].copy()
-    if not finite(observations[-1]).all():
+    if not is_finite(observations[-1]).all():
         observations[-1] = observations[-2]
     ends = {} if step == len(episode.rewards) else {"terminated": False, "truncated": False}
     actions, rewards = episode.actions[:step], episode.rewards[:step]
