@@ -109,6 +109,7 @@ class EvaluationConfig:
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.
+        metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data; 0 for none.
     """
@@ -119,6 +120,7 @@ class EvaluationConfig:
     window: PositiveInt = 20
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
+    metrics: tuple[str, ...] = ()
     checkpoint_episodes: NonNegativeInt = 0
 
 
@@ -189,5 +191,6 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     data = asdict(config)
     targets = config.evaluation.target_returns
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
+    data["evaluation"]["metrics"] = list(config.evaluation.metrics)
     data["plugins"] = list(config.plugins)
     return data

@@ -51,8 +51,10 @@ def _first_missing(episode: Episode) -> int | None:
     length = np.size(episode.rewards)
     if not length or [np.shape(array)[:1] for array in arrays] != [(length + 1,), (length,), (length,)]:
         return None
-    observed, *others = (is_finite(array).reshape(len(array), -1).all(axis=1) for array in arrays)
-    complete = np.append(np.all([observed[:-1], *others], axis=0), observed[-1])
+    rows = np.full((3, length + 1), True)
+    for row, array in zip(rows, arrays, strict=True):
+        row[: len(array)] = is_finite(array).reshape(len(array), -1).all(axis=1)
+    complete = rows.all(axis=0)
     return None if complete.all() else int(complete.argmin())
 
 
