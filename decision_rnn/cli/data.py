@@ -4,7 +4,7 @@ remove`."""
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from decision_rnn.api.datasets import import_log, merge_datasets
 from decision_rnn.cli.parser import CommandParser
@@ -76,12 +76,9 @@ def _add_import(parser: CommandParser) -> None:
     parser.add_argument("--name", required=True, help="the name of the new dataset, own/NAME")
     columns = parser.add_argument_group("the columns of CSV and parquet files, which have a row for every step")
     for option, text in COLUMNS.items():
-        parser.add_typed(
-            columns, f"--{option}", hint=str if option in ("observations", "actions") else str | None, help=text
-        )
-    parser.add_argument(
-        "--environment", help="the Gymnasium id of the environment that agents are evaluated in, if any"
-    )
+        hint: Any = tuple[str, ...] if option in ("observations", "actions") else str | None
+        parser.add_typed(columns, f"--{option}", hint=hint, default=() if hint == tuple[str, ...] else None, help=text)
+    parser.add_argument("--environment", help="the Gymnasium id of the environment to evaluate agents in, if any")
     parser.add_argument("--missing", type=Missing, default="error", help=MISSING_HELP)
     parser.add_argument("--append", action="store_true", help="if the dataset exists, add the episodes to it")
 

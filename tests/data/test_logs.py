@@ -110,6 +110,14 @@ def test_last_row_without_an_action_is_the_observation_after_the_last_action(
 
 
 @pytest.mark.usefixtures("own")
+def test_csv_with_spaces_after_its_commas(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("run, t, obs_0, u, v, r, over\nA, 0, 1, 2, 3, 4, False\nA, 1, 5, , 3, 0, True\n")
+    (read,) = imported(tmp_path / "log.csv", time="t", terminated="over", missing="end_episode")
+    np.testing.assert_array_equal(read.observations, [[1], [5]])
+    np.testing.assert_array_equal(read.actions, [[2, 3]])
+
+
+@pytest.mark.usefixtures("own")
 def test_log_without_a_column_of_episodes_is_cut_at_flags_and_files() -> None:
     flagged = short_log(over=[0, 1, None, 0, 0])
     cut = imported(flagged, episode=None, terminated="over")
@@ -204,8 +212,9 @@ def test_invalid_log_raises_one_sentence_and_writes_nothing(
         (b"run,obs_0,u,v,r\n1,2,3,4\n", "Expected 5 columns, got 4"),
         (b"run,obs_0,u,v,r,u\n1,2,3,4,5,6\n", "has two columns 'u'"),
         (b"run,obs_0,u,v,r\n1,2,3,4,5\n1,2,-,4,5\n", "holds something else than numbers, '-' in row 1"),
-        (b"PAR1 and so on", "cannot be read as CSV or parquet"),
-        (None, "cannot be read as CSV or parquet (No such file"),
+        (b"PAR1 and so on", "is not valid CSV or parquet"),
+        (b"\x7fELF\0\0", "is neither parquet nor text"),
+        (None, "No such file"),
     ],
 )
 def test_unreadable_file_raises_one_sentence_that_names_it(

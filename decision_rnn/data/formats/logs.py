@@ -31,7 +31,12 @@ PARQUET = b"PAR1"
 DELIMITERS = ",;\t"
 HEADER = 2**20
 """The most characters of a CSV file's first line."""
-NULLS = (*pa.csv.ConvertOptions().null_values, "None", "none")
+WORDS = {
+    "null_values": [*pa.csv.ConvertOptions().null_values, "None", "none"],
+    "true_values": ["True", "true", "TRUE", "1"],
+    "false_values": ["False", "false", "FALSE", "0"],
+}
+"""What a CSV file's cells may hold besides numbers and text, perhaps after a space: `0.5, True`."""
 LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
 SHOWN = 20
@@ -305,10 +310,14 @@ def _open(log: Any) -> tuple[str, list[str], Callable[[list[str]], pa.Table]]:
     path = Path(log).expanduser()
     with _reading(path):
         with path.open("rb") as file:
-            start = file.read(len(PARQUET))
+            start = file.read(1000)
         if not start:
             raise InputError(f"{path} is empty: give a log with a header and at least one row")
-        return str(path), *(_open_parquet(path) if start == PARQUET else _open_csv(path))
+        if start.startswith(PARQUET):
+            return str(path), *_open_parquet(path)
+        if b"\0" in start:
+            raise InputError(f"{path} is neither parquet nor text in UTF-8: give a CSV or parquet file")
+        return str(path), *_open_csv(path)
 
 
 def _open_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], pa.Table]]:
@@ -348,7 +357,11 @@ def _open_csv(path: Path) -> tuple[list[str], Callable[[list[str]], pa.Table]]:
                 CallbackIOWrapper(shown.update, file, "read"),
                 pa.csv.ReadOptions(column_names=names, skip_rows=1),
                 pa.csv.ParseOptions(delimiter=delimiter),
-                pa.csv.ConvertOptions(include_columns=used, null_values=NULLS, strings_can_be_null=True),
+                pa.csv.ConvertOptions(
+                    include_columns=used,
+                    strings_can_be_null=True,
+                    **{kind: [*words, *(f" {word}" for word in words)] for kind, words in WORDS.items()},
+                ),
             )
 
     return names, load
@@ -361,9 +374,12 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else _sentence(error)
-        raise InputError(f"{path} cannot be read as CSV or parquet ({reason}): mend it or write it again") from None
+    except OSError as error:
+        raise InputError(f"cannot read the log {path}: {error.strerror or _sentence(error)}") from None
+    except (ValueError, csv.Error, pa.ArrowException) as error:
+        raise InputError(
+            f"{path} is not valid CSV or parquet ({_sentence(error)}): mend it or write it again"
+        ) from None
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
