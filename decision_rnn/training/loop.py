@@ -264,7 +264,7 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     """Lines with the agent's size, its steps, warm-up and slices, and its episodes if not all are trained on."""
     backbone, training = config.backbone, config.training
     best = (
-        f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
+        f"\nof {counted(store.episodes, 'episode')} the best {seen.episodes:,} are trained on, {seen.steps:,} of "
         f"{counted(store.steps, 'step')}; their returns are {seen.episode_returns.min():g} and above"
     )
     return (
@@ -281,13 +281,14 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
     observation_index(config.observation.mask, store.environment_id)
     seen = top_episodes(store, config.top_fraction)
-    if seen.steps < config.training.context:
+    context, steps = config.training.context, counted(seen.steps, "step")
+    if seen.steps < context:
         raise InputError(
-            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
-            f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
+            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {counted(store.episodes, 'episode')} of "
+            f"{config.dataset} with {steps} in all, fewer than training.context {context}: "
             "raise top_fraction or lower training.context"
             if seen is not store
-            else f"{store.path} has {seen.steps} steps, fewer than training.context {config.training.context}: lower it"
+            else f"{store.path} has {steps}, fewer than training.context {context}: lower it"
         )
     return seen
 
