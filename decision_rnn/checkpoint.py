@@ -23,7 +23,7 @@ from msgspec import Meta
 from safetensors import SafetensorError
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, box_spec
+from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
@@ -196,7 +196,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         if description.weights_sha256 not in (None, hashlib.sha256(data).hexdigest()):
             raise OSError("its hash differs from that in the description")
         weights = _renamed(safetensors.torch.load(data))
-        spec = box_spec(
+        spec = agent_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
             actions,

@@ -18,10 +18,9 @@ D4RL_REFERENCES = (
 )
 
 
-def flat_spaces(observation_dim: int, actions: Box) -> dict[str, str]:
-    """`DatasetSpec.spaces` of vectors: observations without bounds, actions within a box."""
-    spaces = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": actions}
-    return {name: serialize_space(space) for name, space in spaces.items()}
+def described_spaces(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> dict[str, str]:
+    """Spaces in the form of `DatasetSpec.spaces`."""
+    return {"observation": serialize_space(observations), "action": serialize_space(actions)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ class MujocoTask:
     def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
         """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
         scale = (self.reference_min, self.reference_max, self.target_returns, self.return_scale)
-        spaces = flat_spaces(observation_dim or self.observation_dim, Box(-1.0, 1.0, (self.action_dim,)))
+        observations = Box(-np.inf, np.inf, (observation_dim or self.observation_dim,))
+        spaces = described_spaces(observations, Box(-1.0, 1.0, (self.action_dim,)))
         return DatasetSpec(name, environment_id, *scale, comparable, spaces=spaces)
 
 

@@ -13,7 +13,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, box_spec, check_objective
+from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, check_objective
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
     TrainedAgent,
@@ -68,7 +68,7 @@ def prepare(
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
     quantile = config.condition.rtg_cap if isinstance(config.condition, ReturnToGoConfig) else 0.0
-    spec = box_spec(
+    spec = agent_spec(
         torch.from_numpy(store.observation_mean[seen]),
         torch.from_numpy(store.observation_std[seen]),
         store.action_dim if action_space is None else action_space,
