@@ -51,10 +51,10 @@ def record(
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
             vector environment; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
             written unchanged.
-        environment: A registered Gymnasium id; or an environment or vector environment made by `gymnasium.make` or
-            `gymnasium.make_vec`, which stays open. Spaces must be flat boxes; what is written is what was stepped, with
-            all wrappers. An agent trained on the data is evaluated in the registered environment: if wrappers or
-            arguments make this one different, a warning says so; register it under its own id.
+        environment: A registered Gymnasium id; or an environment or vector environment, which stays open. Spaces must
+            be flat boxes; what is written is what was stepped, with all wrappers. An agent trained on the data is
+            evaluated in the registered environment: if wrappers or arguments make this one different, or if it was not
+            made by an id, a warning says so; register it under its own id.
         name: The name of the new dataset: `own/` and a word.
         episodes: The number of episodes to play. Every environment of a vector plays its share, because taking the
             first episodes to end would favour short ones.
@@ -73,9 +73,8 @@ def record(
         The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
 
     Raises:
-        InputError: If the name is taken or invalid, an argument is invalid, the environment has no registered id or
-            cannot be made, the shape of an action is not the environment's, or an action, observation or reward is
-            not finite.
+        InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made, the shape
+            of an action is not the environment's, or an action, observation or reward is not finite.
         KeyboardInterrupt: After Ctrl-C, or a notebook's stop button.
 
     Example:
@@ -105,8 +104,14 @@ def record(
             )
         environment_id, settings = settings_of(environment)
         actions = _flat_action_space(environment)
+        title = environment_id or type(environment.unwrapped).__name__
         altered = describe_alteration(environment_id, settings)
-        if altered:
+        if environment_id is None:
+            warn(
+                f"{title} was not made by an id: agents trained on {name} are not evaluated, unless you register it "
+                "(gymnasium.register) and record in what gymnasium.make or make_vec returns"
+            )
+        elif altered:
             warn(
                 f"agents trained on {name} are not evaluated in {environment_id} as it is registered, since this one "
                 f"has {altered}: register a function that makes this one under an id of its own and record in that, or "
@@ -116,7 +121,7 @@ def record(
             seed += open_dataset(name).open().episodes
         act = _acting(policy, environment, target_return)
         if max_episode_steps is None and (limit := step_limit(environment, None)) is not None:
-            warn(f"{environment_id} has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
+            warn(f"{title} has no time limit: episodes are cut after {limit:,} steps (max_episode_steps)")
         if isinstance(environment, gymnasium.vector.VectorEnv):
             played = play_many(environment, act, quota, seed, max_episode_steps)
         else:

@@ -145,7 +145,7 @@ def describe_alteration(environment_id: str | None, settings: dict[str, Any] | N
     altered = _first_difference(settings, registered_settings(environment_id))
     if altered is not None:  # a registered function may wrap what it makes, or give it a time limit
         with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
-            if _first_difference(settings, settings_of(made)[1]) is None:
+            if _first_difference(settings, settings_of(made)[1] or {}) is None:
                 return None
     return altered
 
@@ -174,10 +174,12 @@ def registered_settings(environment_id: str) -> dict[str, Any]:
     return _settings(gymnasium.registry[environment_id])
 
 
-def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tuple[str, dict[str, Any]]:
-    """The id and the settings of an existing environment, in the form of `registered_settings`.
+def settings_of(
+    environment: gymnasium.Env | gymnasium.vector.VectorEnv,
+) -> tuple[str, dict[str, Any]] | tuple[None, None]:
+    """The id and the settings of an existing environment, in the form of `registered_settings`; None if it has no id.
 
-    Wrappers that change neither observations, actions nor rewards are left out. Raises InputError if it has no id.
+    Wrappers that change neither observations, actions nor rewards are left out.
     """
     made = spec_of(environment)
     around: list[dict[str, Any]] = []  # wrappers of the vector environment, innermost first: its spec leaves them out
@@ -185,12 +187,7 @@ def settings_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> tupl
         kind = type(environment)
         around.insert(0, {"name": kind.__name__, "entry_point": f"{kind.__module__}:{kind.__name__}", "kwargs": None})
         environment = environment.env
-    if made is None:
-        raise InputError(
-            f"the environment {environment} has no id, so that no agent can be evaluated in it: register it "
-            "(gymnasium.register) and make it by gymnasium.make"
-        )
-    return made.id, _settings(made, around)
+    return (None, None) if made is None else (made.id, _settings(made, around))
 
 
 def _settings(spec: EnvSpec, around: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

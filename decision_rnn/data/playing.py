@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
@@ -131,18 +132,28 @@ class _Course:
 
 def spec_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> EnvSpec | None:
     """The spec of an environment, or of one in a vector, with its wrappers; None if it was not made by an id."""
+    spec = _first(environment).spec
+    return spec
+
+
+def _first(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> gymnasium.Env | gymnasium.vector.VectorEnv:
+    """An environment of a vector, whose spec leaves out the wrappers of its environments; else what is given.
+
+    Those of an asynchronous vector are in other processes: it is returned itself, without wrappers.
+    """
     while isinstance(environment, gymnasium.vector.VectorWrapper):
         environment = environment.env
-    # The spec of a vector environment leaves out the wrappers of its environments.
-    spec = environment.envs[0].spec if isinstance(environment, SyncVectorEnv) else environment.spec
-    return spec
+    return environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
 
 
 def step_limit(environment: gymnasium.Env | gymnasium.vector.VectorEnv, max_steps: int | None) -> int | None:
     """The number of steps after which an episode is cut: `max_steps`, or `DEFAULT_MAX_STEPS` if the environment has no
     limit of its own; None if that is the only one."""
-    spec = spec_of(environment)
+    spec, layer = spec_of(environment), _first(environment)
     limited = spec is not None and spec.max_episode_steps is not None
+    while isinstance(layer, gymnasium.Wrapper):  # without an id there is no spec, but there may be a limit
+        limited = limited or isinstance(layer, TimeLimit)
+        layer = layer.env
     return DEFAULT_MAX_STEPS if max_steps is None and not limited else max_steps
 
 

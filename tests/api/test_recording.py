@@ -393,3 +393,55 @@ def test_record_in_an_environment_that_is_not_flat_says_which_wrapper_makes_it_s
     framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
     with pytest.raises(InputError, match=r"observations that are not flat .*wrap it in gymnasium\.wrappers\.Flatten"):
         record(spin, framed, "own/none", episodes=1)
+
+
+class Dial(gymnasium.Env):
+    """An environment that was never registered: the position is the sum of the pushes; episodes end at 1."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    action_space = gymnasium.spaces.Box(0.0, 0.25, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.position = self.np_random.uniform(-1, 0, 1).astype(np.float32)
+        return self.position, {}
+
+    def step(self, action: Any) -> Any:
+        self.position = self.position + np.float32(action)
+        return self.position, 1.0, bool(self.position[0] >= 1), False, {}
+
+
+def push_dial(observation: np.ndarray) -> np.ndarray:
+    return 0.1 + 0 * observation
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Dial, lambda: gymnasium.vector.SyncVectorEnv([Dial]), lambda: gymnasium.wrappers.TimeLimit(Dial(), 12)],
+    ids=["alone", "vector", "limited"],
+)
+def test_record_in_an_environment_that_was_never_registered_writes_data_of_no_environment(
+    make: Any, inside: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    limited, environment = "limited" in request.node.name, make()
+    name = f"own/{request.node.callspec.id}-dial"
+    dataset = record(push_dial, environment, name, episodes=2, seed=3)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert f"was not made by an id: agents trained on {name} are not evaluated, unless you register it" in first
+    assert first.count("Dial") == (not isinstance(environment, gymnasium.vector.VectorEnv))
+    assert ["has no time limit" in line for line in others] == [True] * (not limited)
+    store = dataset.open()
+    assert store.environment_id is None
+    dial = Dial()
+    by_hand, _ = dial.reset(seed=3)
+    episode = next(iter(store.read_episodes()))
+    for t, action in enumerate(episode.actions):
+        np.testing.assert_array_equal(episode.observations[t], by_hand)
+        by_hand, *_ = dial.step(action)
+    assert (episode.terminated, episode.truncated) == (not limited, limited)
+    assert len(episode.actions) == 12 if limited else by_hand[0] >= 1
+    assert record(push_dial, environment, name, episodes=2, progress=False, append=True).open().episodes == 4
+    run = decision_rnn.train(dataset, SMALL, steps=1, output="dial", progress=False)
+    box = run.agent.provenance.action_space
+    np.testing.assert_array_equal([box.low, box.high], [[0.0], [0.25]])
+    assert run.config.evaluation.episodes == 0
