@@ -180,7 +180,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = read_record(json.loads(path.read_text()), _Description)
         config = from_dict(description.config, str(path))
         provenance = read_provenance(description.provenance)
-        actions = provenance.action_space or description.action_dim
+        observations, actions = provenance.observation_space, provenance.action_space or description.action_dim
     except InputError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -200,6 +200,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
             actions,
+            observations,
             observation_index=weights.get("encoder.index"),
             rtg_cap=weights.get("condition.cap"),
         )

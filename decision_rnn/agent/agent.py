@@ -98,10 +98,11 @@ class TrainingOutput(NamedTuple):
 class DecisionAgent(nn.Module):
     """Predicts actions from what it is asked for, observations and, depending on `config`, previous actions.
 
-    It takes the environment's whole observations, flattened; its actions are flat too, discrete ones one-hot vectors:
-    `observation_layout` and `action_layout` say how (`layouts.Layout`). The index of the entries that it sees, the normalisation statistics,
-    the return scale and the cap of the return-to-go are buffers, stored with the weights. Embeddings and heads compute
-    in float32, also under autocast: bfloat16 would round a return-to-go to steps of half a percent.
+    It takes the environment's whole observations as rows of numbers, and its actions are rows too, one-hot vectors for
+    discrete ones: `observation_layout` and `action_layout` say how (`layouts.Layout`). The index of the entries that it
+    sees, the normalisation statistics, the return scale and the cap of the return-to-go are buffers, stored with the
+    weights. Embeddings and heads compute in float32, also under autocast: bfloat16 would round a return-to-go to steps
+    of half a percent.
 
     Args:
         config: How histories become tokens.

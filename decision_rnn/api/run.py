@@ -29,6 +29,7 @@ from decision_rnn.evaluation.targets import asked_returns, check_conditioned, de
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.notebook import html_properties
+from decision_rnn.parsing import PositiveInt, convert
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
@@ -299,8 +300,7 @@ def evaluate(
         ...
     """
     import_plugins(plugins)
-    if processes is not None and (type(processes) is not int or processes < 1):
-        raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
+    processes = convert(processes, PositiveInt | None, "processes")
     subject, folder = (agent.agent, agent.folder) if isinstance(agent, Run) else (agent, None)
     if isinstance(subject, str | Path):
         subject, folder = load_subject(subject)

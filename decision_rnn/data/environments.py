@@ -98,14 +98,24 @@ def known_spaces(
     return None
 
 
-def layouts_of(spaces: Sequence[gymnasium.Space[Any]], where: str) -> tuple[Layout, Layout]:
-    """How observations and actions of these spaces become rows; InputError, with `where` for the environment, if an
-    agent cannot read or act in one."""
+def layouts_of(spaces: Sequence[gymnasium.Space[Any] | None], where: str) -> tuple[Layout | None, Layout | None]:
+    """How observations and actions of these spaces become rows, None where a space is not known.
+
+    Raises InputError, with `where` for the environment, if agents cannot read or act in one.
+    """
     try:
-        observations, actions = map(Layout.of_space, spaces, ("observations", "actions"))
+        observations, actions = (
+            None if space is None else Layout.of_space(space, kind)
+            for space, kind in zip(spaces, ("observations", "actions"), strict=True)
+        )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return observations, actions
+
+
+def sizes_of(layouts: Sequence[Layout | None]) -> list[int | None]:
+    """The sizes of rows, None where a layout is not known."""
+    return [None if layout is None else layout.size for layout in layouts]
 
 
 def check_environment(
@@ -192,8 +202,13 @@ def settings_of(
 
 def _settings(spec: EnvSpec, around: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     wrappers = [*map(asdict, spec.additional_wrappers), *around]
+    limit = {"max_episode_steps": spec.max_episode_steps}  # make_vec gives it also to environments with a vector form
     settings = {
-        "kwargs": {key: value for key, value in spec.kwargs.items() if key not in RENDERING_ARGUMENTS},
+        "kwargs": {
+            key: value
+            for key, value in spec.kwargs.items()
+            if key not in RENDERING_ARGUMENTS and (key, value) not in limit.items()
+        },
         "max_episode_steps": spec.max_episode_steps,
         "additional_wrappers": [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS],
     }

@@ -55,7 +55,9 @@ def make_agent(seen: int, index: Tensor | None) -> DecisionAgent:
     torch.manual_seed(0)
     statistics = torch.linspace(-1, 1, 11)[:seen], torch.linspace(0.5, 2, 11)[:seen]
     backbone = registered("mingru").config(width=16, layers=1)
-    return DecisionAgent(AgentConfig(), backbone, agent_spec(*statistics, 3, return_scale=100.0, observation_index=index))
+    return DecisionAgent(
+        AgentConfig(), backbone, agent_spec(*statistics, 3, return_scale=100.0, observation_index=index)
+    )
 
 
 def predicted(agent: DecisionAgent, batch: Batch) -> Tensor:

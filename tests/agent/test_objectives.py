@@ -149,7 +149,7 @@ def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logge
     assert all(line["largest_error"] ** 2 >= line["loss"] > 0 for line in lines)
 
 
-class WithCritic(Supervised):  # noqa: N818
+class WithCritic(Supervised):
     """Beside the policy, a critic of the reward with an optimiser of its own, and a slow copy of it."""
 
     def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
