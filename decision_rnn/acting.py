@@ -247,10 +247,10 @@ class ActingLoop(ABC):
             there = Layout.of_space(space, f"{kind}s")
             vectors = layout.flat and there.flat and layout.size <= there.size <= most
             if there != layout and not vectors:
-                needed = "vectors" if layout.flat else "another space, one"
+                other = "" if layout.flat else " in another space"
                 raise InputError(
-                    f"the agent was trained on {kind}s of {needed} of {layout.size} numbers, where the environment has "
-                    f"{space}"
+                    f"the agent was trained on {kind}s of {layout.size} numbers{other}, where the environment "
+                    f"has {space}"
                 )
 
 

@@ -51,7 +51,7 @@ class Part:
         """Values (rows, *shape) as (rows, size); InputError, naming `kind`, for another shape or an unknown choice."""
         where = f"{kind} {self.name}".strip()
         if values.shape[1:] != self.shape:
-            raise InputError(f"{where} has shape {values.shape[1:]} where {self.shape} is needed")
+            raise InputError(f"a value of {where} has shape {values.shape[1:]} where {self.shape} is needed")
         values = values.reshape(len(values), -1)
         if not self.choices:
             return values

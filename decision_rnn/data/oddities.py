@@ -18,17 +18,18 @@ LEVELS = 8
 
 
 def odd_entries(
-    store: EpisodeStore, observations: gymnasium.Space[Any], seen: np.ndarray | None = None
+    store: EpisodeStore, seen: np.ndarray | None = None, observations: gymnasium.Space[Any] | None = None
 ) -> Iterator[str]:
     """A sentence on the observation entries that never change, and one on those whose changes float32 does not hold.
 
     Args:
         store: The dataset.
-        observations: Their space.
         seen: The indices of the observation entries that the agent sees; None for all.
+        observations: The space of the observations, if it is not a vector of numbers.
     """
-    numbers = ~Layout.of_space(observations, "observations").categorical  # a choice may well never be made
-    entries = np.flatnonzero(numbers) if seen is None else seen
+    entries = np.arange(store.observation_dim) if seen is None else seen
+    if observations is not None:  # a choice may well never be made
+        entries = entries[~Layout.of_space(observations, "observations").categorical[entries]]
     mean, std = np.abs(store.observation_mean[entries]), store.observation_std[entries]
     lost = (mean >= UNRESOLVED) & (std < LEVELS * np.spacing(mean.astype(np.float32)))
     constant = (std == 0) & ~lost

@@ -75,7 +75,7 @@ def describe_spaces(
     environment_id: str | None, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
 ) -> dict[str, dict[str, Any]]:
     """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, `names` of
-    the entries, and `layout`, how values become rows (`layouts.Layout`); None for vectors.
+    the entries, and for values that are not vectors `layout`, how they become rows (`layouts.Layout`).
 
     Actions have the bounds of the agent's space. Vectors of observations have no bounds, and no names unless they are
     of MuJoCo's joints, if there is no environment or it cannot be created here.
@@ -97,7 +97,7 @@ def describe_spaces(
             "low": low,
             "high": high,
             "names": names if len(names) == layout.size else None if layout.flat else layout.names,
-            "layout": None if layout.flat else layout.to_json(),
+            **({} if layout.flat else {"layout": layout.to_json()}),
         }
     return spaces
 

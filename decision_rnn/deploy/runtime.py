@@ -89,7 +89,7 @@ class Policy(ActingLoop):
             self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
             self._set_layout()
             self.default_target = float(self.metadata["target_return"]["default"])
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
                 "it again"

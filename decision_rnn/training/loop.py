@@ -179,7 +179,7 @@ def train(
         if scaled:
             tell(scaled)
         index = observation_index(config.observation.mask, store.environment_id)
-        for oddity in (*odd_entries(seen, observations, index), *(equal_returns(seen) if config.takes_target else ())):
+        for oddity in (*odd_entries(seen, index, observations), *(equal_returns(seen) if config.takes_target else ())):
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)

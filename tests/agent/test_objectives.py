@@ -65,7 +65,7 @@ def predictions(agent: DecisionAgent, batch: Batch) -> np.ndarray:
     return actions.detach().double().numpy()
 
 
-def test_mse_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
+def test_supervised_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
     agent, batch = make_agent(), StepStream(store, 8, 4, 0).sample()
     expected = np.mean((predictions(agent, batch) - batch.action.double().numpy()) ** 2)
     assert agent(batch).loss.item() == pytest.approx(expected, rel=1e-6)
@@ -75,7 +75,7 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
-    with pytest.raises(InputError, match=r"unknown objective 'huber'; known: mse; .*--plugins"):
+    with pytest.raises(InputError, match=r"unknown objective 'huber'; known: supervised; .*--plugins"):
         parse_run("test", [*words, "--objective", "huber"])
     words += ["--plugins", huber, "--objective", "huber", "--objective.delta", "0.25"]
     config, _ = parse_run("test", words)
@@ -235,26 +235,26 @@ def test_objective_that_breaks_a_rule_is_one_sentence_before_training(
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:
-    assert OBJECTIVES.names() == ["mse"]
-    with pytest.raises(ValueError, match="'mse' is taken"):
+    assert OBJECTIVES.names() == ["supervised"]
+    with pytest.raises(ValueError, match="'supervised' is taken"):
         register_objective(objectives.SupervisedConfig)(Return)
     with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):
         register_objective(ObjectiveConfig)
     register_objective(ReturnConfig)(Return)
     assert OBJECTIVES.registered("return").cls is Return
-    with pytest.raises(KeyError, match="known: mse, return"):
+    with pytest.raises(KeyError, match="known: return, supervised"):
         OBJECTIVES.registered("os.path")
 
 
-def test_run_config_objective_defaults_to_mse_and_rejects_unknown_names(tmp_path: Path) -> None:
+def test_run_config_objective_defaults_to_supervised_and_rejects_unknown_names(tmp_path: Path) -> None:
     config, _ = parse_run("test", ["hopper-medium"])
     assert config.objective == objectives.SupervisedConfig()
-    assert parse_run("test", ["hopper-medium", "--objective", "mse"])[0] == config
+    assert parse_run("test", ["hopper-medium", "--objective", "supervised"])[0] == config
     assert from_dict({**to_dict(config), "objective": "mse"}, "here") == config
     older = {key: value for key, value in to_dict(config).items() if key != "objective"}
     assert from_dict(older, "here") == config
-    with pytest.raises(InputError, match="did you mean mse"):
-        parse_run("test", ["hopper-medium", "--objective", "mes"])
+    with pytest.raises(InputError, match="did you mean supervised"):
+        parse_run("test", ["hopper-medium", "--objective", "supervized"])
     with pytest.raises(InputError, match="delta"):
         parse_run("test", ["hopper-medium", "--objective.delta", "3"])
     assert replace(config, objective=ReturnConfig()) != config

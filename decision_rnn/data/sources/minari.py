@@ -88,8 +88,8 @@ class MinariSource(Source):
                 found = " and ".join(dict.fromkeys(str(other) for other, _ in named))
                 found += f" with {altered}" if altered else ""
                 raise InputError(f"{name} was collected in {found}: it is not what its name says")
-        spaces = minari.spaces_of(ids[0]) or known_spaces(environment_id, settings) or (None, None)
-        layouts = layouts_of(spaces, name)
+        known = known_spaces(environment_id, settings)
+        spaces = minari.spaces_of(ids[0]) or known or (None, None)
         episodes = itertools.chain.from_iterable(map(minari.read_episodes, ids))
         described = {**minari.describe(ids[0]), "environment_settings": settings, "notes": []}
         described["spaces"] = described_spaces(*spaces)
@@ -98,7 +98,7 @@ class MinariSource(Source):
             bar(episodes, "converting", unit=" episodes", show=progress),
             environment_id=environment_id,
             source={"files": identities, "minari": ids, **described},
-            sizes=sizes_of(layouts),
+            sizes=sizes_of(layouts_of(known or spaces, name)),
         )
 
 

@@ -57,7 +57,7 @@ def as_episodes(
         where = f"{name}: episode {index}"
         try:
             arrays = [
-                _as_rows(getattr(episode, key), layout, f"{where} has {key} of which")
+                _as_rows(getattr(episode, key), layout, f"{key} of {where}")
                 for key, layout in zip(ARRAYS, (*layouts, None), strict=True)
             ]
         except InputError:
