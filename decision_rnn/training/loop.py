@@ -308,7 +308,12 @@ def _resume(
         return 0.0, {}, {}  # killed before its first checkpoint
     folder = last_checkpoint(run)
     saved = load_agent(folder)
-    saved.provenance.check_contents(store, run, "train it again in another folder")
+    saved.provenance.check_contents(
+        store,
+        run,
+        "it can be evaluated, but not resumed on other data, such as after an append; train another run from its "
+        f"weights, --init_from {run} (init_from= in Python) with another --output",
+    )
     trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(folder)
     trainer.load_state_dict(state)
