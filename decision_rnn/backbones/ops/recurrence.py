@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from decision_rnn.backbones.ops.first_order import first_order
 from decision_rnn.backbones.resets import Resets, rows_by_step
 
 
@@ -156,7 +156,7 @@ class _LinearRecurrence(torch.autograd.Function):
         return h
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
         (a, h, initial), reset = ctx.saved_tensors, ctx.reset
         d, grad_initial = run_adjoint(a.conj().resolve_conj(), grads[0], reset)
@@ -194,7 +194,7 @@ class _GatedRecurrence(torch.autograd.Function):
         return h
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         gate, candidate, h, initial, *gates = ctx.saved_tensors
         keep = 1 - gate
