@@ -23,7 +23,8 @@ from decision_rnn.backbones.resets import Resets, rows_by_step
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
 
-    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision.
+    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision. Second derivatives are
+    refused: NotImplementedError.
 
     Args:
         a: (batch, time, width), or (width,) for a decay that is constant in time; real or complex.
