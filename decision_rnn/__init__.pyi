@@ -20,6 +20,7 @@ from decision_rnn.api.run import evaluate as evaluate
 from decision_rnn.api.run import train as train
 from decision_rnn.backbones import Backbone as Backbone
 from decision_rnn.backbones import BackboneConfig as BackboneConfig
+from decision_rnn.backbones import FadingConfig as FadingConfig
 from decision_rnn.backbones import SequenceMixer as SequenceMixer
 from decision_rnn.backbones import register as register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence as linear_recurrence

@@ -38,6 +38,7 @@ from decision_rnn.files import working_alone
 from decision_rnn.interruption import Interruption
 from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
+from decision_rnn.training.slices import describe_slices, odd_slices
 from decision_rnn.training.trainer import Trainer
 
 Shown = TypeVar("Shown")
@@ -91,6 +92,7 @@ def prepare(
         trainer.device,
         tbptt_slices=settings.tbptt_slices or 1,
         return_weighting=settings.return_weighting,
+        starts=settings.starts,
     )
     return agent, trainer, stream
 
@@ -168,7 +170,8 @@ def train(
         if scaled:
             tell(scaled)
         index = observation_index(config.observation.mask, store.environment_id)
-        for oddity in (*odd_entries(seen, index), *(equal_returns(seen) if config.takes_target else ())):
+        returns = equal_returns(seen) if config.takes_target else ()
+        for oddity in (*odd_entries(seen, index), *returns, *odd_slices(config, seen)):
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
@@ -258,7 +261,7 @@ def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
-    """Lines with the agent's size, its steps and warm-up, and the episodes it is trained on if not all of them."""
+    """Lines with the agent's size, its steps, warm-up and slices, and its episodes if not all are trained on."""
     backbone, training = config.backbone, config.training
     best = (
         f"\nof {counted(store.episodes, 'episode')} the best {seen.episodes:,} are trained on, {seen.steps:,} of "
@@ -268,7 +271,8 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
         f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
         f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone\n"
         f"{counted(training.steps, 'training step')}; the learning rate warms up over the first "
-        f"{training.warmup_steps:,}"
+        f"{training.warmup_steps:,}\n"
+        f"{describe_slices(config, seen, bool(agent.backbone.initial_state(1)))}"
         f"{best if seen is not store else ''}"
     )
 
