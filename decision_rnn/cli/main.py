@@ -15,7 +15,7 @@ from decision_rnn.messages import quiet
 QUIET = "--quiet"
 
 COMMANDS = {
-    "data": "data ACTION       list, info, make, verify, download, export, merge or remove datasets",
+    "data": "data ACTION       list, info, make, verify, download, import, export, merge or remove datasets",
     "record": "record ENV        play a policy or an agent, and write its episodes as a dataset",
     "train": "train DATASET     train an agent, evaluate it and print its normalised scores",
     "evaluate": "evaluate RUN      evaluate the last checkpoint of a run",
@@ -45,7 +45,7 @@ FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for an InputError, 1 for a SystemFault, 130 for Ctrl-C and, in
-    `train`, SIGTERM."""
+    `train` and `record`, SIGTERM."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)

@@ -27,6 +27,7 @@ def run(arguments: Sequence[str]) -> None:
     from decision_rnn.api.agents import find_subject, load_subject  # here: slow, and not needed for `--help`
     from decision_rnn.data.environments import check_environment
     from decision_rnn.evaluation.actor import describe_state, window_of
+    from decision_rnn.evaluation.evaluate import check_spaces
     from decision_rnn.evaluation.report import format_return
     from decision_rnn.evaluation.targets import check_conditioned, default_return
     from decision_rnn.evaluation.video import film
@@ -35,6 +36,7 @@ def run(arguments: Sequence[str]) -> None:
     trained, _ = load_subject(folder)
     spec, settings, asked = trained.provenance, trained.config.evaluation, command.target_returns
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+    check_spaces(spec)
     if asked is None:
         asked = default_return(trained.config, spec)
     else:

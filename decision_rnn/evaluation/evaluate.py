@@ -9,20 +9,31 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from gymnasium.spaces.utils import flatdim
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.code_hashes import code_of
+from decision_rnn.code_hashes import code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.environments import check_environment
+from decision_rnn.data.environments import check_environment, environment_spaces
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.report import remark_on_cuts, remarks
-from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult, stored_result, write_result
+from decision_rnn.evaluation.results import (
+    PACKAGES,
+    MetricResult,
+    Protocol,
+    Result,
+    TargetResult,
+    stored_result,
+    write_result,
+)
 from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
 from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.messages import counted
+from decision_rnn.metrics import metrics_named
 from decision_rnn.plugins import check_plugins
 from decision_rnn.workers import default_processes, jobs_at_a_time
 
@@ -82,7 +93,8 @@ def evaluate(
         processes: Number of processes; if left out, one for every core that this process may use.
 
     Raises:
-        InputError: If `settings.episodes` is 0, or the run needs modules that have not been imported.
+        InputError: If `settings.episodes` is 0, a metric is unknown, or the run needs modules that have not been
+            imported.
         SystemFault: If a process dies.
     """
     if policy.provenance.environment_id is None:
@@ -98,8 +110,10 @@ def evaluate(
         policy = EvaluatedPolicy(
             actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
         )
+    metrics = metrics_named(settings.metrics)
     config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
     environment_id = check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
+    check_spaces(dataset)
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
     played = rollout(
@@ -112,6 +126,7 @@ def evaluate(
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
         settings.max_episode_steps,
         dataset.longest_episode,
+        tuple(metrics.values()),
     )
     seconds = time.perf_counter() - begun
     microseconds, state_bytes = policy.cost or (None, None)
@@ -134,7 +149,7 @@ def evaluate(
         state_bytes=state_bytes,
         jobs=jobs_at_a_time(),
         trained_with=policy.trained_with,
-        evaluated_with=policy.evaluated_with,
+        evaluated_with=policy.evaluated_with | code_of_metrics(metrics),
     )
 
 
@@ -156,7 +171,22 @@ def _target_result(dataset: DataSummary, target: float | None, episodes: Rollout
         score_sd=float(scores.std()),
         length_mean=float(episodes.lengths.mean()),
         returns=tuple(round(float(value), decimals) for value in episodes.returns),
+        metrics={
+            name: MetricResult(mean=float(values.mean()), sd=float(values.std()), values=tuple(values.tolist()))
+            for name, values in episodes.metrics.items()
+        },
     )
+
+
+def check_spaces(data: DataSummary) -> None:
+    """Raise InputError if the environment's observations or actions have other sizes than those trained on."""
+    trained = {"observations": data.observation_space, "actions": data.action_space}
+    for (kind, space), now in zip(trained.items(), environment_spaces(data.environment_id), strict=True):
+        if space is not None and flatdim(space) != flatdim(now):
+            raise InputError(
+                f"the agent was trained on {kind} of {counted(flatdim(space), 'number')}, and {data.environment_id} as "
+                f"it is registered here has {flatdim(now)}: register the environment of its data, or train on new ones"
+            )
 
 
 def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:

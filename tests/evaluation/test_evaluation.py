@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
-from decision_rnn.backbones import registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.spec import DatasetSpec, flat_spaces
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
@@ -119,23 +119,16 @@ def test_cloning_agent_ignores_the_target_return(pendulum: Make) -> None:
     assert ones.returns.tolist() == others.returns.tolist()
 
 
-def test_forgets_slowly_is_set_for_the_backbones_measured_to_forget_slowly() -> None:
-    """results/hopper-mixed-backbones: with a carried state their returns are 9 to 39% off the target, others' 4%."""
-    slow = {name for name in registered_names() if registered(name).cls.forgets_slowly}
-    assert slow >= {"s4d", "aaren", "lru", "retention"}
-    assert not slow & {"mingru", "minlstm", "gru", "lstm", "rnn", "transformer", "mamba", "mlstm"}
-
-
 @pytest.mark.parametrize(
     ("backbone", "state", "tbptt_slices", "remarked"),
     [
         ("s4d", "recurrent", 1, True),
         ("s4d", "recurrent", 50, False),
         ("s4d", "window", 1, False),
-        ("mingru", "recurrent", 1, False),
+        ("rnn", "recurrent", 1, False),
     ],
 )
-def test_remark_on_a_slowly_forgetting_backbone_with_carried_state(
+def test_remark_on_a_carried_state_that_outlasts_the_slices_trained_on(
     pendulum: Make, played: list[list[float]], backbone: str, state: str, tbptt_slices: int, remarked: bool
 ) -> None:
     trained = pendulum(backbone, tbptt_slices)
@@ -236,3 +229,12 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
     store = EpisodeStore.write(tmp_path / "store", made, environment_id="Pendulum-v1", source={})
     spec = DatasetSpec("own/short", "Pendulum-v1", -1600.0, -150.0, (), 1000.0, "ours")
     assert DataSummary.from_store(spec, store).time_limit == limit
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size: int) -> None:
+    """Also where a window would read the first entries of a longer observation: those of Pendulum are three."""
+    spaces, trained = flat_spaces(size, gymnasium.spaces.Box(-1, 1, (1,))), pendulum()
+    trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
+    with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
+        evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)
