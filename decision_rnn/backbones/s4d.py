@@ -111,7 +111,8 @@ class S4D(SequenceMixer):
                 kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
                 real, imag = real + kept_real, imag + kept_imag
             if s.requires_grad:
-                s.register_hook(Tensor.contiguous)  # a batched product handles strided matrices one by one
+                # A batched product handles strided matrices one by one.
+                s.register_hook(lambda grad: None if grad is None else grad.contiguous())
             return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
 
         return run_blocks(block, (x,), state, self.initial_state, reset, CHUNK)

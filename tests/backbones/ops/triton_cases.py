@@ -101,6 +101,13 @@ def test_kernel_passes_gradcheck(dtype):
     assert torch.autograd.gradcheck(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
 
 
+def test_second_derivative_of_the_kernel_is_refused():
+    leaves = [part.requires_grad_() for part in problem(torch.float64, False, 1, 2, 1)]
+    h = recurrence_triton.linear_recurrence(*leaves, None)
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        torch.autograd.grad(h.sum(), leaves, create_graph=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_kernel_accepts_any_memory_layout(dtype):
     a, b, initial = problem(dtype, False, 2, 5, 3)
