@@ -12,7 +12,10 @@ from decision_rnn.config import EvaluationConfig
 
 
 class Actor(Protocol):
-    """Acts in a batch of environments, one step at a time; DecisionAgent is an Actor."""
+    """Acts in a batch of environments, one step at a time; DecisionAgent is an Actor.
+
+    Its observations and actions are rows of numbers, as `layouts.Layout` makes them.
+    """
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         """The state before the first step, for target returns (batch,)."""

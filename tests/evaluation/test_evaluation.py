@@ -10,7 +10,7 @@ import pytest
 
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import DatasetSpec, flat_spaces
+from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
@@ -234,7 +234,8 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
 @pytest.mark.parametrize("size", [2, 4])
 def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size: int) -> None:
     """Also where a window would read the first entries of a longer observation: those of Pendulum are three."""
-    spaces, trained = flat_spaces(size, gymnasium.spaces.Box(-1, 1, (1,))), pendulum()
+    boxes = gymnasium.spaces.Box(-np.inf, np.inf, (size,)), gymnasium.spaces.Box(-1, 1, (1,))
+    spaces, trained = described_spaces(*boxes), pendulum()
     trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
     with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
         evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-from gymnasium.spaces import Box
-from minari.serialization import serialize_space
 
-from decision_rnn.data.environments import check_id, known_sizes, registered_settings
+from decision_rnn.data.environments import check_id, known_spaces, layouts_of, registered_settings, sizes_of
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import DatasetSpec, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, described_spaces, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing, check_policy, without_missing
@@ -74,7 +72,8 @@ def write_store(
     *,
     environment_settings: dict[str, Any] | None = None,
     append: bool = False,
-    action_space: Box | None = None,
+    observation_space: gymnasium.Space[Any] | None = None,
+    action_space: gymnasium.Space[Any] | None = None,
     missing: Missing = "error",
 ) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
@@ -94,7 +93,9 @@ def write_store(
             `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
             others.
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
-        action_space: The box of an action, if it is not that of the registered environment: agents act in it.
+        observation_space, action_space: The spaces, if they are not those of the registered environment, such as
+            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values of Discrete, MultiDiscrete, MultiBinary, Dict
+            and Tuple spaces are stored as rows of numbers, as `gymnasium.spaces.flatten` makes them, without text.
         missing: What is done with an episode in which a number is NaN or infinite: `error`, `drop_episode`, or
             `end_episode`, which ends it before that step, neither terminated nor truncated.
 
@@ -122,10 +123,11 @@ def write_store(
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
     return write_own(
         name,
-        as_episodes(episodes, name),
+        episodes,
         environment_id,
         environment_settings=environment_settings,
         append=append,
+        observation_space=observation_space,
         action_space=action_space,
         missing=missing,
         notes=[],
@@ -134,12 +136,13 @@ def write_store(
 
 def write_own(
     name: str,
-    episodes: Iterable[Episode],
+    episodes: Iterable[Any],
     environment_id: str | None,
     *,
     environment_settings: dict[str, Any] | None = None,
     append: bool,
-    action_space: Box | None,
+    observation_space: gymnasium.Space[Any] | None = None,
+    action_space: gymnasium.Space[Any] | None = None,
     missing: Missing,
     notes: list[str],
     columns: dict[str, list[str]] | None = None,
@@ -158,14 +161,16 @@ def write_own(
         source["columns"] = columns
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
-    if action_space is not None:
-        source["action_space"] = serialize_space(action_space)
     if environment_id is not None:
         check_id(environment_id, "write_store")
         if environment_id not in gymnasium.registry:
             notes.append(f"{environment_id} was not registered where this was written: its sizes are not checked")
-    sizes = known_sizes(environment_id, environment_settings)
-    added = without_missing(episodes, missing, notes)
+    known = known_spaces(environment_id, environment_settings) or (None, None)
+    spaces = (observation_space or known[0], action_space or known[1])
+    source["spaces"] = described_spaces(*spaces)
+    layouts = layouts_of(spaces, name)
+    sizes = sizes_of(layouts)
+    added = without_missing(as_episodes(episodes, name, layouts), missing, notes)
     with _writing(name) as path:
         check_new(name, append)
         if not path.exists():
@@ -223,7 +228,7 @@ def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
                 f"{other_name} is of {other_is}, and {first_name} of {first_is}: merge datasets of one environment"
             )
     source = dict(first.manifest["source"])
-    kept = {key: source[key] for key in ("environment_settings", "requirements", "action_space") if key in source}
+    kept = {key: source[key] for key in ("environment_settings", "requirements", "spaces") if key in source}
     notes = dict.fromkeys(note for store in stores.values() for note in store.manifest["source"].get("notes", ()))
     with _writing(name) as path:
         if path.exists():
