@@ -261,27 +261,10 @@ def test_layer_from_its_check_to_a_package(shell: Shell, tmp_path: Path) -> None
     layers.write_text(example("layers.py"))
     assert "Average keeps the contract" in shell("check", "layers.Average")
 
-    compare = [
-        "compare",
-        "own/pushed",
-        "--backbones",
-        "average,mingru,gru",
-        "--plugins",
-        "layers",
-        "--output",
-        "compared",
-    ]
-    compare += [
-        "--seeds",
-        "2",
-        "--controls",
-        "none",
-        "--checkpoint_episodes",
-        "0",
-        "--evaluation.episodes",
-        "2",
-        *SMALL,
-    ]
+    options = (
+        "--seeds 2 --controls none --checkpoint_episodes 0 --evaluation.episodes 2 --plugins layers --output compared"
+    )
+    compare = ["compare", "own/pushed", "--backbones", "average,mingru,gru", *options.split(), *SMALL]
     first = shell(*compare)
     assert "6 runs, of which 0 are done" in first
     assert "never checked" not in first
