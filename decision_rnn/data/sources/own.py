@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 from gymnasium.spaces import Box
 from minari.serialization import serialize_space
 
-from decision_rnn.data.environments import check_id, known_sizes, registered_settings
+from decision_rnn.data.environments import check_id, known_sizes, registered, registered_settings
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
@@ -120,7 +119,7 @@ def write_store(
         source["environment_settings"] = environment_settings
     if action_space is not None:
         source["action_space"] = serialize_space(action_space)
-    if environment_id is not None and environment_id not in gymnasium.registry:
+    if environment_id is not None and registered(environment_id) is None:
         source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
@@ -213,7 +212,7 @@ def _describe(environment: tuple[str | None, dict[str, Any]]) -> str:
 
 def _effective(environment_id: str | None, settings: dict[str, Any] | None) -> dict[str, Any]:
     """Settings without those that say nothing; those of the registered environment if none are known."""
-    if settings is None and environment_id is not None and environment_id in gymnasium.registry:
+    if settings is None and environment_id is not None and registered(environment_id) is not None:
         settings = registered_settings(environment_id)
     plain = json.loads(json.dumps(settings or {}, default=repr))
     return {key: value for key, value in plain.items() if value}
