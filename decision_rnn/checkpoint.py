@@ -210,11 +210,13 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     return TrainedAgent(agent.eval(), config, provenance, description.step, description.seconds, description.code)
 
 
-def trained_code(run: Path) -> dict[str, str]:
-    """The code that a run's last checkpoint was trained with; empty if there is none, or it cannot be read."""
+def trained_with(run: Path) -> tuple[dict[str, str], str | None]:
+    """The code that a run's last checkpoint was trained with, and the fingerprint of its data; empty and None if there
+    is none, or it cannot be read."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description).code
-    return {}
+        found = read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description)
+        return found.code, found.provenance.get("fingerprint")
+    return {}, None
 
 
 def plugins_of(folder: Path) -> list[str]:

@@ -4,14 +4,13 @@ config_parser.py reads it from files, checkpoints and command lines.
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from decision_rnn.agent import (
     CONDITIONS,
     AgentConfig,
-    Condition,
     ConditionConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
@@ -175,8 +174,9 @@ class RunConfig:
     @property
     def takes_target(self) -> bool:
         """Whether episodes begin with a target return; false for behaviour cloning."""
-        condition = cast(type[Condition], CONDITIONS.registered(self.condition.name).cls)
-        return condition.takes_target
+        known = CONDITIONS.entries.get(self.condition.name)  # a policy's may be of a plugin that is not imported
+        described: Any = self.condition if known is None else known.cls
+        return bool(described.takes_target)
 
 
 DEFAULT_BACKBONE = "mingru"

@@ -15,7 +15,7 @@ import decision_rnn
 from decision_rnn import write_store
 from decision_rnn.api.comparing import plan
 from decision_rnn.backbones import contract
-from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint, trained_code
+from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint, trained_with
 from decision_rnn.cli.main import main
 from decision_rnn.code_hashes import both, changed, code_of
 from decision_rnn.comparison.compare import compare
@@ -77,13 +77,13 @@ def test_comparison_trains_runs_of_a_changed_plugin_anew(
     capsys.readouterr()
     after, started = comparing("runs")
     assert len(started) == 2
-    assert "2 of the runs were made with other code of changing" in capsys.readouterr().err
+    assert "2 of the runs were made with other code or contents of changing" in capsys.readouterr().err
     fresh, _ = comparing("elsewhere")
     scores = [[target.returns for target in trial.targets] for trial in (*after.trials, *fresh.trials)]
     assert scores[:2] == scores[2:]
     assert scores[0] != [target.returns for target in before.trials[0].targets]
     kept = tmp_path / "runs" / "own-mine" / "changing-seed0-earlier-1"
-    assert trained_code(kept) == before.trials[0].trained_with != after.trials[0].trained_with
+    assert trained_with(kept)[0] == before.trials[0].trained_with != after.trials[0].trained_with
     assert comparing("runs") == (after, [])
 
 

@@ -9,30 +9,39 @@ import numpy as np
 
 from decision_rnn.api.agents import with_architecture
 from decision_rnn.api.datasets import find_dataset
-from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.config_parser import flatten, new_config
+from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
+from decision_rnn.config_parser import flatten, new_config, overlay
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import convert, options_of
 from decision_rnn.plugins import import_plugins
+from decision_rnn.training.run_folder import read_config
 
 
 def configuration(
     data: Any,
     backbone: Any,
     steps: int | None,
-    seed: int,
+    seed: int | None,
     environment_id: str | None,
     plugins: Sequence[str],
     config: Mapping[str, Any],
+    resumed: Path | None = None,
 ) -> RunConfig:
-    """The configuration described by the arguments of `train`; raises InputError naming an invalid one."""
+    """The configuration described by the arguments of `train`, with the keys of the run in the folder `resumed` where
+    they are left out; raises InputError naming an invalid one."""
     import_plugins(plugins)
-    given = {"dataset": "", "seed": plain(seed), "plugins": list(plugins)}
-    if backbone is not None:
-        given["backbone"] = plain(backbone)
-    keys = with_architecture(flatten({**run_keys(config, steps, "train()"), **given}, "train()"))
+    arguments = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None}
+    given = {name: plain(value) for name, value in arguments.items() if value is not None}
+    keys = flatten({**run_keys(config, steps, "train()"), **given}, "train()")
+    if resumed is not None:
+        keys = overlay(flatten(to_dict(read_config(resumed)), str(resumed)), keys)
+    elif data is None:
+        raise InputError("train(): no data were named: give a dataset, or resume=True with the output of a run")
+    else:
+        keys = with_architecture({**keys, "dataset": ""})
     # The dataset follows: episodes in memory are stored only once all keys have been checked.
     described = new_config(keys, "train()")
+    data = described.dataset if data is None else data
     dataset = find_dataset(data, environment_id, described.path, described.partial)
     return replace(described, dataset=dataset.name, path=plain(dataset.path), partial=dataset.partial)
 

@@ -1,14 +1,12 @@
 """Records the episodes of a policy or an agent as a dataset."""
 
 import contextlib
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent
@@ -21,7 +19,9 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+from decision_rnn.interruption import Interruption
 from decision_rnn.messages import bar, counted, quiet, warn
+from decision_rnn.parsing import NonNegativeInt, PositiveInt, convert
 from decision_rnn.plugins import import_plugins
 
 Environment = gymnasium.Env | gymnasium.vector.VectorEnv
@@ -43,9 +43,9 @@ def record(
 ) -> Dataset:
     """Play a policy or an agent in an environment, and write its episodes as a dataset that `train` reads.
 
-    If the recording breaks off, by Ctrl-C, by an exception of the policy or the environment, or by a number that is not
-    finite, the episodes finished before are written as the dataset, a message says how many they are and where, and
-    then the error is raised.
+    If the recording breaks off, by Ctrl-C or SIGTERM, by an exception of the policy or the environment, or by a number
+    that is not finite, the episodes finished before are written as the dataset, a message says how many they are and
+    where, and then the error is raised.
 
     Args:
         policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
@@ -75,7 +75,7 @@ def record(
     Raises:
         InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made, the shape
             of an action is not the environment's, or an action, observation or reward is not finite.
-        KeyboardInterrupt: After Ctrl-C, or a notebook's stop button.
+        KeyboardInterrupt: After Ctrl-C, SIGTERM or a notebook's stop button.
 
     Example:
         >>> def push(observation):  # the way the car already rolls: position, velocity
@@ -89,10 +89,8 @@ def record(
         True
     """
     quota = Quota(episodes, steps)
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed is {seed!r:.100}: it must be a whole number, at least 0")
-    if max_episode_steps is not None and (not isinstance(max_episode_steps, int | np.integer) or max_episode_steps < 1):
-        raise InputError(f"max_episode_steps is {max_episode_steps!r:.100}: it must be a whole number, at least 1")
+    seed = convert(seed, NonNegativeInt, "seed")
+    max_episode_steps = convert(max_episode_steps, PositiveInt | None, "max_episode_steps")
     import_plugins(plugins)
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet(not progress))
@@ -126,8 +124,8 @@ def record(
             played = play_many(environment, act, quota, seed, max_episode_steps)
         else:
             played = play_one(environment, act, quota, seed, max_episode_steps)
-        finished = _Finished(_shown(played, quota))
-        with finished.delaying_interrupts():
+        with Interruption(patient=True) as interruption:
+            finished = _Finished(_shown(played, quota), interruption)
             store = write_store(
                 name, finished, environment_id, environment_settings=settings, append=append, action_space=actions
             )
@@ -138,57 +136,34 @@ def record(
 class _Finished:
     """Episodes as they are played, up to the first error or Ctrl-C: those before it are written, then it is raised."""
 
-    def __init__(self, episodes: Iterator[Episode]) -> None:
-        self.episodes = episodes
+    def __init__(self, episodes: Iterator[Episode], interruption: Interruption) -> None:
+        self.episodes, self.interruption = episodes, interruption
         self.error: BaseException | None = None
-        self.playing = self.interrupted = False
         self.count = self.steps = 0
 
     def __iter__(self) -> Iterator[Episode]:
-        while True:
+        while not self.interruption.requested:
             try:
-                self.playing = True
-                if self.interrupted:
-                    raise KeyboardInterrupt
-                episode = next(self.episodes, None)
-                self.playing = False
+                episode = self.interruption.call(partial(next, self.episodes, None))
             except BaseException as error:
-                self.playing = False
                 if not self.count:
                     raise
                 self.error = error
                 return
             if episode is None:
-                return
+                break
             self.count += 1
             self.steps += len(episode.rewards)
             yield episode
-
-    @contextlib.contextmanager
-    def delaying_interrupts(self) -> Iterator[None]:
-        """Delay a Ctrl-C that comes while an episode is written until it is: it would leave a part of one."""
-        before = signal.getsignal(signal.SIGINT)
-        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def interrupt(*_: object) -> None:
-            self.interrupted = True
-            if self.playing:
-                raise KeyboardInterrupt
-
-        signal.signal(signal.SIGINT, interrupt)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+        if self.interruption.requested and not self.count:
+            raise KeyboardInterrupt
 
     def raise_error(self, path: Path) -> None:
         """Raise the error, if there is one, with a sentence on what was kept in `path`."""
         kept = f"what was finished is kept, {counted(self.count, 'episode')} ({counted(self.steps, 'step')}) in {path}"
         if isinstance(self.error, InputError):
             raise InputError(f"{self.error}; {kept}") from self.error
-        if isinstance(self.error, KeyboardInterrupt) or self.interrupted:
+        if self.interruption.requested:
             raise KeyboardInterrupt(f"interrupted; {kept}") from None
         if self.error is not None:
             warn(kept)

@@ -29,10 +29,11 @@ from decision_rnn.evaluation.targets import asked_returns, check_conditioned, de
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
 from decision_rnn.notebook import html_properties
+from decision_rnn.parsing import PositiveInt, convert
 from decision_rnn.plugins import import_plugins
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
-from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics
+from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics, write_scores
 
 
 class Run:
@@ -121,11 +122,11 @@ class Run:
 
 
 def train(
-    data: Any,
+    data: Any = None,
     backbone: Any = None,
     *,
     steps: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     output: Path | str | None = None,
     callback: Callback | None = None,
     progress: bool = True,
@@ -140,11 +141,12 @@ def train(
     Args:
         data: A dataset's name, such as `hopper-medium`, `minari/mujoco/hopper/medium-v0` or `own/mine`; a result of
             `open_dataset`, `write_store` or `record`; a Minari dataset; or episodes in memory (`Episode`, or Minari's
-            `EpisodeData`), which are stored as a dataset `own/episodes-...` named by their contents.
+            `EpisodeData`), which are stored as a dataset `own/episodes-...` named by their contents. May be left out
+            if the run in `output` is resumed.
         backbone: Its name, a dictionary of its options including `name`, or its configuration; mingru if left out, or
             that of `init_from`.
         steps: Optimiser steps; 2,000 if left out.
-        seed: The seed of the initial weights, the sampled slices and dropout.
+        seed: The seed of the initial weights, the sampled slices and dropout; 0 if left out.
         output: The run's folder; `runs/DATASET-BACKBONE-seedN` if left out.
         callback: `callback(step, metrics, agent)`, called every `training.log_every` steps with the step (int), the
             metrics at that step (a dictionary of numbers: `loss`, `learning_rate`, ...) and a copy of the agent at that
@@ -152,7 +154,8 @@ def train(
             The callback does not affect the training, and its time does not count as training time.
         progress: Whether to show a progress bar, the agent's size and how many episodes reach the target returns. With
             False, nothing is printed.
-        resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped.
+        resume: Resume the run in `output` from its last checkpoint, bit for bit as if it had not stopped. Whatever is
+            left out, the data included, is as the run has it: `train(resume=True, output=folder)` suffices.
         init_from: An agent whose weights training starts from: a run, or a name that `load_agent` accepts. Its
             architecture, its normalisation of observations and returns and its action box are kept, so that the agent
             first acts as it did before; references, target returns and the cap of the return-to-go are of the new data.
@@ -190,10 +193,10 @@ def train(
     """
     if init_from is not None:
         config = {**config, "init_from": init_from.folder if isinstance(init_from, Run) else init_from}
+    resumed = output_folder(output) if resume else None
     with quiet(not progress):
-        return train_run(
-            configuration(data, backbone, steps, seed, environment_id, plugins, config), output, resume, callback
-        )
+        described = configuration(data, backbone, steps, seed, environment_id, plugins, config, resumed)
+        return train_run(described, output, resume, callback)
 
 
 def train_run(
@@ -299,8 +302,7 @@ def evaluate(
         ...
     """
     import_plugins(plugins)
-    if processes is not None and (type(processes) is not int or processes < 1):
-        raise InputError(f"processes is {processes!r:.100}: it must be at least 1")
+    processes = convert(processes, PositiveInt | None, "processes")
     subject, folder = (agent.agent, agent.folder) if isinstance(agent, Run) else (agent, None)
     if isinstance(subject, str | Path):
         subject, folder = load_subject(subject)
@@ -331,6 +333,8 @@ def evaluate(
         result = play_and_score(subject, settings, processes)
     if written is not None:
         write_result(written, result)
+        if (written / "config.yaml").is_file():  # a run's
+            write_scores(written, result.step, result.scalars("evaluation"))
     return result
 
 

@@ -129,8 +129,8 @@ def _check_folder(folder: Path, planned: Sequence[PlannedTrial]) -> None:
 
 
 def _set_aside(planned: Sequence[PlannedTrial]) -> None:
-    """Rename the folders of runs that were trained with other code than there is now, and say so on stderr."""
-    others = {each.run: names for each in planned if (names := each.changed_code())}
+    """Rename the folders of runs that were trained with other code or data than there are now, and say so on stderr."""
+    others = {each.run: names for each in planned if (names := each.changes())}
     if not others:
         return
     for each in planned:
@@ -138,8 +138,8 @@ def _set_aside(planned: Sequence[PlannedTrial]) -> None:
             each.set_aside()
     changed = ", ".join(sorted({name for names in others.values() for name in names}))
     warn(
-        f"{len(others)} of the runs were made with other code of {changed}: they are trained anew, the earlier ones "
-        f"are kept beside them, such as {next(iter(others))}-earlier-1"
+        f"{len(others)} of the runs were made with other code or contents of {changed}: they are trained anew, the "
+        f"earlier ones are kept beside them, such as {next(iter(others))}-earlier-1"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from decision_rnn.checkpoint import trained_code
+from decision_rnn.checkpoint import trained_with
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
@@ -56,9 +56,12 @@ class PlannedTrial:
         text = yaml.safe_dump(to_dict(self.config), sort_keys=False)
         return Task(self.output / self.run, text, self.config.plugins, self.config.training.device)
 
-    def changed_code(self) -> list[str]:
-        """The names of the code that the run was trained with, as far as it was, and that is another now."""
-        return changed(trained_code(self.output / self.run), code_of(self.config))
+    def changes(self) -> list[str]:
+        """The names of the code and of the data that the run was trained with, as far as it was, and that are others
+        now."""
+        code, fingerprint = trained_with(self.output / self.run)
+        other_data = fingerprint not in (None, self.data.fingerprint)
+        return changed(code, code_of(self.config)) + [self.data.name] * other_data
 
     def set_aside(self) -> None:
         """Rename the run's folder, so that the run is trained anew; raises SystemFault or InputError if it cannot."""

@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import PositiveInt, convert
 
 DEFAULT_MAX_STEPS = 10_000
 """Largest number of steps of an episode in an environment that is registered without a limit."""
@@ -92,11 +93,10 @@ class Quota:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.episodes, self.steps) if value is not None]
-        if len(given) != 1 or not isinstance(given[0], int | np.integer) or given[0] < 1:
-            raise InputError(
-                f"episodes is {self.episodes!r:.100} and steps {self.steps!r:.100}: give one of them, at least 1"
-            )
+        for name in ("episodes", "steps"):
+            object.__setattr__(self, name, convert(getattr(self, name), PositiveInt | None, name))
+        if (self.episodes is None) == (self.steps is None):
+            raise InputError(f"episodes is {self.episodes} and steps {self.steps}: give one of them")
 
     def met(self, episodes: int, steps: int) -> bool:
         """Whether so many episodes and steps meet the quota."""

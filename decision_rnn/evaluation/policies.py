@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import ActingState, ObjectiveConfig
+from decision_rnn.agent import ActingState, ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config import RunConfig
@@ -57,7 +57,8 @@ def load_policy(path: Path) -> EvaluatedPolicy:
     policy = Policy.load(path)
     try:
         training = policy.metadata["training"]
-        config = _saved_config(training["config"], str(path))
+        conditioned = policy.metadata["target_return"]["conditioned"]
+        config = _saved_config(training["config"], str(path), conditioned)
         provenance = read_provenance(training["provenance"])
         numbers = training["step"], training["seconds"], training["parameters"], training["backbone_parameters"]
     except InputError:
@@ -72,16 +73,19 @@ def load_policy(path: Path) -> EvaluatedPolicy:
     return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)
 
 
-def _saved_config(saved: dict[str, Any], source: str) -> RunConfig:
-    """The configuration of the run that a policy was exported from; a section that a plugin defines which is not
-    imported holds the values of the file, unchecked."""
+def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunConfig:
+    """The configuration of the run that a policy was exported from, and which takes target returns if `conditioned`; a
+    section that a plugin defines which is not imported holds the values of the file, unchecked."""
     unknown: dict[str, Any] = {}
     known = {key: value for key, value in saved.items() if key != "plugins"}
-    for section, base in (("backbone", BackboneConfig), ("objective", ObjectiveConfig)):
+    bases = {"backbone": BackboneConfig, "condition": ConditionConfig, "objective": ObjectiveConfig}
+    for section, base in bases.items():
         values = known.get(section, {})
         if isinstance(values, dict) and values.get("name") not in CHOICES[section][0].entries:
             own = [(key, Any) for key in values.keys() - {field.name for field in fields(base)}]
-            kind = make_dataclass(base.__name__, sorted(own), bases=(base,), frozen=True, kw_only=True)
+            kind: Any = make_dataclass(base.__name__, sorted(own), bases=(base,), frozen=True, kw_only=True)
+            if section == "condition":
+                kind.takes_target = conditioned
             unknown[section] = kind(**values)
             del known[section]
     return replace(from_dict(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)

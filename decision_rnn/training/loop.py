@@ -35,8 +35,8 @@ from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
+from decision_rnn.interruption import Interruption
 from decision_rnn.messages import bar, counted, tell, warn
-from decision_rnn.training.interruption import Interruption
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
 
@@ -297,7 +297,12 @@ def _resume(
         return 0.0, {}, {}  # killed before its first checkpoint
     folder = last_checkpoint(run)
     saved = load_agent(folder)
-    saved.provenance.check_contents(store, run, "train it again in another folder")
+    saved.provenance.check_contents(
+        store,
+        run,
+        "it can be evaluated, but not resumed on other data, such as after an append; train another run from its "
+        f"weights, --init_from {run} (init_from= in Python) with another --output",
+    )
     trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(folder)
     trainer.load_state_dict(state)

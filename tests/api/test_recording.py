@@ -92,7 +92,9 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
     [
         ((push, CAR, "own/none"), {}, "give one of them"),
         ((push, CAR, "own/none"), {"episodes": 1, "steps": 1}, "give one of them"),
-        ((push, CAR, "own/none"), {"episodes": 0}, "at least 1"),
+        ((push, CAR, "own/none"), {"episodes": 0}, "episodes is 0: it must be a whole number of at least 1"),
+        ((push, CAR, "own/none"), {"steps": 2.5}, "steps is 2.5: it must be a whole number of at least 1"),
+        ((push, CAR, "own/none"), {"episodes": 1, "seed": True}, "seed is True: it must be a whole number"),
         ((push, CAR, "none"), {"episodes": 1}, "unknown dataset 'none'"),
         ((push, CAR, "own/swing"), {"episodes": 1}, "own/swing exists"),
         ((push, "MountainCarContinous-v0", "own/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
@@ -226,8 +228,13 @@ def unplug(*_: Any) -> None:
     raise TimeoutError("the robot does not answer")
 
 
+def terminate(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 BREAKS = {
     "interrupted": (interrupt, KeyboardInterrupt, "interrupted; what was finished is kept, {} episodes"),
+    "terminated": (terminate, KeyboardInterrupt, "interrupted; what was finished is kept, {} episodes"),
     "unplugged": (unplug, TimeoutError, "the robot does not answer"),
     "observation": (
         lambda o, r: ([0, np.nan], r),
@@ -287,6 +294,7 @@ def test_interrupt_while_an_episode_is_written_waits_until_it_is(inside: Path, m
     validate = Episode.validate
 
     def interrupted(episode: Episode, name: str) -> None:
+        interrupt()
         interrupt()
         validate(episode, name)
 

@@ -345,6 +345,19 @@ def test_command_resumes_from_the_folder_alone_and_says_at_which_step(
     assert "nowhere is not a run folder" in capsys.readouterr().err
 
 
+def test_train_in_python_resumes_from_the_folder_alone(run: Run, inside: Path) -> None:
+    stopping = {"output": "stopped", "callback": lambda *now: False}
+    train("own/swing", **QUICK, steps=20, seed=3, training={"log_every": 5}, **stopping)
+    once = train(resume=True, **stopping)
+    assert (once.agent.step, once.config.seed, once.config.dataset) == (10, 3, "own/swing")
+    with pytest.raises(InputError, match="stopped was started with seed 3, not 0"):
+        train(resume=True, output="stopped", seed=0)
+    whole = train("own/swing", **QUICK, steps=20, seed=3, training={"log_every": 5}, output="whole")
+    assert weights(train(resume=True, output=Path("stopped"))) == weights(whole)
+    with pytest.raises(InputError, match=r"no data were named: give a dataset, or resume=True with the output"):
+        train(output="other")
+
+
 def test_train_from_an_agents_weights_keeps_its_statistics_and_takes_the_cap_from_the_new_data(
     run: Run, inside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

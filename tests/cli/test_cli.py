@@ -65,6 +65,8 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
         assert done.returncode == 0, done.stderr
         assert "the data's best" not in done.stdout
     windowed = read_result(run, "window-5")
+    (shown,) = EventAccumulator(str(run)).Reload().Scalars("evaluation/score_at_500")[:1]
+    assert (shown.step, shown.value) == (20, pytest.approx(windowed["targets"][0]["score_mean"], rel=1e-5))
     assert [target["target_return"] for target in windowed["targets"]] == [500]
     assert len(list((run / "results").iterdir())) == 4
     assert path.read_bytes() == before

@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import decision_rnn
 from decision_rnn.api.comparing import plan
-from decision_rnn.checkpoint import last_checkpoint, load_agent
+from decision_rnn.checkpoint import last_checkpoint, load_agent, trained_with
 from decision_rnn.comparison.compare import list_commands, write_comparison
 from decision_rnn.comparison.executors import RayExecutor, Task
 from decision_rnn.comparison.record import Comparison, read_comparison
@@ -50,14 +50,19 @@ def executor() -> Inline:
     return Inline()
 
 
-def test_result_on_other_contents_of_the_dataset_fails_the_run(write: Callable[..., Path], comparing: Compare) -> None:
+def test_run_on_other_contents_of_the_dataset_is_trained_anew_and_the_earlier_one_kept(
+    write: Callable[..., Path], comparing: Compare, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     mine = write(0)
     first = comparing()
     assert comparing().trials == first.trials
     shutil.rmtree(mine)
     write(1)
-    (failed,) = comparing().failed
-    assert "trained on other contents of own/mine" in failed.error
+    (trial,) = comparing().trials
+    assert "1 of the runs were made with other code or contents of own/mine" in capfd.readouterr().err
+    kept, now = (trained_with(of)[1] for of in (run.with_name(f"{run.name}-earlier-1"), run))
+    assert (kept, now) == (first.datasets[0].data.fingerprint, open_dataset("own/mine").open().fingerprint)
+    assert trial.loss != first.trials[0].loss
 
 
 def test_results_in_another_environment_of_the_same_episodes_are_not_reused(

@@ -1,4 +1,5 @@
-"""Exported policies and packages of a plugin's layer are evaluated and played where the plugin is not imported."""
+"""Exported policies and packages of a plugin's layer and condition are evaluated and played where the plugin is not
+imported."""
 
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from guide import example
 from made_policy import made_agent
 
+from decision_rnn.agent import CONDITIONS
 from decision_rnn.backbones import contract
 from decision_rnn.checkpoint import TrainedAgent, write_agent
 from decision_rnn.cli import play as playing
@@ -26,12 +28,14 @@ Cli = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> TrainedAgent:
-    """An agent of the tutorials' layer, which is imported as the plugin `foreign`."""
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+    """An agent of the tutorials' layer and condition, which are imported as the plugin `foreign`."""
+    for registry in (contract.BACKBONES, CONDITIONS):
+        monkeypatch.setattr(registry, "entries", dict(registry.entries))
     module = ModuleType("foreign")
     monkeypatch.setitem(sys.modules, "foreign", module)
     exec(example("layers.py").replace('"average"', '"foreign"'), module.__dict__)
-    trained = made_agent(module.AverageConfig(width=8, layers=1, decay=0.8))
+    exec(example("mycondition.py").replace('"reward_rate"', '"foreign"'), module.__dict__)
+    trained = made_agent(module.AverageConfig(width=8, layers=1, decay=0.8), condition=module.RewardRateConfig())
     config = replace(trained.config, plugins=("foreign",))
     return replace(trained, config=replace(config, evaluation=replace(config.evaluation, episodes=2)))
 
@@ -43,12 +47,13 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def forget() -> None:
         monkeypatch.delitem(sys.modules, "foreign")
         monkeypatch.delitem(contract.BACKBONES.entries, "foreign")
+        monkeypatch.delitem(CONDITIONS.entries, "foreign")
 
     return forget
 
 
 @pytest.mark.parametrize("packaged", [False, True])
-def test_policy_of_a_plugin_layer_is_evaluated_and_played_without_the_plugin(
+def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without_the_plugin(
     own: TrainedAgent,
     forget: Callable[[], None],
     packaged: bool,
@@ -71,6 +76,7 @@ def test_policy_of_a_plugin_layer_is_evaluated_and_played_without_the_plugin(
     assert ("--plugins foreign" in done.stdout) is packaged
     config = load_policy(folder / "policy.onnx").config
     assert (config.plugins, config.backbone.name, vars(config.backbone)["decay"]) == (("foreign",), "foreign", 0.8)
+    assert (config.condition.name, config.takes_target) == ("foreign", True)
 
     monkeypatch.setattr(playing, "has_screen", lambda: True)
     monkeypatch.setattr(video, "watched_environment", lambda name, size=None: make_environment(name))

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during training: held back until the current step is done, so that a checkpoint can be written."""
+"""Ctrl-C and SIGTERM, held back until a step of training is done, or an episode is written."""
 
 import signal
 import threading
@@ -12,14 +12,17 @@ DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
 
 
 class Interruption:
-    """A context in which the first Ctrl-C or SIGTERM only sets `requested`; a second one raises KeyboardInterrupt.
+    """A context in which the first Ctrl-C or SIGTERM only sets `requested`.
+
+    A second one raises KeyboardInterrupt, unless it is `patient`: for work that takes a moment and would be lost.
 
     Signals that the process handles or ignores in its own way, as a background job of a shell ignores Ctrl-C, are left
     alone, and so are all of them outside the main thread, where Python allows no handlers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patient: bool = False) -> None:
         self.requested = False
+        self._patient = patient
         self._at_once = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -35,7 +38,7 @@ class Interruption:
             signal.signal(number, handler)
 
     def call(self, function: Callable[[], Returned]) -> Returned | None:
-        """The result of a call that may take long and is not a part of a step: it is interrupted at once, and the
+        """The result of a call that may take long and leaves nothing half-done: it is interrupted at once, and the
         result is then None."""
         self._at_once = True
         try:
@@ -47,6 +50,6 @@ class Interruption:
             self._at_once = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._at_once or self.requested:
+        if self._at_once or (self.requested and not self._patient):
             raise KeyboardInterrupt
         self.requested = True
