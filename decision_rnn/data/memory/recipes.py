@@ -31,7 +31,8 @@ class Recipe:
         environment_id: The environment of the evaluation.
         observation_space: The space of its observations.
         action_space: The space of its actions.
-        begin: How an episode begins.
+        expert: The scripted action, from an environment's full state.
+        begin: How an episode of the data begins.
         episodes: Their number.
         references: The returns that score 0 and 100.
         target_returns: The target returns of the evaluation.
@@ -42,6 +43,7 @@ class Recipe:
     environment_id: str
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
+    expert: Callable[[Any], Any]
     begin: Begin
     episodes: int
     references: tuple[float, float]
@@ -81,7 +83,7 @@ def tmaze_recipe(steps: int) -> Recipe:
         f"papers on RATE's T-Maze of {steps} steps, whose data have winning episodes only"
     )
     space, actions = tmaze.TMaze.observation_space, tmaze.TMaze.action_space
-    return Recipe(tmaze_id(steps), space, actions, begin, 2_000, (0.0, 1.0), (1.0, 0.0), comparable)
+    return Recipe(tmaze_id(steps), space, actions, tmaze.turn, begin, 2_000, (0.0, 1.0), (1.0, 0.0), comparable)
 
 
 def popgym_recipe(
@@ -110,7 +112,7 @@ def popgym_recipe(
         f"the reference scores are the mean return of random actions and {of_best}; compare returns with papers on "
         "POPGym, whose data come from other experts"
     )
-    return Recipe(environment_id, *spaces, begin, 3_000, (random, best), (best,), comparable)
+    return Recipe(environment_id, *spaces, expert, begin, 3_000, (random, best), (best,), comparable)
 
 
 def dark_recipe() -> Recipe:
@@ -124,6 +126,7 @@ def dark_recipe() -> Recipe:
         "decision_rnn/DarkKeyToDoor-v0",
         room.observation_space,
         room.action_space,
+        dark_key_to_door.approach,
         dark_key_to_door.begin,
         dark_key_to_door.TRAINING_TASKS,
         (0.2, 2.0),
