@@ -14,7 +14,8 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import code_of
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.environments import check_environment
+from decision_rnn.data.environments import check_environment, environment_spaces, layouts_of, sizes_of
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of
@@ -85,8 +86,7 @@ def evaluate(
         InputError: If `settings.episodes` is 0, or the run needs modules that have not been imported.
         SystemFault: If a process dies.
     """
-    if policy.provenance.environment_id is None:
-        check_environment(None)  # raises: that the run was not evaluated either is not the reason
+    environment_id = evaluation_environment(settings, policy.provenance)  # first: it may be why episodes are 0
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     if isinstance(policy, TrainedAgent):
@@ -98,8 +98,8 @@ def evaluate(
         policy = EvaluatedPolicy(
             actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
         )
-    config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
-    environment_id = check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
+    config = policy.config
+    dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
     played = rollout(
@@ -110,8 +110,7 @@ def evaluate(
         protocol.seed,
         default_processes() if processes is None else processes,
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
-        settings.max_episode_steps,
-        dataset.longest_episode,
+        *step_limits(settings, dataset),
     )
     seconds = time.perf_counter() - begun
     microseconds, state_bytes = policy.cost or (None, None)
@@ -159,11 +158,37 @@ def _target_result(dataset: DataSummary, target: float | None, episodes: Rollout
     )
 
 
+def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
+    """The id of the environment that agents trained on these data are evaluated in.
+
+    Raises InputError, with a remedy, if it cannot be made here, or if the settings name one with observations or
+    actions of other sizes.
+    """
+    if settings.environment_id is None:
+        return check_environment(data.environment_id, data.requirements, data.environment_settings)
+    environment_id = check_environment(settings.environment_id)
+    where = f"evaluation.environment_id {environment_id}"
+    sizes = sizes_of(layouts_of(environment_spaces(environment_id), where))
+    trained = sizes_of(layouts_of((data.observation_space, data.action_space), data.name))
+    for kind, size, known in zip(("observations", "actions"), sizes, trained, strict=True):
+        if known not in (None, size):
+            raise InputError(f"{where} has {kind} of {size} numbers where those of {data.name} have {known}")
+    return environment_id
+
+
+def step_limits(settings: EvaluationConfig, data: DataSummary) -> tuple[int | None, int | None]:
+    """The largest number of steps of an episode and that of the longest in the data, which is that of the data's
+    environment alone."""
+    return settings.max_episode_steps, data.longest_episode if settings.environment_id is None else None
+
+
 def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
     """The data of a run as its result reports them: what hides a part of them limits what scores may be compared."""
     comparable, mask = data.comparable, config.observation.mask
     if mask != "none":
         comparable = f"the agent sees no {mask}: compare only with agents that see none either"
+    if (played := config.evaluation.environment_id) is not None:
+        comparable = f"played in {played}, not in that of the data: compare only with agents that play there"
     if config.partial == "drop":
         comparable += "; partial episodes were dropped"
     return replace(data, comparable=comparable)

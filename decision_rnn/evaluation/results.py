@@ -47,6 +47,7 @@ class Protocol:
         target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
         max_episode_steps: As in `EvaluationConfig`.
+        environment_id: As there.
     """
 
     state: Literal["recurrent", "window"]
@@ -55,6 +56,7 @@ class Protocol:
     target_returns: tuple[float | None, ...]
     seed: int
     max_episode_steps: int | None = None
+    environment_id: str | None = None
 
     @classmethod
     def from_settings(cls, settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> "Protocol":
@@ -66,6 +68,7 @@ class Protocol:
             target_returns=asked_returns(settings, data, config) if config.takes_target else (None,),
             seed=settings.seed,
             max_episode_steps=settings.max_episode_steps,
+            environment_id=settings.environment_id,
         )
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -192,6 +193,32 @@ def test_remark_on_episodes_cut_before_the_environment_ended_them(pendulum: Make
     assert (cut.targets[0].length_mean, whole.targets[0].length_mean) == (30, 200)
     assert [remark for remark in cut.remarks if "2 of 2 episodes were cut after 30 steps" in remark]
     assert whole.key != evaluate(pendulum(), asked).key != cut.key
+
+
+def test_evaluation_in_another_environment_with_the_same_spaces(
+    pendulum: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pendulum-v1 ends after 200 steps; the longest episode of the data has 30."""
+    monkeypatch.setattr(gymnasium, "registry", dict(gymnasium.registry))
+    spec = replace(gymnasium.spec("Pendulum-v1"), id="LongPendulum-v0", max_episode_steps=250)
+    monkeypatch.setitem(gymnasium.envs.registration.registry, spec.id, spec)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    trained = pendulum()
+    trained = replace(trained, provenance=replace(trained.provenance, longest_episode=30))
+    asked = EvaluationConfig(episodes=1, target_returns=(-200.0,))
+    own, other = evaluate(trained, asked), evaluate(trained, replace(asked, environment_id="LongPendulum-v0"))
+    assert (own.targets[0].length_mean, other.targets[0].length_mean) == (200, 250)
+    assert own.key != other.key
+    text = format_result(other)
+    assert "carried state, LongPendulum-v0\n" in text
+    assert "played in LongPendulum-v0, not in that of the data" in text
+    for name, fault in (
+        ("Hopper-v5", "evaluation.environment_id Hopper-v5 has observations of 11 numbers where .* have 3"),
+        ("CartPole-v1", "evaluation.environment_id CartPole-v1 has observations of 4 numbers where .* have 3"),
+        ("Absent-v0", "there is no environment 'Absent-v0' here"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            evaluate(trained, replace(asked, environment_id=name))
 
 
 def test_format_result_says_what_scores_of_0_and_100_are(pendulum: Make, played: list[list[float]]) -> None:
