@@ -1,6 +1,6 @@
 """Acting in environments one step at a time, NumPy in and out: what agents and exported policies have in common.
 
-Apart from `errors.py` this imports only numpy, so that exported policies act without torch.
+This and what it imports need only numpy, so that exported policies act without torch.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
 
 State = list[np.ndarray]
 """The state of environments: arrays with the environments first, in an order of the engine's own."""
@@ -23,9 +24,9 @@ indices below it."""
 class ActingLoop(ABC):
     """Acts in one environment or many, with indices from 0, and keeps the state of each between calls.
 
-    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_dim`, the entries of an observation,
-    or their smallest number if `max_observation_dim` is larger, and `action_dim`, the components of an action, before
-    they call this class's `__init__`. An environment's actions do not depend on which others act with it, except for
+    `decision_rnn.EnvironmentActor` describes its use. Subclasses set `observation_layout` and `action_layout`, and
+    `max_observation_dim`, the largest number of entries of an observation that is a vector, before they call this
+    class's `__init__`. An environment's actions do not depend on which others act with it, except for
     their last digits.
 
     Args:
@@ -34,12 +35,12 @@ class ActingLoop(ABC):
         num_envs: The number of environments, if there is no `env`; None if the first call determines it.
 
     Raises:
-        InputError: If the environment's sizes are not those that were trained on, or a number is invalid.
+        InputError: If the environment's spaces are not those that were trained on, or a number is invalid.
     """
 
-    observation_dim: int
+    observation_layout: Layout
     max_observation_dim: int
-    action_dim: int
+    action_layout: Layout
     _state: State
 
     def __init__(self, target_return: float, env: Any = None, num_envs: int | None = None) -> None:
@@ -114,25 +115,37 @@ class ActingLoop(ABC):
         """The actions for observations.
 
         Args:
-            observation: (O,), or (num_envs, O).
+            observation: (O,), or (num_envs, O); of a space that is not a vector, a value, or values with the
+                environments first in every part, as a vector environment gives them.
             reward: The reward of the previous action: a number, or (num_envs,).
             index: The environments to step, in the order of the observations; all if left out.
             done: Whether the step that returned the observation ended the episode: a flag, or (num_envs,). An actor
                 that was given a vector environment needs it, since that resets itself; False leaves it to `reset`.
 
         Returns:
-            The actions within the agent's action space, (A,) or (num_envs, A), float32; a new array.
+            The actions within the agent's action space, (A,) or (num_envs, A), float32; discrete ones are whole numbers
+            in the shape of the space; a new array.
 
         Raises:
             InputError: If an argument has a different shape or is invalid, or an entry of an observation, or the reward
                 within an episode, is not a finite number: the state is then unchanged, and the next call goes on.
         """
-        observations = _numbers(observation, "observation", np.float32)
-        single = observations.ndim == 1 and (self.num_envs is None or index is not None)
-        batch = observations[None] if single else observations
-        if batch.ndim != 2 or not self.observation_dim <= batch.shape[1] <= self.max_observation_dim:
-            needed = tuple(size for size in (self.num_envs, self.observation_dim) if size is not None)
-            raise InputError(f"the observation has shape {observations.shape} where the agent needs {needed}")
+        layout, free = self.observation_layout, self.num_envs is None or index is not None
+        if layout.flat:
+            observations = _numbers(observation, "observation", np.float32)
+            single = observations.ndim == 1 and free
+            batch = observations[None] if single else observations
+            if batch.ndim != 2 or not layout.size <= batch.shape[1] <= self.max_observation_dim:
+                needed = tuple(size for size in (self.num_envs, layout.size) if size is not None)
+                raise InputError(f"the observation has shape {observations.shape} where the agent needs {needed}")
+        else:
+            single = free and layout.holds_one(observation, "the observation")
+            row = (
+                layout.row(observation, "the observation")[None]
+                if single
+                else layout.rows(observation, "the observation")
+            )
+            batch = row.astype(np.float32, copy=False)
         rows = None if index is None else self._rows(index)
         count = self._settle(len(batch), "observations") if rows is None else len(rows)
         if len(batch) != count:
@@ -140,7 +153,7 @@ class ActingLoop(ABC):
         rewards = _per_row(reward, count, "reward", np.float32)
         ended = None if done is None else _per_row(done, count, "done", np.bool_)
         if not count:
-            return np.zeros((0, self.action_dim), np.float32)
+            return self._values(np.zeros((0, self.action_layout.size), np.float32))
         where = slice(None) if rows is None else rows
         next_step = self._reset_by_next_step and (self.num_envs is not None or not single)
         first = self._first[where]
@@ -158,11 +171,16 @@ class ActingLoop(ABC):
             for part, new in zip(self._state, stepped, strict=True):
                 part[rows] = new
         self._first[where] = ended if next_step and ended is not None else False
-        return actions[0] if single else actions
+        values = self._values(actions)
+        return values[0] if single else values
 
     def __call__(self, observation: ArrayLike, reward: ArrayLike = 0.0, done: ArrayLike | None = None) -> np.ndarray:
         """`act` in all environments."""
         return self.act(observation, reward, done=done)
+
+    def _values(self, actions: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
+        return values
 
     def _act_all(self, observations: np.ndarray, rewards: np.ndarray) -> np.ndarray:
         actions, self._state = self.step(observations, rewards, self._first, self._target, self._state)
@@ -221,15 +239,18 @@ class ActingLoop(ABC):
         mode = env.metadata.get("autoreset_mode", "NextStep")
         self._expects_done = found is not None
         self.num_envs, self._reset_by_next_step = found, getattr(mode, "value", mode) == "NextStep"
-        for kind, least, most in (
-            ("observation", self.observation_dim, self.max_observation_dim),
-            ("action", self.action_dim, self.action_dim),
+        for kind, layout, most in (
+            ("observation", self.observation_layout, self.max_observation_dim),
+            ("action", self.action_layout, self.action_layout.size),
         ):
             space = getattr(env, f"single_{kind}_space", None) or getattr(env, f"{kind}_space")
-            shape: tuple[int, ...] = getattr(space, "shape", None) or ()
-            if len(shape) != 1 or not least <= shape[0] <= most:
+            there = Layout.of_space(space, f"{kind}s")
+            vectors = layout.flat and there.flat and layout.size <= there.size <= most
+            if there != layout and not vectors:
+                other = "" if layout.flat else " in another space"
                 raise InputError(
-                    f"the agent was trained on {kind}s of {least} numbers, where the environment has {space}"
+                    f"the agent was trained on {kind}s of {layout.size} numbers{other}, where the environment "
+                    f"has {space}"
                 )
 
 

@@ -23,7 +23,7 @@ from msgspec import Meta
 from safetensors import SafetensorError
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, box_spec
+from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
@@ -180,7 +180,7 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         description = read_record(json.loads(path.read_text()), _Description)
         config = from_dict(description.config, str(path))
         provenance = read_provenance(description.provenance)
-        actions = provenance.action_space or description.action_dim
+        observations, actions = provenance.observation_space, provenance.action_space or description.action_dim
     except InputError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -196,10 +196,11 @@ def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         if description.weights_sha256 not in (None, hashlib.sha256(data).hexdigest()):
             raise OSError("its hash differs from that in the description")
         weights = _renamed(safetensors.torch.load(data))
-        spec = box_spec(
+        spec = agent_spec(
             torch.zeros(description.observation_dim),
             torch.ones(description.observation_dim),
             actions,
+            observations,
             observation_index=weights.get("encoder.index"),
             rtg_cap=weights.get("condition.cap"),
         )

@@ -14,7 +14,7 @@ from decision_rnn.agent import (
     ConditionConfig,
     ObjectiveConfig,
     ReturnToGoConfig,
-    SquaredErrorConfig,
+    SupervisedConfig,
 )
 from decision_rnn.backbones import BackboneConfig, registered
 from decision_rnn.errors import InputError
@@ -165,7 +165,7 @@ class RunConfig:
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     condition: ConditionConfig = field(default_factory=ReturnToGoConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
-    objective: ObjectiveConfig = field(default_factory=SquaredErrorConfig)
+    objective: ObjectiveConfig = field(default_factory=SupervisedConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
@@ -184,7 +184,7 @@ class RunConfig:
 
 
 DEFAULT_BACKBONE = "mingru"
-DEFAULT_OBJECTIVE = SquaredErrorConfig().name
+DEFAULT_OBJECTIVE = SupervisedConfig().name
 DEFAULT_CONDITION = ReturnToGoConfig().name
 
 

@@ -42,6 +42,7 @@ RENAMED: dict[str, tuple[str, dict[Any, Any]]] = {
     "agent.return_noise": ("condition.noise", {}),
     "agent.return_conditioning": ("condition.name", {True: "return_to_go", False: "none"}),
     "evaluation.state": ("evaluation.state", {"carry": "recurrent"}),
+    "objective.name": ("objective.name", {"mse": "supervised"}),
 }
 """Keys of version 0.2, each with its present name and its renamed values: translated in saved files, refused in what a
 user writes."""

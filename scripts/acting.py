@@ -35,7 +35,7 @@ def act(path: str, steps: int) -> None:
     """Act and print, per interval, the steps so far, MiB, and the median and 99th percentile of a step's µs."""
     policy, generator = Policy.load(path), np.random.default_rng(SEED)
     piece = max(steps // POINTS, 1)
-    observations = generator.normal(0, 1, (EPISODE, policy.observation_dim)).astype(np.float32)
+    observations = generator.normal(0, 1, (EPISODE, policy.observation_layout.size)).astype(np.float32)
     seconds = np.empty(piece)
     policy.reset()
     for step in range(steps):

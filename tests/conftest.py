@@ -14,7 +14,7 @@ import pytest
 import torch
 from small_cli import NAME, STEPS
 
-from decision_rnn.agent import DecisionAgent, box_spec
+from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
@@ -129,7 +129,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
         agent = DecisionAgent(
             config.agent,
             config.backbone,
-            box_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0),
+            agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0),
             config.condition,
         )
         spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")

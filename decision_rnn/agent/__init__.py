@@ -13,11 +13,11 @@ from decision_rnn.agent.objectives import (
     OBJECTIVES,
     Objective,
     ObjectiveConfig,
-    SquaredErrorConfig,
+    SupervisedConfig,
     check_objective,
     register_objective,
 )
-from decision_rnn.agent.spec import AgentSpec, box_spec
+from decision_rnn.agent.spec import AgentSpec, agent_spec
 
 __all__ = [
     "CONDITIONS",
@@ -32,9 +32,9 @@ __all__ = [
     "Objective",
     "ObjectiveConfig",
     "ReturnToGoConfig",
-    "SquaredErrorConfig",
+    "SupervisedConfig",
     "TrainingOutput",
-    "box_spec",
+    "agent_spec",
     "check_objective",
     "register_condition",
     "register_objective",

@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.conditions import CONDITIONS, ConditionConfig, ReturnToGoConfig
-from decision_rnn.agent.objectives import OBJECTIVES, Metrics, ObjectiveConfig, SquaredErrorConfig
-from decision_rnn.agent.spaces import BoxScale, encoder_of, flat_box
+from decision_rnn.agent.objectives import OBJECTIVES, Metrics, ObjectiveConfig, SupervisedConfig
+from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
 from decision_rnn.data.stream import Batch
+from decision_rnn.layouts import Layout
 
 MAX_TIMESTEP = 1000
 
@@ -97,19 +98,21 @@ class TrainingOutput(NamedTuple):
 class DecisionAgent(nn.Module):
     """Predicts actions from what it is asked for, observations and, depending on `config`, previous actions.
 
-    It takes the environment's whole observations. The index of the entries that it sees, the normalisation statistics,
-    the return scale and the cap of the return-to-go are buffers, stored with the weights. Embeddings and heads compute
-    in float32, also under autocast: bfloat16 would round a return-to-go to steps of half a percent.
+    It takes the environment's whole observations as rows of numbers, and its actions are rows too, one-hot vectors for
+    discrete ones: `observation_layout` and `action_layout` say how (`layouts.Layout`). The index of the entries that it
+    sees, the normalisation statistics, the return scale and the cap of the return-to-go are buffers, stored with the
+    weights. Embeddings and heads compute in float32, also under autocast: bfloat16 would round a return-to-go to steps
+    of half a percent.
 
     Args:
         config: How histories become tokens.
         backbone: The sequence backbone.
         spec: The spaces, and the statistics of the data.
         condition: What it is conditioned on; the return-to-go if left out.
-        objective: The training objective; the squared error of the actions if left out.
+        objective: The training objective; `Supervised` if left out.
 
     Raises:
-        InputError: If there is no encoder or head for a space.
+        InputError: If there is no layout or head for a space.
     """
 
     def __init__(
@@ -121,24 +124,26 @@ class DecisionAgent(nn.Module):
         objective: ObjectiveConfig | None = None,
     ) -> None:
         super().__init__()
-        condition, objective = condition or ReturnToGoConfig(), objective or SquaredErrorConfig()
+        condition, objective = condition or ReturnToGoConfig(), objective or SupervisedConfig()
         width = backbone.width
         self.config = config
         self.observation_space: gymnasium.Space = spec.observation_space
-        self.action_space = flat_box(spec.action_space, "actions")
-        self.action_dim = self.action_space.shape[0]
-        self.action_scale = BoxScale(self.action_space)
+        self.action_space: gymnasium.Space = spec.action_space
+        self.observation_layout = Layout.of_space(spec.observation_space, "observations")
+        self.action_layout = Layout.of_space(spec.action_space, "actions")
+        self.action_dim = self.action_layout.size
+        self.action_scale = scale_of(spec.action_space)
         self.condition = CONDITIONS.registered(condition.name).cls(condition, spec)
-        self.encoder = encoder_of(spec)
+        self.encoder = Encoder(spec)
         self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size else None
         self.embed_observation = nn.Linear(self.encoder.features, width)
         self.embed_action = nn.Linear(self.action_dim, width) if config.previous_action else None
         self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
         self.backbone = Backbone(backbone)
-        self.objective = OBJECTIVES.registered(objective.name).cls(
-            objective, replace(spec, width=width, action_space=unit_box(self.action_dim))
-        )
+        box = isinstance(spec.action_space, gymnasium.spaces.Box)
+        scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
+        self.objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
 
     @property
     def _first_token(self) -> int:
@@ -147,9 +152,8 @@ class DecisionAgent(nn.Module):
 
     @property
     def observation_dim(self) -> int:
-        """The smallest number of entries that an observation may have."""
-        index = self.encoder.index
-        return self.encoder.features if index is None else int(index.max()) + 1
+        """The smallest number of entries that a flat observation may have."""
+        return self.observation_layout.size
 
     def forward(self, batch: Batch, state: State | None = None) -> TrainingOutput:
         """The objective's loss on a batch of slices, its metrics, and the backbone's state after the slices.

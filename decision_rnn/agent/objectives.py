@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.spaces import head_of
@@ -52,7 +51,7 @@ class Objective(nn.Module, ABC):
         Args:
             hidden: (batch, time, tokens, width), the hidden state after every token, in float32. A step has one token,
                 or with `agent.tokens interleaved` one per input; the last one has seen all of the step's inputs.
-            batch: The batch, with its actions scaled from the action space to [-1, 1].
+            batch: The batch, with actions in a Box scaled to [-1, 1], and discrete actions as one-hot vectors.
 
         Returns:
             A scalar in float32, the mean over batch and time, and scalars by name.
@@ -60,8 +59,8 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def action(self, hidden: Tensor) -> Tensor:
-        """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., tokens, width); the agent
-        scales them to the action space."""
+        """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., tokens, width): one-hot vectors
+        for discrete actions, others are scaled to the action space by the agent."""
 
     def propose(self, hidden: Tensor) -> Tensor | None:
         """The values, (batch, size), that the agent is conditioned on from the next step on, given the hidden states
@@ -94,22 +93,23 @@ def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class
 
 
 @dataclass(frozen=True, kw_only=True)
-class SquaredErrorConfig(ObjectiveConfig):
-    """Squared error of tanh actions."""
+class SupervisedConfig(ObjectiveConfig):
+    """The data's actions: squared error in a Box, cross-entropy of discrete ones."""
 
-    name: str = "mse"
+    name: str = "supervised"
 
 
-@register_objective(SquaredErrorConfig)
-class SquaredError(Objective):
-    """The mean squared error of actions tanh(W h + b), as in Chen et al., "Decision Transformer" (2021)."""
+@register_objective(SupervisedConfig)
+class Supervised(Objective):
+    """Predicts the data's actions, as in Chen et al., "Decision Transformer" (2021): the mean squared error of actions
+    tanh(W h + b) in a Box, the cross-entropy of discrete ones."""
 
-    def __init__(self, config: SquaredErrorConfig, spec: AgentSpec) -> None:
+    def __init__(self, config: SupervisedConfig, spec: AgentSpec) -> None:
         super().__init__()
         self.head = head_of(spec)
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
-        return F.mse_loss(self.action(hidden), batch.action), {}
+        return self.head.loss(hidden[..., -1, :], batch.action)
 
     def action(self, hidden: Tensor) -> Tensor:
         return self.head(hidden[..., -1, :])

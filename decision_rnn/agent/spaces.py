@@ -1,21 +1,26 @@
-"""From spaces to networks: an encoder for each kind of observation entry and a head for each kind of action.
+"""From spaces to networks: the encoder of observations and, for each kind of action, a scale and a head.
 
-A new kind is a class here and a line in `encoder_of` or `head_of`.
+Observations and actions are flat rows, as `layouts.Layout` lays them out. A new kind of action is a class of each here
+and a line in `scale_of` and `head_of`.
 """
+
+from collections.abc import Sequence
 
 import gymnasium
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
 
 MIN_STD = 1e-3
 """Smallest scale of an observation entry, so that entries constant in the data do not blow up small deviations."""
 
 
-class BoxEncoder(nn.Module):
-    """The entries of a flat Box that the agent sees, normalised: (..., entries) -> (..., features)."""
+class Encoder(nn.Module):
+    """The entries of an observation that the agent sees, normalised: (..., entries) -> (..., features)."""
 
     index: Tensor | None
     mean: Tensor
@@ -35,7 +40,7 @@ class BoxEncoder(nn.Module):
 
 
 class BoxScale(nn.Module):
-    """Actions within [-1, 1], as heads and losses have them, as actions within a bounded flat Box, and back."""
+    """Actions within [-1, 1], as heads and losses have them, as actions within a bounded Box, and back."""
 
     low: Tensor
     high: Tensor
@@ -44,7 +49,7 @@ class BoxScale(nn.Module):
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         super().__init__()
-        low, high = (torch.from_numpy(bound.astype("float32")) for bound in (space.low, space.high))
+        low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
         if not (low < high).all() or not (high - low).isfinite().all():
             raise InputError(f"the actions are {space}: every entry needs a lower and a higher bound")
         # Not stored with the weights: a checkpoint's description has the space.
@@ -62,26 +67,86 @@ class BoxScale(nn.Module):
         return ((action - self.center) / self.radius).clamp(-1, 1)
 
 
+class OneHotScale(nn.Module):
+    """One-hot vectors of discrete actions, which need no scale."""
+
+    radius: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("radius", torch.ones(size), persistent=False)
+
+    def forward(self, action: Tensor) -> Tensor:
+        return action
+
+    def normalise(self, action: Tensor) -> Tensor:
+        return action
+
+
 class TanhHead(nn.Linear):
-    """Actions tanh(W h + b) of a flat Box within [-1, 1]: (..., width) -> (..., action_dim)."""
+    """Actions tanh(W h + b) of a Box within [-1, 1]: (..., width) -> (..., action_dim)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         return torch.tanh(super().forward(hidden))
 
-
-def encoder_of(spec: AgentSpec) -> BoxEncoder:
-    """The encoder of the observation space; InputError if there is none for it."""
-    flat_box(spec.observation_space, "observations")
-    return BoxEncoder(spec)
+    def loss(self, hidden: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mean squared error of the actions, and no metrics."""
+        return F.mse_loss(self(hidden), action), {}
 
 
-def head_of(spec: AgentSpec) -> TanhHead:
+class CategoricalHead(nn.Linear):
+    """Discrete actions with the probabilities softmax(W h + b): (..., width) -> one-hot vectors (..., action_dim).
+
+    Args:
+        width: Channels of the hidden states.
+        choices: The number of choices of each discrete entry of an action.
+
+    Attributes:
+        sampling: Whether actions are drawn with their probabilities; otherwise they are the most probable ones.
+    """
+
+    def __init__(self, width: int, choices: Sequence[int]) -> None:
+        super().__init__(width, sum(choices))
+        self.choices, self.sampling = list(choices), False
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits = super().forward(hidden)
+        if self.sampling:  # the largest after Gumbel noise is a sample
+            logits = logits - torch.empty_like(logits).exponential_().log()
+        return torch.cat([_one_hot(entry) for entry in logits.split(self.choices, dim=-1)], dim=-1)
+
+    def loss(self, hidden: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The cross-entropy, summed over the entries of an action, and the share of actions that are most probable."""
+        logits = super().forward(hidden)
+        entries = list(zip(logits.split(self.choices, -1), action.split(self.choices, -1), strict=True))
+        losses = [-(taken * entry.log_softmax(-1)).sum(-1).mean() for entry, taken in entries]
+        hits = [entry.argmax(-1) == taken.argmax(-1) for entry, taken in entries]
+        return torch.stack(losses).sum(), {"accuracy": torch.stack(hits).all(0).float().mean()}
+
+
+def _one_hot(logits: Tensor) -> Tensor:
+    """1 at the largest entry, 0 elsewhere."""
+    choices = torch.arange(logits.shape[-1], device=logits.device)
+    return (logits.argmax(-1, keepdim=True) == choices).to(logits.dtype)
+
+
+def scale_of(space: gymnasium.Space) -> BoxScale | OneHotScale:
+    """The scale of an action space; InputError if there is none for it."""
+    choices = _choices(space)
+    return BoxScale(space) if isinstance(space, gymnasium.spaces.Box) else OneHotScale(sum(choices))
+
+
+def head_of(spec: AgentSpec) -> TanhHead | CategoricalHead:
     """The head of the action space; InputError if there is none for it."""
-    return TanhHead(spec.width, flat_box(spec.action_space, "actions").shape[0])
+    choices = _choices(spec.action_space)
+    if choices:
+        return CategoricalHead(spec.width, choices)
+    return TanhHead(spec.width, Layout.of_space(spec.action_space, "actions").size)
 
 
-def flat_box(space: gymnasium.Space, kind: str) -> gymnasium.spaces.Box:
-    """The space, if it is a flat Box; InputError for another space, naming `kind`."""
-    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-        raise InputError(f"the {kind} are {space}: agents need a Box with one axis, so flatten them first")
-    return space
+def _choices(space: gymnasium.Space) -> tuple[int, ...]:
+    """The number of choices of each entry of a discrete action; empty for a Box, InputError for other spaces."""
+    (part, *others) = Layout.of_space(space, "actions").parts
+    if others or part.path or not (part.choices or isinstance(space, gymnasium.spaces.Box)):
+        raise InputError(f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space")
+    return part.choices

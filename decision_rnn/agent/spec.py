@@ -14,7 +14,8 @@ class AgentSpec:
 
     Attributes:
         observation_space: Of the environment's whole observations.
-        action_space: Of the actions: of the environment's for an agent, within [-1, 1] for its objective.
+        action_space: Of the actions: the environment's for an agent; for its objective, a Box within [-1, 1] in place
+            of a Box.
         observation_mean: (entries seen,), the mean of each observation entry that the agent sees.
         observation_std: (entries seen,), their standard deviations.
         observation_index: (entries seen,) int64, the indices of the entries that the agent sees; None for all.
@@ -39,18 +40,27 @@ def unit_box(size: int) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(-1.0, 1.0, (size,), np.float32)
 
 
-def box_spec(mean: Tensor, std: Tensor, actions: int | gymnasium.Space, **others: Any) -> AgentSpec:
-    """The spec of a task whose observations and actions are flat boxes.
+def agent_spec(
+    mean: Tensor,
+    std: Tensor,
+    actions: int | gymnasium.Space,
+    observations: gymnasium.Space | None = None,
+    **others: Any,
+) -> AgentSpec:
+    """The spec of a task.
 
     Args:
         mean, std: (entries seen,), statistics of the observation entries that the agent sees.
         actions: The action space, or the number of its components within [-1, 1].
+        observations: The observation space, if it is not a vector or the agent sees all of it.
         others: Further fields of `AgentSpec`.
     """
     index = others.get("observation_index")
-    size = len(mean) if index is None else int(index.max()) + 1
+    if observations is None or index is not None:
+        size = len(mean) if index is None else int(index.max()) + 1
+        observations = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
     return AgentSpec(
-        observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),
+        observation_space=observations,
         action_space=unit_box(actions) if isinstance(actions, int) else actions,
         observation_mean=mean,
         observation_std=std,

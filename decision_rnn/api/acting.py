@@ -83,9 +83,9 @@ class EnvironmentActor(ActingLoop):
         self._config = trained.config
         agent, self._actor = trained.agent, actor_of(trained.agent, settings)
         self._layout = self._actor.initial_state(torch.zeros(1))
-        self.action_dim, self.observation_dim = agent.action_dim, agent.observation_dim
+        self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
         # An agent with an observation mask knows only the minimum size of an observation.
-        self.max_observation_dim = self.observation_dim if agent.encoder.index is None else sys.maxsize
+        self.max_observation_dim = self.observation_layout.size if agent.encoder.index is None else sys.maxsize
         super().__init__(default_return(trained.config, trained.provenance) or 0.0, env, num_envs)
         if target_return is not None:
             self.reset(target_return)
@@ -97,8 +97,8 @@ class EnvironmentActor(ActingLoop):
             {
                 "agent": f"{config.backbone.name} on {config.dataset}",
                 "environments": self.num_envs or "one or many",
-                "observation": f"{self.observation_dim} entries",
-                "action": f"{self.action_dim} entries",
+                "observation": f"{self.observation_layout.size} entries",
+                "action": f"{self.action_layout.size} entries",
                 "target return": f"{self._default_target:g}" if config.takes_target else None,
             },
         )

@@ -10,10 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from decision_rnn.data.catalog import Dataset, open_dataset
-from decision_rnn.data.environments import describe_alteration
+from decision_rnn.data.environments import describe_alteration, known_spaces, layouts_of
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import merge_stores, write_store
+from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -48,15 +49,18 @@ def find_dataset(
     if whole:
         return open_dataset(f"minari/{data.spec.dataset_id}", None, partial)
     settings, alone = None, not (of_minari or isinstance(data, EpisodeStore))
+    spaces: tuple[Any, Any] = (None, None)
     if isinstance(data, EpisodeStore):
         if data.name:
             return open_dataset(data.name, None, partial)
         environment_id, settings = data.environment_id, data.manifest["source"].get("environment_settings")
-        data = data.read_episodes()
+        spec = spec_of_store("", data)
+        spaces, data = (spec.observation_space, spec.action_space), data.read_episodes()
     elif of_minari:
         if environment_id is None and data.spec.env_spec is not None:
             metadata = data.storage.read_raw_metadata(data.storage.data_path)
             environment_id, settings = environment_of(metadata, f"the Minari dataset {data.spec.dataset_id}")
+        spaces = data.spec.observation_space, data.spec.action_space
         data = data.iterate_episodes()  # a subset of the dataset
     if not isinstance(data, Iterable) or isinstance(data, dict | bytes | Path):
         raise InputError(
@@ -68,7 +72,8 @@ def find_dataset(
             "a list of episodes does not say its environment: name it, such as environment_id='Hopper-v5', "
             "or, if there is none, write them with write_store first"
         )
-    kept = list(as_episodes(data, "the list of episodes"))
+    spaces = spaces if any(spaces) else known_spaces(environment_id, settings) or (None, None)
+    kept = list(as_episodes(data, "the list of episodes", layouts_of(spaces, str(environment_id))))
     digest = hashlib.sha256((environment_id or "").encode())
     if describe_alteration(environment_id, settings):  # the same numbers may come from another environment
         digest.update(json.dumps(settings, sort_keys=True).encode())
@@ -79,7 +84,15 @@ def find_dataset(
         digest.update(bytes([episode.terminated, episode.truncated]))
     name = f"own/episodes-{digest.hexdigest()[:16]}"
     if not SOURCES["own"].folder(name).is_dir():
-        write_store(name, kept, environment_id, environment_settings=settings)
+        observations, actions = spaces
+        write_store(
+            name,
+            kept,
+            environment_id,
+            environment_settings=settings,
+            observation_space=observations,
+            action_space=actions,
+        )
     return open_dataset(name, None, partial)
 
 

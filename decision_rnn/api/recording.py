@@ -14,7 +14,7 @@ from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import describe_alteration, make_environment, settings_of
-from decision_rnn.data.playing import Act, Quota, play_many, play_one, step_limit
+from decision_rnn.data.playing import Act, Quota, play_many, play_one, single_spaces, step_limit
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import write_store
 from decision_rnn.data.store.episode import Episode
@@ -48,11 +48,11 @@ def record(
     where, and then the error is raised.
 
     Args:
-        policy: A function from an observation (O,) to an action (A,), or from (num_envs, O) to (num_envs, A) for a
-            vector environment; or an agent: a run, a result of `load_agent`, or a name that it accepts. Actions are
-            written unchanged.
-        environment: A registered Gymnasium id; or an environment or vector environment, which stays open. Spaces must
-            be flat boxes; what is written is what was stepped, with all wrappers. An agent trained on the data is
+        policy: A function from an observation to an action, as the environment has them, or from those of all its
+            environments for a vector environment; or an agent: a run, a result of `load_agent`, or a name that it
+            accepts. Actions are written unchanged.
+        environment: A registered Gymnasium id; or an environment or vector environment, which stays open. What
+            is written is what was stepped, with all wrappers and in its spaces. An agent trained on the data is
             evaluated in the registered environment: if wrappers or arguments make this one different, or if it was not
             made by an id, a warning says so; register it under its own id.
         name: The name of the new dataset: `own/` and a word.
@@ -73,8 +73,8 @@ def record(
         The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
 
     Raises:
-        InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made, the shape
-            of an action is not the environment's, or an action, observation or reward is not finite.
+        InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made, an action
+            is not of its space, or an action, observation or reward is not finite.
         KeyboardInterrupt: After Ctrl-C, SIGTERM or a notebook's stop button.
 
     Example:
@@ -101,7 +101,7 @@ def record(
                 f"{type(environment).__name__} is not an environment: give a Gymnasium id, or what make returned"
             )
         environment_id, settings = settings_of(environment)
-        actions = _flat_action_space(environment)
+        spaces = single_spaces(environment)
         title = environment_id or type(environment.unwrapped).__name__
         altered = describe_alteration(environment_id, settings)
         if environment_id is None:
@@ -127,7 +127,13 @@ def record(
         with Interruption(patient=True) as interruption:
             finished = _Finished(_shown(played, quota), interruption)
             store = write_store(
-                name, finished, environment_id, environment_settings=settings, append=append, action_space=actions
+                name,
+                finished,
+                environment_id,
+                environment_settings=settings,
+                append=append,
+                observation_space=spaces[0],
+                action_space=spaces[1],
             )
     finished.raise_error(store.path)
     return open_dataset(name)
@@ -168,21 +174,6 @@ class _Finished:
         if self.error is not None:
             warn(kept)
             raise self.error
-
-
-def _flat_action_space(environment: Environment) -> gymnasium.spaces.Box:
-    """The action space of an environment, or of one in a vector; InputError unless its spaces are flat boxes."""
-    if isinstance(environment, gymnasium.vector.VectorEnv):
-        spaces = environment.single_observation_space, environment.single_action_space
-    else:
-        spaces = environment.observation_space, environment.action_space
-    for space, kind in zip(spaces, ("observations", "actions"), strict=True):
-        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            wrapper = ": wrap it in gymnasium.wrappers.FlattenObservation" if kind == "observations" else ""
-            text = " ".join(str(space).split())
-            raise InputError(f"the environment has {kind} that are not flat vectors, {text:.200}{wrapper}")
-        box = space
-    return box
 
 
 def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:

@@ -12,6 +12,7 @@ from decision_rnn.data.formats import d4rl, minari
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import remove_dataset
+from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store.cache import bytes_per_step, check_room
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, cannot_write, did_you_mean
@@ -132,7 +133,7 @@ def _export(command: Namespace) -> None:
                 command.output,
                 store.read_episodes(),
                 environment_id=store.environment_id,
-                sizes=(store.observation_dim, store.action_dim),
+                spaces=spaces_of(store),
                 settings=spec.environment_settings,
                 metadata={
                     **({"requirements": list(spec.requirements)} if spec.requirements else {}),

@@ -16,6 +16,7 @@ from decision_rnn.data import memory
 from decision_rnn.data.playing import Quota, play_one, spec_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.layouts import Layout
 from decision_rnn.messages import warn
 
 ID = re.compile(r"(?:[\w-]{1,100}/)?[\w.-]{1,100}")
@@ -104,27 +105,33 @@ def environment_spaces(environment_id: str | None) -> tuple[gymnasium.Space[Any]
     return spaces
 
 
-def environment_sizes(environment_id: str | None) -> tuple[int, int]:
-    """The sizes of an environment's observations and actions.
-
-    Raises MissingEnvironmentError if it cannot be made here, InputError if a space is not a flat Box.
-    """
-    sizes = []
-    for space, kind in zip(environment_spaces(environment_id), ("observations", "actions"), strict=True):
-        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise InputError(f"{environment_id} has {kind} that are not flat vectors, as agents need: {space}")
-        sizes.append(space.shape[0])
-    return sizes[0], sizes[1]
-
-
-def known_sizes(environment_id: str | None, settings: dict[str, Any] | None = None) -> tuple[int, int] | None:
-    """The sizes of an environment's observations and actions; None if it cannot be made here with these settings.
-
-    Raises InputError if a space is not a flat Box.
-    """
+def known_spaces(
+    environment_id: str | None, settings: dict[str, Any] | None = None
+) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]] | None:
+    """The spaces of an environment; None if it cannot be made here with these settings."""
     with contextlib.suppress(MissingEnvironmentError):
-        return None if describe_alteration(environment_id, settings) else environment_sizes(environment_id)
+        return None if describe_alteration(environment_id, settings) else environment_spaces(environment_id)
     return None
+
+
+def layouts_of(spaces: Sequence[gymnasium.Space[Any] | None], where: str) -> tuple[Layout | None, Layout | None]:
+    """How observations and actions of these spaces become rows, None where a space is not known.
+
+    Raises InputError, with `where` for the environment, if agents cannot read or act in one.
+    """
+    try:
+        observations, actions = (
+            None if space is None else Layout.of_space(space, kind)
+            for space, kind in zip(spaces, ("observations", "actions"), strict=True)
+        )
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    return observations, actions
+
+
+def sizes_of(layouts: Sequence[Layout | None]) -> list[int | None]:
+    """The sizes of rows, None where a layout is not known."""
+    return [None if layout is None else layout.size for layout in layouts]
 
 
 def check_environment(
@@ -140,7 +147,7 @@ def check_environment(
     """
     without = "leave evaluation out, --evaluation.episodes 0"
     try:
-        environment_sizes(environment_id)
+        layouts_of(environment_spaces(environment_id), str(environment_id))
     except InputError as error:
         asked = f" (the dataset asks for {', '.join(map(repr, requirements)):.300})" if requirements else ""
         raise type(error)(f"{error}{asked}, or {without}") from None
@@ -214,8 +221,13 @@ def settings_of(
 
 def _settings(spec: EnvSpec, around: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     wrappers = [*map(asdict, spec.additional_wrappers), *around]
+    limit = {"max_episode_steps": spec.max_episode_steps}  # make_vec gives it also to environments with a vector form
     settings = {
-        "kwargs": {key: value for key, value in spec.kwargs.items() if key not in RENDERING_ARGUMENTS},
+        "kwargs": {
+            key: value
+            for key, value in spec.kwargs.items()
+            if key not in RENDERING_ARGUMENTS and (key, value) not in limit.items()
+        },
         "max_episode_steps": spec.max_episode_steps,
         "additional_wrappers": [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS],
     }
@@ -230,14 +242,13 @@ def play_episodes(
     """Play episodes with a policy.
 
     Args:
-        environment_id: A registered Gymnasium id with flat Box spaces.
-        policy: A function from an observation (O,) to an action (A,).
+        environment_id: A registered Gymnasium id.
+        policy: A function from an observation to an action, as of the environment.
         episodes: The number of episodes.
         seed: Episode i starts with the environment's reset(seed + i).
 
     Raises:
         InputError: If the environment cannot be made here or has other spaces, or an action has a different shape.
     """
-    environment_sizes(environment_id)
     with contextlib.closing(make_environment(environment_id)) as environment:
         yield from play_one(environment, lambda observation, reward, first: policy(observation), Quota(episodes), seed)

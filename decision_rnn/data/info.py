@@ -2,14 +2,17 @@
 
 from decision_rnn.data.environments import check_environment
 from decision_rnn.data.oddities import equal_returns, odd_entries
+from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
 
 
 def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
     """The summary: sizes, episode ends, returns, scores, their comparability, obstacles to evaluation, fingerprint."""
     s, faults = store.manifest["statistics"], []
+    observations, actions = spaces_of(store)
     try:
         check_environment(store.environment_id, spec.requirements, spec.environment_settings)
     except InputError as error:
@@ -22,6 +25,11 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
             "environment",
             f"{store.environment_id or 'none'}: {store.observation_dim} observations, {store.action_dim} actions",
         ),
+        *(
+            (kind, " ".join(str(space).split()))
+            for kind, space in (("observation", observations), ("action", actions))
+            if not Layout.of_space(space, kind).flat
+        ),
         ("steps", f"{s['steps']:,}"),
         ("episodes", f"{s['episodes']:,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
         ("ends", f"{s['terminated']} terminated, {s['truncated']} truncated, {both} both, {partial} partial (neither)"),
@@ -29,7 +37,7 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("score", f"{mean:.1f}, {low:.1f} to {high:.1f} (0 is {spec.reference_min:g}, 100 is {spec.reference_max:g})"),
         ("compare", spec.comparable),
         *(("evaluate", fault) for fault in faults),
-        *(("warning", oddity) for oddity in (*odd_entries(store), *equal_returns(store))),
+        *(("warning", oddity) for oddity in (*odd_entries(store, observations=observations), *equal_returns(store))),
         ("fingerprint", store.fingerprint),
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),

@@ -1,10 +1,13 @@
 """What in a dataset makes agents act badly although every number is valid."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import gymnasium
 import numpy as np
 
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.layouts import Layout
 
 SHOWN = 5
 """The most entries that a sentence names."""
@@ -14,14 +17,19 @@ LEVELS = 8
 """An entry whose standard deviation is below this many steps of float32 is taken to have lost its changes."""
 
 
-def odd_entries(store: EpisodeStore, seen: np.ndarray | None = None) -> Iterator[str]:
+def odd_entries(
+    store: EpisodeStore, seen: np.ndarray | None = None, observations: gymnasium.Space[Any] | None = None
+) -> Iterator[str]:
     """A sentence on the observation entries that never change, and one on those whose changes float32 does not hold.
 
     Args:
         store: The dataset.
         seen: The indices of the observation entries that the agent sees; None for all.
+        observations: The space of the observations, if it is not a vector of numbers.
     """
     entries = np.arange(store.observation_dim) if seen is None else seen
+    if observations is not None:  # a choice may well never be made
+        entries = entries[~Layout.of_space(observations, "observations").categorical[entries]]
     mean, std = np.abs(store.observation_mean[entries]), store.observation_std[entries]
     lost = (mean >= UNRESOLVED) & (std < LEVELS * np.spacing(mean.astype(np.float32)))
     constant = (std == 0) & ~lost

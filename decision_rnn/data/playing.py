@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
 from decision_rnn.parsing import PositiveInt, convert
 
 DEFAULT_MAX_STEPS = 10_000
@@ -112,7 +113,7 @@ class Quota:
 
 @dataclass
 class _Course:
-    """An episode in progress."""
+    """An episode in progress, with observations and actions as rows."""
 
     observations: list[np.ndarray]
     actions: list[np.ndarray] = field(default_factory=list)
@@ -120,10 +121,9 @@ class _Course:
 
     def add(self, action: np.ndarray, reward: Any, observation: np.ndarray) -> None:
         _check_finite("the environment gave a reward", reward)
-        _check_finite("the environment gave an observation", observation)
-        self.actions.append(np.array(action))
+        self.actions.append(action)
         self.rewards.append(float(reward))
-        self.observations.append(np.array(observation))
+        self.observations.append(observation)
 
     def ended(self, terminated: Any, truncated: Any, seed: int | None) -> Episode:
         arrays = np.stack(self.observations), np.stack(self.actions), np.array(self.rewards)
@@ -144,6 +144,15 @@ def _first(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> gymnasium
     while isinstance(environment, gymnasium.vector.VectorWrapper):
         environment = environment.env
     return environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
+
+
+def single_spaces(
+    environment: gymnasium.Env | gymnasium.vector.VectorEnv,
+) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    """The spaces of the observations and actions of an environment, or of one in a vector."""
+    if isinstance(environment, gymnasium.vector.VectorEnv):
+        return environment.single_observation_space, environment.single_action_space
+    return environment.observation_space, environment.action_space
 
 
 def step_limit(environment: gymnasium.Env | gymnasium.vector.VectorEnv, max_steps: int | None) -> int | None:
@@ -167,17 +176,16 @@ def play_one(
         InputError: If the shape of an action is not the environment's, an action, observation or reward is not finite,
             or the policy gives no array of numbers.
     """
-    index, steps, limit = 0, 0, step_limit(environment, max_steps)
+    index, steps, limit, rows = 0, 0, step_limit(environment, max_steps), _Rows(environment)
     while not quota.met(index, steps):
         observation, _ = environment.reset(seed=seed + index)
-        _check_finite("the environment's reset gave an observation", observation)
-        course = _Course([np.array(observation)])
+        course = _Course([rows.observation(observation, "'s reset")])
 
         def policy(observations: list[Any], rewards: np.ndarray, _: object, course: _Course = course) -> list[Any]:
-            return [_checked(act(observations[0], rewards[0], not course.actions), environment)]
+            return [rows.checked(act(observations[0], rewards[0], not course.actions))]
 
         for step in play_together([environment], [observation], policy, limit):
-            course.add(step.actions[0], step.rewards[0], step.observations[0])
+            course.add(rows.action(step.actions[0]), step.rewards[0], rows.observation(step.observations[0]))
         yield course.ended(step.terminated[0], step.truncated[0] or not step.over[0], seed + index)
         index, steps = index + 1, steps + len(course.rewards)
 
@@ -196,25 +204,29 @@ def play_many(
     """
     count, mode = environments.num_envs, environments.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     limit, none = step_limit(environments, max_steps), np.zeros(environments.num_envs, bool)
+    layouts = _Rows(environments)
     observations, _ = environments.reset(seed=seed)
-    _check_finite("the environment's reset gave an observation", observations)
+    rows = layouts.observations(observations, "'s reset")
     shares = {row: share for row in range(count) if (share := quota.share(row, count))}
     played = {row: [0, 0] for row in shares}  # episodes and steps
-    courses = [_Course([np.array(observation)]) for observation in observations]
+    courses = [_Course([row]) for row in rows]
     rewards, over, cut = np.zeros(count), none, none
     while shares:
-        actions = _checked(act(observations, rewards, over), environments)
+        actions = layouts.checked(act(observations, rewards, over))
+        taken = layouts.actions(actions)
         resetting = over if mode == AutoresetMode.NEXT_STEP else none
         observations, rewards, terminated, truncated, info = environments.step(actions)
         if (resetting & cut).any():  # what was cut has been stepped once more instead of being reset
             observations = _reset(environments, cut)
             rewards, terminated, truncated = (np.where(resetting, 0, of) for of in (rewards, terminated, truncated))
+        rows = layouts.observations(observations)
         ended = np.logical_or(terminated, truncated)
         cut = none.copy()
         for row in np.flatnonzero(~resetting).tolist():
             course = courses[row]
-            last = info["final_obs"][row] if ended[row] and mode == AutoresetMode.SAME_STEP else observations[row]
-            course.add(actions[row], rewards[row], last)
+            final = ended[row] and mode == AutoresetMode.SAME_STEP
+            last = layouts.observation(info["final_obs"][row]) if final else rows[row]
+            course.add(taken[row], rewards[row], last)
             cut[row] = not ended[row] and len(course.rewards) == limit
             if (ended[row] or cut[row]) and row in shares:
                 seeded = seed + row if played[row][0] == 0 else None
@@ -227,11 +239,12 @@ def play_many(
         unreset = {AutoresetMode.NEXT_STEP: none, AutoresetMode.SAME_STEP: cut, AutoresetMode.DISABLED: over}[mode]
         if unreset.any():
             observations = _reset(environments, unreset)
+            rows = layouts.observations(observations, "'s reset")
         for row in np.flatnonzero(resetting if mode == AutoresetMode.NEXT_STEP else over).tolist():
-            courses[row] = _Course([np.array(observations[row])])
+            courses[row] = _Course([rows[row]])
 
 
-def _reset(environments: gymnasium.vector.VectorEnv, rows: np.ndarray) -> np.ndarray:
+def _reset(environments: gymnasium.vector.VectorEnv, rows: np.ndarray) -> Any:
     """Reset the environments where `rows` (num_envs,) bool is true; returns the observations of all."""
     expected = environments.metadata.get("autoreset_mode") == AutoresetMode.DISABLED
     if not expected and not isinstance(environments.unwrapped, SyncVectorEnv | AsyncVectorEnv):
@@ -243,17 +256,48 @@ def _reset(environments: gymnasium.vector.VectorEnv, rows: np.ndarray) -> np.nda
     return observations
 
 
-def _checked(action: Any, environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> np.ndarray:
-    try:
-        action = np.asarray(action)
-    except ValueError:  # parts of different shapes, such as an action and a policy's state
-        raise InputError(f"the policy gave {action!r:.100}, which is no array: return the action alone") from None
-    shape = environment.action_space.shape
-    if action.shape != shape:
-        name = environment.spec.id if environment.spec is not None else "the environment"
-        raise InputError(f"the policy gave an action of shape {action.shape} where {name} needs {shape}")
-    _check_finite("the policy gave an action", action)
-    return action
+class _Rows:
+    """What an environment, or each of a vector, gives and takes, checked and as rows."""
+
+    def __init__(self, environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> None:
+        self.environment = environment
+        self.name = environment.spec.id if environment.spec is not None else "the environment"
+        self.seen, self.acted = map(Layout.of_space, single_spaces(environment), ("observations", "actions"))
+
+    def observation(self, value: Any, origin: str = "") -> np.ndarray:
+        """One observation as a row (O,); InputError if it is not finite, naming `origin`."""
+        row = np.array(value) if self.seen.flat else self.seen.row(value, "observation")
+        _check_finite(f"the environment{origin} gave an observation", row)
+        return row
+
+    def observations(self, values: Any, origin: str = "") -> np.ndarray:
+        """The observations of a vector environment as rows (num_envs, O); as `observation`."""
+        rows = np.array(values) if self.seen.flat else self.seen.rows(values, "observation")
+        _check_finite(f"the environment{origin} gave an observation", rows)
+        return rows
+
+    def action(self, value: np.ndarray) -> np.ndarray:
+        """One action as a row (A,)."""
+        return np.array(value) if self.acted.flat else self.acted.row(value, "action")
+
+    def actions(self, values: np.ndarray) -> np.ndarray:
+        """The actions of a vector environment as rows (num_envs, A)."""
+        return np.array(values) if self.acted.flat else self.acted.rows(values, "action")
+
+    def checked(self, action: Any) -> Any:
+        """An action that a policy gave, as an array; InputError unless it has the shape of the environment's and is
+        finite."""
+        shape = self.environment.action_space.shape
+        if shape is None:
+            return action
+        try:
+            action = np.asarray(action)
+        except ValueError:  # parts of different shapes, such as an action and a policy's state
+            raise InputError(f"the policy gave {action!r:.100}, which is no array: return the action alone") from None
+        if action.shape != shape:
+            raise InputError(f"the policy gave an action of shape {action.shape} where {self.name} needs {shape}")
+        _check_finite("the policy gave an action", action)
+        return action
 
 
 def _check_finite(subject: str, values: Any) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Text, Tuple
 from minari.serialization import deserialize_space, serialize_space
 
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import TEXT
 
 D4RL_REFERENCES = (
     "the dataset has no reference scores, those used are D4RL's for the same task, our choice: "
@@ -18,10 +19,19 @@ D4RL_REFERENCES = (
 )
 
 
-def flat_spaces(observation_dim: int, actions: Box) -> dict[str, str]:
-    """`DatasetSpec.spaces` of vectors: observations without bounds, actions within a box."""
-    spaces = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": actions}
-    return {name: serialize_space(space) for name, space in spaces.items()}
+def described_spaces(observations: gymnasium.Space[Any] | None, actions: gymnasium.Space[Any] | None) -> dict[str, str]:
+    """Spaces in the form of `DatasetSpec.spaces`, without those that are not known."""
+    spaces = {"observation": observations, "action": actions}
+    return {kind: serialize_space(_described(space)) for kind, space in spaces.items() if space is not None}
+
+
+def _described(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """A space that Minari's JSON can describe: with plain text in place of Minigrid's, which agents do not read."""
+    if isinstance(space, Dict):
+        return Dict({key: _described(entry) for key, entry in space.spaces.items()})
+    if isinstance(space, Tuple):
+        return Tuple([_described(entry) for entry in space.spaces])
+    return Text(1) if type(space).__name__ in TEXT else space
 
 
 @dataclass(frozen=True)
@@ -58,12 +68,16 @@ class DatasetSpec:
     @property
     def observation_space(self) -> gymnasium.Space[Any] | None:
         """The space of an observation; None if it is not known."""
-        return None if self.spaces is None else deserialize_space(self.spaces["observation"])
+        return self._space("observation")
 
     @property
     def action_space(self) -> gymnasium.Space[Any] | None:
         """The space of an action; None if it is not known."""
-        return None if self.spaces is None else deserialize_space(self.spaces["action"])
+        return self._space("action")
+
+    def _space(self, kind: str) -> gymnasium.Space[Any] | None:
+        described = (self.spaces or {}).get(kind)
+        return None if described is None else deserialize_space(described)
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
         """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
@@ -92,7 +106,8 @@ class MujocoTask:
     def spec(self, name: str, environment_id: str, comparable: str, observation_dim: int | None = None) -> DatasetSpec:
         """The spec of a dataset of this task, whose observations may have more numbers than the task's."""
         scale = (self.reference_min, self.reference_max, self.target_returns, self.return_scale)
-        spaces = flat_spaces(observation_dim or self.observation_dim, Box(-1.0, 1.0, (self.action_dim,)))
+        observations = Box(-np.inf, np.inf, (observation_dim or self.observation_dim,))
+        spaces = described_spaces(observations, Box(-1.0, 1.0, (self.action_dim,)))
         return DatasetSpec(name, environment_id, *scale, comparable, spaces=spaces)
 
 
@@ -159,4 +174,5 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
         comparable,
         requirements=tuple(source.get("requirements", ())),
         environment_settings=source.get("environment_settings"),
+        spaces=source.get("spaces") or None,
     )

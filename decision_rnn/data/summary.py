@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.data.actions import action_box
-from decision_rnn.data.spec import DatasetSpec, flat_spaces
+from decision_rnn.data.spaces import spaces_of
+from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -52,7 +52,7 @@ class DataSummary(DatasetSpec):
             spec,
             fingerprint=store.fingerprint,
             environment_id=store.environment_id,
-            spaces=flat_spaces(store.observation_dim, action_box(store)),
+            spaces=described_spaces(*spaces_of(store)),
             longest_episode=int(store.episode_lengths.max()),
             time_limit=limit,
             notes=tuple(store.manifest["source"].get("notes", ())),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
@@ -15,6 +15,7 @@ from decision_rnn.config import to_dict
 from decision_rnn.data.environments import MissingEnvironmentError, make_environment
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
+from decision_rnn.layouts import Layout
 from decision_rnn.machine import versions
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
@@ -39,7 +40,7 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
     keys = ("target_return", "in_range", "return_mean", "return_sd", "score_mean", "score_sd", "length_mean")
     return {
         "environment_id": environment_id,
-        **describe_spaces(environment_id, agent.observation_dim, agent.action_space),
+        **describe_spaces(environment_id, agent.observation_space, agent.action_space),
         "observation_index": None if index is None else index.tolist(),
         "target_return": {
             "input": "target_return",
@@ -70,22 +71,41 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
     }
 
 
-def describe_spaces(environment_id: str | None, observation_dim: int, action_space: Box) -> dict[str, dict[str, Any]]:
-    """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, and `names`.
+def describe_spaces(
+    environment_id: str | None, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
+) -> dict[str, dict[str, Any]]:
+    """`observation` and `action`, each with `size`, lists `low` and `high`, in which None means no bound, `names` of
+    the entries, and for values that are not vectors `layout`, how they become rows (`layouts.Layout`).
 
-    Actions have the bounds of the agent's space. If there is no environment, or it cannot be created here,
-    `observation_dim` is the size, and observations have no bounds.
+    Actions have the bounds of the agent's space. Vectors of observations have no bounds, and no names unless they are
+    of MuJoCo's joints, if there is no environment or it cannot be created here.
     """
     spaces: dict[str, dict[str, Any]] = {}
-    kinds: dict[str, Any] = {"observation": Box(-np.inf, np.inf, (observation_dim,)), "action": action_space}
+    kinds: dict[str, gymnasium.Space[Any]] = {"observation": observation_space, "action": action_space}
     entries: tuple[list[str], list[str]] = [], []
     with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
         kinds["observation"], entries = made.observation_space, _joint_names(made.unwrapped)
     for (kind, space), names in zip(kinds.items(), entries, strict=True):
-        low, high = ([float(x) if np.isfinite(x) else None for x in bound] for bound in (space.low, space.high))
-        known = names if len(names) == len(low) else None
-        spaces[kind] = {"size": len(low), "low": low, "high": high, "names": known}
+        layout = Layout.of_space(space, kind)
+        bounds: list[Any] = [gymnasium.spaces.flatten_space(_at(space, part.path)) for part in layout.parts]
+        low, high = (
+            [float(x) if np.isfinite(x) else None for x in np.concatenate(ends)]
+            for ends in zip(*((box.low, box.high) for box in bounds), strict=True)
+        )
+        spaces[kind] = {
+            "size": layout.size,
+            "low": low,
+            "high": high,
+            "names": names if len(names) == layout.size else None if layout.flat else layout.names,
+            **({} if layout.flat else {"layout": layout.to_json()}),
+        }
     return spaces
+
+
+def _at(space: Any, path: Sequence[str | int]) -> Any:
+    for key in path:
+        space = space[key]
+    return space
 
 
 def _joint_names(environment: Any) -> tuple[list[str], list[str]]:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from decision_rnn.acting import ActingLoop, State
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
 DIGEST_SIZE = 64
@@ -88,7 +89,7 @@ class Policy(ActingLoop):
             self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
             self._set_layout()
             self.default_target = float(self.metadata["target_return"]["default"])
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
                 "it again"
@@ -152,8 +153,9 @@ class Policy(ActingLoop):
 
     def _bind(self) -> None:
         count = len(self._first)
-        self._observation, self._reward = np.zeros((count, self.observation_dim), "f4"), np.zeros(count, "f4")
-        self._actions = np.zeros((count, self.action_dim), "f4")
+        self._observation = np.zeros((count, self.observation_layout.size), "f4")
+        self._reward = np.zeros(count, "f4")
+        self._actions = np.zeros((count, self.action_layout.size), "f4")
         self._next_state = [np.zeros_like(part) for part in self._state]
         inputs = (self._observation, self._reward, self._first, self._target)
         self._bindings = []
@@ -179,8 +181,15 @@ class Policy(ActingLoop):
         expected = [("actions", "float32"), *((name.replace("h_in_", "h_out_"), specs[name][0]) for name in state)]
         if read != list(STEP.items()) or returned != expected:
             raise ValueError(f"inputs {read}, outputs {returned}")
-        (self.observation_dim,), (self.action_dim,) = specs["obs"][1], map(int, outputs[0].shape[1:])
-        self.max_observation_dim = self.observation_dim
+        sizes = {"observation": int(*specs["obs"][1]), "action": int(*outputs[0].shape[1:])}
+        described = {kind: self.metadata.get(kind, {}).get("layout") for kind in sizes}
+        self.observation_layout, self.action_layout = (
+            Layout.from_json(described[kind]) if described[kind] else Layout.of_size(size)
+            for kind, size in sizes.items()
+        )
+        if sizes != {"observation": self.observation_layout.size, "action": self.action_layout.size}:
+            raise ValueError(f"sizes {sizes} are not those of its spaces")
+        self.max_observation_dim = self.observation_layout.size
         initial = {part["input"]: np.asarray(part["initial"], np.float64) for part in self.metadata["state"]}
         self._initial = [np.broadcast_to(initial[name].astype(specs[name][0]), specs[name][1]) for name in state]
 

@@ -11,7 +11,7 @@ from decision_rnn.agent import ActingState, ConditionConfig, ObjectiveConfig
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.checkpoint import read_provenance
 from decision_rnn.config import RunConfig
-from decision_rnn.config_parser import CHOICES, from_dict
+from decision_rnn.config_parser import CHOICES, flatten, new_config, translated
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
@@ -26,11 +26,12 @@ class PolicyActor:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.observation_layout, self.action_layout = policy.observation_layout, policy.action_layout
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         batch = len(target_return)
         memory = tuple(map(torch.from_numpy, self.policy.initial_state(batch)))
-        action = torch.zeros(batch, self.policy.action_dim)
+        action = torch.zeros(batch, self.action_layout.size)
         return ActingState((target_return.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
 
     def act(
@@ -77,15 +78,14 @@ def _saved_config(saved: dict[str, Any], source: str, conditioned: bool) -> RunC
     """The configuration of the run that a policy was exported from, and which takes target returns if `conditioned`; a
     section that a plugin defines which is not imported holds the values of the file, unchecked."""
     unknown: dict[str, Any] = {}
-    known = {key: value for key, value in saved.items() if key != "plugins"}
+    known = {key: value for key, value in translated(flatten(saved, source)).items() if key != "plugins"}
     bases = {"backbone": BackboneConfig, "condition": ConditionConfig, "objective": ObjectiveConfig}
     for section, base in bases.items():
-        values = known.get(section, {})
-        if isinstance(values, dict) and values.get("name") not in CHOICES[section][0].entries:
+        if known.get(f"{section}.name", CHOICES[section][1]) not in CHOICES[section][0].entries:
+            values = {key.partition(".")[2]: known.pop(key) for key in list(known) if key.startswith(f"{section}.")}
             own = [(key, Any) for key in values.keys() - {field.name for field in fields(base)}]
             kind: Any = make_dataclass(base.__name__, sorted(own), bases=(base,), frozen=True, kw_only=True)
             if section == "condition":
                 kind.takes_target = conditioned
             unknown[section] = kind(**values)
-            del known[section]
-    return replace(from_dict(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)
+    return replace(new_config(known, source), plugins=tuple(saved.get("plugins", ())), **unknown)

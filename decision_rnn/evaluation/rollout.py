@@ -92,7 +92,7 @@ def rollout(
 
     Args:
         actor: In evaluation mode, on the CPU; it is pickled where there is more than one process.
-        environment_id: Gymnasium id of an environment with Box spaces.
+        environment_id: Gymnasium id of the environment.
         target_returns: Target returns.
         episodes: Episodes per target return.
         seed: Seed of the first episode.
@@ -131,15 +131,18 @@ class GroupPolicy:
 
     def __init__(self, actor: Actor, target_returns: Sequence[float]) -> None:
         self.actor = actor
+        self.seen, self.acted = actor.observation_layout, actor.action_layout
         self.state = actor.initial_state(torch.tensor(target_returns, dtype=torch.float32))
 
     @torch.inference_mode()
-    def __call__(self, observations: list[Any], rewards: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
+    def __call__(self, observations: list[Any], rewards: np.ndarray, kept: np.ndarray | None) -> Any:
         if kept is not None:
             self.state = self.state.select(torch.from_numpy(kept))
-        seen, earned = torch.from_numpy(np.array(observations, np.float32)), torch.from_numpy(rewards).float()
+        flat = self.seen.flat
+        rows = np.array(observations) if flat else self.seen.rows_of(observations, "the observation")
+        seen, earned = torch.from_numpy(rows.astype(np.float32, copy=False)), torch.from_numpy(rewards).float()
         action, self.state = self.actor.act(seen, earned, None, self.state)
-        return action.numpy()
+        return self.acted.values(action.numpy())
 
 
 @one_thread()

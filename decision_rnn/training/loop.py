@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, box_spec, check_objective
+from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, check_objective
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
     TrainedAgent,
@@ -25,10 +26,10 @@ from decision_rnn.checkpoint import (
 )
 from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
-from decision_rnn.data.actions import describe_box, describe_clipped, share_outside
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.oddities import equal_returns, odd_entries
-from decision_rnn.data.spec import flat_spaces, observation_index
+from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
+from decision_rnn.data.spec import described_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
@@ -36,6 +37,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.interruption import Interruption
+from decision_rnn.layouts import Layout
 from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.trainer import Trainer
@@ -49,7 +51,7 @@ def prepare(
     config: RunConfig,
     store: EpisodeStore,
     return_scale: float,
-    action_space: Box | None = None,
+    spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
     initial: TrainedAgent | None = None,
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed.
@@ -58,7 +60,8 @@ def prepare(
         config: The run's configuration.
         store: The data.
         return_scale: The divisor of returns-to-go.
-        action_space: The bounded box of the actions; [-1, 1] if left out.
+        spaces: The spaces of observations and actions, boxes of actions bounded; vectors of numbers, for actions within
+            [-1, 1], if left out.
         initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
             replace the initial ones.
 
@@ -67,11 +70,17 @@ def prepare(
     """
     index = observation_index(config.observation.mask, store.environment_id)
     seen = slice(None) if index is None else index
+    observations, actions = spaces or (None, store.action_dim)
+    mean, std = torch.from_numpy(store.observation_mean), torch.from_numpy(store.observation_std)
+    if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
+        choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
+        mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     quantile = config.condition.rtg_cap if isinstance(config.condition, ReturnToGoConfig) else 0.0
-    spec = box_spec(
-        torch.from_numpy(store.observation_mean[seen]),
-        torch.from_numpy(store.observation_std[seen]),
-        store.action_dim if action_space is None else action_space,
+    spec = agent_spec(
+        mean[seen],
+        std[seen],
+        actions,
+        observations,
         observation_index=None if index is None else torch.from_numpy(index),
         return_scale=return_scale,
         rtg_cap=torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None,
@@ -139,20 +148,22 @@ def train(
         seen = select_episodes(config, store)
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
         provenance = DataSummary.from_store(spec, store)
-        actions = provenance.action_space
-        scaled = describe_box(store, actions) if isinstance(actions, Box) else None
+        observations, actions = provenance.observation_space, provenance.action_space
+        assert observations is not None  # a store has both
+        assert actions is not None
+        scaled = describe_actions(store, actions)
         if resume and checkpoints_of(run):
             actions, scaled = load_agent(last_checkpoint(run)).agent.action_space, None
         elif initial is not None:
             actions = initial.agent.action_space
-            clipped = describe_clipped(share_outside(store, actions))
+            clipped = describe_clipped(share_outside(store, actions)) if isinstance(actions, Box) else ""
             scaled = (
                 f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of "
                 f"observations and returns, and its action box{clipped}"
             )
-        assert isinstance(actions, Box)
-        provenance = replace(provenance, spaces=flat_spaces(store.observation_dim, actions))
-        agent, trainer, stream = prepare(config, seen, spec.return_scale, actions, initial)
+        spaces = observations, actions
+        provenance = replace(provenance, spaces=described_spaces(*spaces))
+        agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
@@ -168,7 +179,7 @@ def train(
         if scaled:
             tell(scaled)
         index = observation_index(config.observation.mask, store.environment_id)
-        for oddity in (*odd_entries(seen, index), *(equal_returns(seen) if config.takes_target else ())):
+        for oddity in (*odd_entries(seen, index, observations), *(equal_returns(seen) if config.takes_target else ())):
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)

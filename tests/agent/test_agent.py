@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from decision_rnn.agent import AgentConfig, ConditionConfig, DecisionAgent, NoConditionConfig, box_spec
+from decision_rnn.agent import AgentConfig, ConditionConfig, DecisionAgent, NoConditionConfig, agent_spec
 from decision_rnn.backbones import Resets, registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
@@ -34,7 +34,7 @@ def make_agent(
     torch.manual_seed(0)
     mean, std = torch.linspace(-1, 1, OBSERVATIONS), torch.linspace(0.5, 2, OBSERVATIONS)
     cap = None if rtg_cap is None else torch.tensor(rtg_cap)
-    spec = box_spec(mean, std, ACTIONS, return_scale=100.0, rtg_cap=cap)
+    spec = agent_spec(mean, std, ACTIONS, return_scale=100.0, rtg_cap=cap)
     return DecisionAgent(config or AgentConfig(), registered(backbone).config(width=width, layers=2), spec, condition)
 
 
@@ -167,7 +167,7 @@ def test_observations_are_normalised_and_std_of_constant_dimension_is_bounded_be
     shifted.encoder.mean += 10
     moved = {**inputs, "observation": inputs["observation"] + 10}
     torch.testing.assert_close(raw.predict(**inputs)[0], shifted.predict(**moved)[0], rtol=0, atol=1e-5)
-    spec = box_spec(torch.zeros(OBSERVATIONS), torch.zeros(OBSERVATIONS), 2)
+    spec = agent_spec(torch.zeros(OBSERVATIONS), torch.zeros(OBSERVATIONS), 2)
     constant = DecisionAgent(AgentConfig(), registered("mingru").config(), spec)
     assert constant.encoder.std.min() >= 1e-3
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
+from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
@@ -55,7 +55,9 @@ def make_agent(seen: int, index: Tensor | None) -> DecisionAgent:
     torch.manual_seed(0)
     statistics = torch.linspace(-1, 1, 11)[:seen], torch.linspace(0.5, 2, 11)[:seen]
     backbone = registered("mingru").config(width=16, layers=1)
-    return DecisionAgent(AgentConfig(), backbone, box_spec(*statistics, 3, return_scale=100.0, observation_index=index))
+    return DecisionAgent(
+        AgentConfig(), backbone, agent_spec(*statistics, 3, return_scale=100.0, observation_index=index)
+    )
 
 
 def predicted(agent: DecisionAgent, batch: Batch) -> Tensor:

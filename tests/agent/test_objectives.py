@@ -15,8 +15,8 @@ from guide import example
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, Objective, ObjectiveConfig, load_agent, register_objective
-from decision_rnn.agent import OBJECTIVES, AgentSpec, box_spec, objectives
-from decision_rnn.agent.objectives import Metrics, SquaredError
+from decision_rnn.agent import OBJECTIVES, AgentSpec, agent_spec, objectives
+from decision_rnn.agent.objectives import Metrics, Supervised
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
@@ -55,7 +55,7 @@ def huber(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def make_agent(objective: ObjectiveConfig | None = None) -> DecisionAgent:
     torch.manual_seed(0)
     backbone = registered("mingru").config(width=16, layers=1)
-    spec = box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=100.0)
+    spec = agent_spec(torch.zeros(11), torch.ones(11), 3, return_scale=100.0)
     return DecisionAgent(AgentConfig(), backbone, spec, objective=objective)
 
 
@@ -65,7 +65,7 @@ def predictions(agent: DecisionAgent, batch: Batch) -> np.ndarray:
     return actions.detach().double().numpy()
 
 
-def test_mse_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
+def test_supervised_objective_is_the_mean_squared_error_of_predicted_actions(store: EpisodeStore) -> None:
     agent, batch = make_agent(), StepStream(store, 8, 4, 0).sample()
     expected = np.mean((predictions(agent, batch) - batch.action.double().numpy()) ** 2)
     assert agent(batch).loss.item() == pytest.approx(expected, rel=1e-6)
@@ -75,7 +75,7 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
-    with pytest.raises(InputError, match=r"unknown objective 'huber'; known: mse; .*--plugins"):
+    with pytest.raises(InputError, match=r"unknown objective 'huber'; known: supervised; .*--plugins"):
         parse_run("test", [*words, "--objective", "huber"])
     words += ["--plugins", huber, "--objective", "huber", "--objective.delta", "0.25"]
     config, _ = parse_run("test", words)
@@ -149,11 +149,11 @@ def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logge
     assert all(line["largest_error"] ** 2 >= line["loss"] > 0 for line in lines)
 
 
-class WithCritic(SquaredError):  # noqa: N818
+class WithCritic(Supervised):
     """Beside the policy, a critic of the reward with an optimiser of its own, and a slow copy of it."""
 
     def __init__(self, config: ObjectiveConfig, spec: AgentSpec) -> None:
-        super().__init__(objectives.SquaredErrorConfig(), spec)
+        super().__init__(objectives.SupervisedConfig(), spec)
         self.critic, self.target = torch.nn.Linear(spec.width, 1), torch.nn.Linear(spec.width, 1)
         self.target.load_state_dict(self.critic.state_dict())
         self.optimizer = torch.optim.Adam(self.critic.parameters(), lr=0.01)
@@ -235,26 +235,26 @@ def test_objective_that_breaks_a_rule_is_one_sentence_before_training(
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:
-    assert OBJECTIVES.names() == ["mse"]
-    with pytest.raises(ValueError, match="'mse' is taken"):
-        register_objective(objectives.SquaredErrorConfig)(Return)
+    assert OBJECTIVES.names() == ["supervised"]
+    with pytest.raises(ValueError, match="'supervised' is taken"):
+        register_objective(objectives.SupervisedConfig)(Return)
     with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):
         register_objective(ObjectiveConfig)
     register_objective(ReturnConfig)(Return)
     assert OBJECTIVES.registered("return").cls is Return
-    with pytest.raises(KeyError, match="known: mse, return"):
+    with pytest.raises(KeyError, match="known: return, supervised"):
         OBJECTIVES.registered("os.path")
 
 
-def test_run_config_objective_defaults_to_mse_and_rejects_unknown_names(tmp_path: Path) -> None:
+def test_run_config_objective_defaults_to_supervised_and_rejects_unknown_names(tmp_path: Path) -> None:
     config, _ = parse_run("test", ["hopper-medium"])
-    assert config.objective == objectives.SquaredErrorConfig()
-    assert parse_run("test", ["hopper-medium", "--objective", "mse"])[0] == config
+    assert config.objective == objectives.SupervisedConfig()
+    assert parse_run("test", ["hopper-medium", "--objective", "supervised"])[0] == config
     assert from_dict({**to_dict(config), "objective": "mse"}, "here") == config
     older = {key: value for key, value in to_dict(config).items() if key != "objective"}
     assert from_dict(older, "here") == config
-    with pytest.raises(InputError, match="did you mean mse"):
-        parse_run("test", ["hopper-medium", "--objective", "mes"])
+    with pytest.raises(InputError, match="did you mean supervised"):
+        parse_run("test", ["hopper-medium", "--objective", "supervized"])
     with pytest.raises(InputError, match="delta"):
         parse_run("test", ["hopper-medium", "--objective.delta", "3"])
     assert replace(config, objective=ReturnConfig()) != config

@@ -397,10 +397,11 @@ def test_record_in_a_wrapped_environment_writes_what_was_stepped_and_says_what_e
     np.testing.assert_allclose([box.low, box.high], [expected.low, expected.high])
 
 
-def test_record_in_an_environment_that_is_not_flat_says_which_wrapper_makes_it_so(inside: Path) -> None:
+def test_record_of_stacked_frames_ravels_them(inside: Path) -> None:
     framed = gymnasium.wrappers.FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
-    with pytest.raises(InputError, match=r"observations that are not flat .*wrap it in gymnasium\.wrappers\.Flatten"):
-        record(spin, framed, "own/none", episodes=1)
+    store = record(lambda observation: spin(observation[-1]), framed, "own/framed", episodes=1).open()
+    frames = store.observations.reshape(-1, 3, 3)
+    np.testing.assert_array_equal(frames[1:, 1], frames[:-1, 2])
 
 
 class Dial(gymnasium.Env):

@@ -11,7 +11,7 @@ import torch
 from matplotlib import image
 from peer_layers import PEERS, installed_peers, mingru_core, peer_mingru_core
 
-from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
+from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench import BENCHES, measure
 from decision_rnn.bench import backbones as backbones_bench
@@ -103,7 +103,7 @@ def test_bench_scan_rows_for_real_and_complex_numbers(monkeypatch):
 def untrained(name="mingru"):
     torch.manual_seed(0)
     config = registered(name).config(name=name, width=16, layers=1)
-    spec = box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
+    spec = agent_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
     return DecisionAgent(AgentConfig(), config, spec).eval()
 
 

@@ -12,6 +12,11 @@ from decision_rnn.data.formats.minari import dataset_folder
 from decision_rnn.data.store.episode import Episode
 
 
+def boxes(observation_dim: int, action_dim: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    """The spaces of vectors."""
+    return tuple(gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32) for size in (observation_dim, action_dim))
+
+
 def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper-v5", **metadata: Any) -> Path:
     """Have Minari itself write a dataset; returns its data folder."""
     buffers = []

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
-from minari_files import publish
+from minari_files import boxes, publish
 
 from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.checkpoint import last_checkpoint, load_agent
@@ -114,9 +114,17 @@ def test_check_environment_names_an_environment_that_cannot_be_made(monkeypatch:
         check_environment("Broken-v0", ["en\ngine"])
 
 
-def test_check_environment_with_discrete_actions_raises() -> None:
-    with pytest.raises(InputError, match="CartPole-v1 has actions that are not flat vectors"):
-        check_environment("CartPole-v1")
+def test_check_environment_with_images_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Camera-v0", EnvSpec("Camera-v0", Camera))
+    with pytest.raises(InputError, match=r"Camera-v0: the observations are images, .* encode them into vectors"):
+        check_environment("Camera-v0")
+
+
+class Camera(gymnasium.Env):
+    """An environment whose observations are images."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
 
 
 def test_write_store_works_without_the_environment(
@@ -142,7 +150,7 @@ def test_minari_export_keeps_the_settings_of_a_missing_environment(absent: Path,
         "copy/reach-v0",
         store.read_episodes(),
         environment_id=store.environment_id,
-        sizes=(3, 1),
+        spaces=boxes(3, 1),
         settings=spec.environment_settings,
         metadata={"requirements": list(spec.requirements)},
         source={},
@@ -176,7 +184,7 @@ def test_environment_registered_with_a_class_is_recognised_after_minari_export(
     """As environments in a user's own module are: JSON cannot name a class."""
     registered = EnvSpec("Swing-v0", PendulumEnv, kwargs={"g": 9.0}, max_episode_steps=200)
     monkeypatch.setitem(gymnasium.registry, "Swing-v0", registered)
-    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", sizes=(3, 1), metadata={}, source={})
+    minari.write_dataset("swing/x-v0", episodes, environment_id="Swing-v0", spaces=boxes(3, 1), metadata={}, source={})
     spec = open_dataset("minari/swing/x-v0").spec
     assert spec.environment_settings == {"kwargs": {"g": 9.0}, "max_episode_steps": 200, "additional_wrappers": []}
     check_environment(spec.environment_id, spec.requirements, spec.environment_settings)

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from faults import Payload, assert_nothing_made, pickled_objects
+from minari_files import boxes
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.minari import write_dataset
@@ -31,7 +32,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     episodes = [Episode(normal(size=(n + 1, 11)), normal(size=(n, 3)), normal(size=n), True, False) for n in LENGTHS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINARI_DATASETS_PATH", str(root))
-        write_dataset(ID, episodes, environment_id="Hopper-v5", sizes=(11, 3), metadata={}, source={})
+        write_dataset(ID, episodes, environment_id="Hopper-v5", spaces=boxes(11, 3), metadata={}, source={})
     return root / ID / "data"
 
 

@@ -4,8 +4,9 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete, Text
 from minari.data_collector import EpisodeBuffer
-from minari_files import play
+from minari_files import boxes, play
 
 from decision_rnn.data.formats.minari import dataset_folder, read_episodes, read_source, write_dataset
 from decision_rnn.data.store.episode import Episode
@@ -22,7 +23,7 @@ def write(episodes: list[Episode]) -> None:
         "ref_max_score": 80.0,
     }
     source = {"recipe": "random"}
-    write_dataset(ID, episodes, environment_id="Hopper-v5", sizes=(11, 3), metadata=metadata, source=source)
+    write_dataset(ID, episodes, environment_id="Hopper-v5", spaces=boxes(11, 3), metadata=metadata, source=source)
 
 
 @pytest.mark.usefixtures("folders")
@@ -53,7 +54,7 @@ def test_failed_write_dataset_leaves_no_minari_dataset() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        write_dataset(ID, failing(), environment_id="Hopper-v5", sizes=(11, 3), metadata={}, source={})
+        write_dataset(ID, failing(), environment_id="Hopper-v5", spaces=boxes(11, 3), metadata={}, source={})
     assert minari.list_local_datasets() == {}
     assert not any(path.name.startswith(".") for path in dataset_folder(ID).parent.iterdir())
 
@@ -75,20 +76,24 @@ def test_read_source_returns_the_recipe_and_raises_if_data_are_corrupt() -> None
 
 @pytest.mark.usefixtures("folders")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # about metadata that Minari misses
-def test_read_episodes_with_dict_observations_raises() -> None:
-    space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Box(-1, 1, (1,))})
+def test_read_episodes_flattens_dict_observations_and_discrete_actions_as_gymnasium_does() -> None:
+    """In the form of Minari's point mazes and Minigrid sets: goals in a Dict, small images, text, numbered actions."""
+    point = gymnasium.spaces.Box(-1, 1, (2,))
+    image, heading, mission = Box(0, 255, (3, 3, 3), np.uint8), Discrete(4), Text(20)
+    space = Dict(
+        {"observation": point, "desired_goal": point, "image": image, "direction": heading, "mission": mission}
+    )
     buffer = EpisodeBuffer(
-        observations={"x": [np.zeros(1, np.float32)] * 2},
-        actions=[np.zeros(1, np.float32)],
-        rewards=[0.0],
-        terminations=[True],
-        truncations=[False],
+        observations={key: [entry.sample() for _ in range(3)] for key, entry in space.spaces.items()},
+        actions=[np.int64(2), np.int64(0)],
+        rewards=[0.0, 1.0],
+        terminations=[False, True],
+        truncations=[False, False],
     )
-    minari.create_dataset_from_buffers(
-        "theirs/dict-v0",
-        [buffer],
-        observation_space=space,
-        action_space=gymnasium.spaces.Box(-1, 1, (1,)),
-    )
-    with pytest.raises(InputError, match="unless its observations or actions are not flat vectors"):
-        list(read_episodes("theirs/dict-v0"))
+    given = {"observation_space": space, "action_space": Discrete(3)}
+    minari.create_dataset_from_buffers("theirs/dict-v0", [buffer], **given)
+    (episode,) = read_episodes("theirs/dict-v0")
+    numbers = Dict({key: entry for key, entry in space.spaces.items() if key != "mission"})
+    values = [{key: buffer.observations[key][i] for key in numbers.spaces} for i in range(3)]
+    np.testing.assert_array_equal(episode.observations, [gymnasium.spaces.flatten(numbers, value) for value in values])
+    np.testing.assert_array_equal(episode.actions, [[0, 0, 1], [1, 0, 0]])

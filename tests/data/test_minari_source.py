@@ -10,7 +10,7 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
-from minari_files import play, publish
+from minari_files import boxes, play, publish
 
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.environments import check_environment
@@ -80,7 +80,7 @@ def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:
     ]
     store = store_of(episodes, folders / "store")
     write_dataset(
-        "own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", sizes=(11, 3), metadata={}, source={}
+        "own/copy-v0", store.read_episodes(), environment_id="Hopper-v5", spaces=boxes(11, 3), metadata={}, source={}
     )
     again = open_dataset("minari/own/copy-v0").open()
     assert again.fingerprint == store.fingerprint

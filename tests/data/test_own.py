@@ -102,7 +102,7 @@ def test_hostile_own_dataset_names_raise(name: str, own: Path, folders: Path) ->
     assert list(folders.iterdir()) == []
 
 
-@pytest.mark.parametrize("environment", ["os:Hopper-v5", "CartPole-v1", "Walker2d-v5", ""])
+@pytest.mark.parametrize("environment", ["os:Hopper-v5", "Walker2d-v5", ""])
 def test_write_store_with_unusable_environment_raises(environment: Any, own: Path) -> None:
     with pytest.raises(InputError, match=environment or "not a Gymnasium id"):
         write_store("own/mine", hopper_episodes(KINDS), environment)

@@ -115,6 +115,7 @@ def test_collector_plays_policies_in_the_shares_of_the_recipe(monkeypatch: pytes
 class OneStep(gymnasium.Env):
     """An environment whose episodes end after one step."""
 
+    observation_space = Box(-np.inf, np.inf, (11,))
     action_space = Box(-1, 1, (3,))
 
     def reset(self, seed: int) -> tuple[np.ndarray, dict[str, object]]:

@@ -10,8 +10,8 @@ from decision_rnn.agent import (
     DecisionAgent,
     ObjectiveConfig,
     ReturnToGoConfig,
-    SquaredErrorConfig,
-    box_spec,
+    SupervisedConfig,
+    agent_spec,
 )
 from decision_rnn.backbones import BackboneConfig
 from decision_rnn.checkpoint import TrainedAgent
@@ -29,13 +29,13 @@ def made_agent(
     mask: str = "none",
     condition: ConditionConfig | None = None,
 ) -> TrainedAgent:
-    agent, objective = agent or AgentConfig(), objective or SquaredErrorConfig()
+    agent, objective = agent or AgentConfig(), objective or SupervisedConfig()
     condition = condition or ReturnToGoConfig()
     spec = TASKS["hopper"].spec("standin/hopper-medium", "Hopper-v5", "nothing")
     index = observation_index(mask, spec.environment_id)
     seen = 11 if index is None else len(index)
     torch.manual_seed(0)
-    made_for = box_spec(
+    made_for = agent_spec(
         torch.linspace(-1, 1, seen),
         torch.linspace(0.5, 2, seen),
         3,

@@ -244,7 +244,7 @@ def test_altered_policy_bytes_with_a_valid_checksum_act_or_raise_only_input_erro
         digest = hashlib.sha256(altered).hexdigest().encode()
         try:
             policy = Policy(bytes(altered) + digest)
-            assert policy.act(generator.normal(size=(5, policy.observation_dim))).shape == (5, policy.action_dim)
+            assert policy.act(generator.normal(size=(5, policy.observation_layout.size))).shape[0] == 5
             acted += 1
         except InputError:
             refused += 1

@@ -99,7 +99,7 @@ def test_exported_onnx_policy_has_the_actions_of_its_agent(
 def test_onnx_policy_of_a_masked_agent_takes_full_observations(tmp_path: Path) -> None:
     trained = made_agent(registered("lru").config(width=8, layers=1), mask="velocity")
     policy = exported(tmp_path, trained)
-    assert policy.observation_dim == 11
+    assert policy.observation_layout.size == 11
     assert policy.metadata["observation_index"] == [0, 1, 2, 3, 4]
     assert_acts_alike(trained, policy)
 

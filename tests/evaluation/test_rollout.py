@@ -9,7 +9,7 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from torch import Tensor
 
-from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, box_spec
+from decision_rnn.agent import ActingState, AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import Resets, registered
 from decision_rnn.evaluation import rollout as rollout_module
 from decision_rnn.evaluation.actor import WindowActor
@@ -131,7 +131,7 @@ def test_rollout_cuts_only_the_episodes_that_go_on(countdown: str) -> None:
 def test_window_actor_uses_only_the_last_steps(tokens: str, previous_action: bool) -> None:
     torch.manual_seed(0)
     config = AgentConfig(tokens=tokens, previous_action=previous_action)
-    agent = DecisionAgent(config, registered("mingru").config(width=16), box_spec(torch.zeros(4), torch.ones(4), 2))
+    agent = DecisionAgent(config, registered("mingru").config(width=16), agent_spec(torch.zeros(4), torch.ones(4), 2))
     agent = agent.double().eval()
     window, time, batch = 6, 15, 3
     actor = WindowActor(agent, window)

@@ -19,7 +19,7 @@ from test_rollout import Reflex
 from torch import Tensor
 
 from decision_rnn import workers
-from decision_rnn.agent import AgentConfig, DecisionAgent, box_spec
+from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
@@ -95,7 +95,7 @@ def hopper_agent() -> DecisionAgent:
     torch.manual_seed(0)
     config = registered("mingru").config(name="mingru", width=16)
     return DecisionAgent(
-        AgentConfig(), config, box_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
+        AgentConfig(), config, agent_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
     ).eval()
 
 

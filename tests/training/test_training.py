@@ -267,7 +267,7 @@ def test_run_refused_after_opening_the_data_leaves_no_folder_and_can_be_correcte
     act = {
         "action": lambda self, hidden: torch.full_like(self.head(hidden[..., -1, :]), 2.0) + 0 * self.head.weight.sum()
     }
-    greedy = type("Greedy", (objectives.SquaredError,), act)
+    greedy = type("Greedy", (objectives.Supervised,), act)
     config = make_dataclass("GreedyConfig", [("name", str, "greedy")], bases=(ObjectiveConfig,), frozen=True)
     monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
     objectives.register_objective(config)(greedy)

@@ -18,6 +18,7 @@ from minari.dataset.episode_data import EpisodeData
 from minari.dataset.minari_dataset import parse_dataset_id
 from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
+from minari.serialization import deserialize_space
 from minari.storage import get_dataset_path
 
 from decision_rnn.data import environments
@@ -25,6 +26,7 @@ from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_directory
+from decision_rnn.layouts import Layout
 
 METADATA_FILE = "metadata.json"
 PART_LENGTH = 100  # characters per part of a name: file systems allow about 250, of which we need some
@@ -65,7 +67,7 @@ def write_dataset(
     episodes: Iterable[Episode],
     *,
     environment_id: str | None,
-    sizes: tuple[int, int],
+    spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
     metadata: dict[str, Any],
     source: dict[str, Any],
     settings: dict[str, Any] | None = None,
@@ -74,24 +76,24 @@ def write_dataset(
 
     `metadata` holds Minari's own fields (author, description, ref_min_score, ...). `source` says where the episodes
     come from, in plain JSON; it is kept in metadata.json with the SHA-256 of the data. `settings` are those of the
-    environment, as returned by `environment_of`. If it is not registered here, or not with these settings, the spaces
-    are boxes of `sizes`, those of an observation and an action.
+    environment, as returned by `environment_of`. `spaces` of observations and actions replace the environment's if it
+    is not registered here, or not with these settings.
     """
     register_namespace(dataset_id)
     specification = {} if environment_id is None else json.loads(EnvSpec(environment_id).to_json()) | (settings or {})
-    spaces: Any = [gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32) for size in sizes]
     if environment_id is not None and environments.describe_alteration(environment_id, settings) is None:
         with contextlib.suppress(environments.MissingEnvironmentError):
             spaces = environments.environment_spaces(environment_id)
             specification |= environments.registered_settings(environment_id)
             with contextlib.suppress(ValueError):  # it was registered with a class, which JSON cannot name
                 specification = json.loads(gymnasium.spec(environment_id).to_json())
+    layouts = [Layout.of_space(space, "values") for space in spaces]
     # create_dataset_from_buffers would need all episodes in memory and would show a half-written dataset.
     with new_directory(dataset_folder(dataset_id)) as folder:
         storage = MinariStorage.new(folder / "data", *spaces)
         both = dict.fromkeys(("env_spec", "eval_env_spec"), json.dumps(specification)) if specification else {}
         storage.update_metadata({"dataset_id": dataset_id, "minari_version": minari.__version__, **both, **metadata})
-        storage.update_episodes(_to_buffer(episode) for episode in episodes)
+        storage.update_episodes(_to_buffer(episode, *layouts) for episode in episodes)
         (data,) = (path for path in (folder / "data").iterdir() if path.name != METADATA_FILE)
         storage.update_metadata({OUR_METADATA: {"sha256": sha256_of(data), **source}})
 
@@ -104,11 +106,17 @@ def register_namespace(dataset_id: str) -> None:
             create_namespace(namespace)
 
 
-def _to_buffer(episode: Episode) -> EpisodeBuffer:
+def _to_buffer(episode: Episode, seen: Layout, acted: Layout) -> EpisodeBuffer:
     ends = np.zeros((2, len(episode.rewards)), bool)
     ends[:, -1] = episode.terminated, episode.truncated
-    arrays = {"observations": episode.observations, "actions": episode.actions, "rewards": episode.rewards}
-    return EpisodeBuffer(seed=episode.seed, terminations=ends[0], truncations=ends[1], **arrays)
+    return EpisodeBuffer(
+        seed=episode.seed,
+        observations=seen.values(episode.observations),
+        actions=acted.values(episode.actions),
+        rewards=episode.rewards,
+        terminations=ends[0],
+        truncations=ends[1],
+    )
 
 
 def read_source(dataset_id: str) -> dict[str, Any]:
@@ -179,18 +187,30 @@ def describe(dataset_id: str) -> dict[str, Any]:
 def read_episodes(dataset_id: str) -> Iterator[Episode]:
     """Yield the episodes of the local Minari dataset `dataset_id`, in order, by Minari's own reader.
 
-    Raises InputError if there is no such dataset here, it cannot be read, or its observations or actions are not flat
-    vectors.
+    Raises InputError if there is no such dataset here, or it cannot be read.
     """
-    yield from as_episodes(_read(dataset_id), str(dataset_folder(dataset_id)))
+    folder = str(dataset_folder(dataset_id))
+    layouts = environments.layouts_of(spaces_of(dataset_id) or (None, None), folder)
+    yield from as_episodes(_read(dataset_id), folder, layouts)
+
+
+def spaces_of(dataset_id: str) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]] | None:
+    """The spaces of an observation and an action in the local dataset's metadata; None if they do not say."""
+    metadata = read_metadata(dataset_id)
+    try:
+        found = [deserialize_space(metadata[f"{kind}_space"]) for kind in ("observation", "action")]
+    except Exception:  # third parties write them: any type of error
+        return None
+    return found[0], found[1]
 
 
 def _read(dataset_id: str) -> Iterator[EpisodeData]:
-    """Read the episodes, as flat vectors: Minari's own way to open a dataset may make the environment that it names."""
+    """Read the episodes: Minari's own way to open a dataset may make the environment that it names."""
     metadata, folder = read_metadata(dataset_id), dataset_folder(dataset_id) / "data"
-    vectors = [gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)] * 2
+    vector = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    spaces = spaces_of(dataset_id) or (vector, vector)
     try:
-        storage = get_minari_storage(metadata.get("data_format", "hdf5"))(folder, *vectors)
+        storage = get_minari_storage(metadata.get("data_format", "hdf5"))(folder, *spaces)
         steps = 0
         for data in storage.get_episodes(range(metadata["total_episodes"])):
             steps += len(data["rewards"])
@@ -199,7 +219,4 @@ def _read(dataset_id: str) -> Iterator[EpisodeData]:
             raise ValueError(f"it has {steps} steps where its metadata say {metadata['total_steps']}")
     except Exception as error:  # Minari and its storages raise many types for a damaged dataset
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{folder} cannot be read by Minari ({reason:.300}): fetch or write it again, unless its observations or "
-            "actions are not flat vectors, which no agent here can use"
-        ) from None
+        raise InputError(f"{folder} cannot be read by Minari ({reason:.300}): fetch or write it again") from None

@@ -53,7 +53,11 @@ class MemorySource(Source):
                 folder,
                 as_episodes(recipe.collect(progress), name, layouts),
                 environment_id=recipe.environment_id,
-                source={**_made_of(recipe), "spaces": _spaces(recipe), "versions": versions((*PACKAGES, *recipe.requirements))},
+                source={
+                    **_made_of(recipe),
+                    "spaces": _spaces(recipe),
+                    "versions": versions((*PACKAGES, *recipe.requirements)),
+                },
                 sizes=sizes_of(layouts),
             )
 

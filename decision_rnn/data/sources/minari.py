@@ -10,10 +10,10 @@ from typing import Any
 
 import minari as client
 
-from decision_rnn.data.environments import describe_alteration, known_sizes
+from decision_rnn.data.environments import describe_alteration, known_spaces, layouts_of, sizes_of
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, spec_of_store, task_of
+from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, described_spaces, spec_of_store, task_of
 from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
@@ -88,14 +88,17 @@ class MinariSource(Source):
                 found = " and ".join(dict.fromkeys(str(other) for other, _ in named))
                 found += f" with {altered}" if altered else ""
                 raise InputError(f"{name} was collected in {found}: it is not what its name says")
+        known = known_spaces(environment_id, settings)
+        spaces = minari.spaces_of(ids[0]) or known or (None, None)
         episodes = itertools.chain.from_iterable(map(minari.read_episodes, ids))
         described = {**minari.describe(ids[0]), "environment_settings": settings, "notes": []}
+        described["spaces"] = described_spaces(*spaces)
         return EpisodeStore.write(
             folder,
             bar(episodes, "converting", unit=" episodes", show=progress),
             environment_id=environment_id,
             source={"files": identities, "minari": ids, **described},
-            sizes=known_sizes(environment_id, settings),
+            sizes=sizes_of(layouts_of(known or spaces, name)),
         )
 
 

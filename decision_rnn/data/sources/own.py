@@ -9,12 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gymnasium.spaces import Box
-from minari.serialization import serialize_space
+import gymnasium
 
-from decision_rnn.data.environments import check_id, known_sizes, registered, registered_settings
+from decision_rnn.data.environments import (
+    check_id,
+    known_spaces,
+    layouts_of,
+    registered,
+    registered_settings,
+    sizes_of,
+)
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import DatasetSpec, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, described_spaces, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.verification import CacheError
@@ -72,7 +78,8 @@ def write_store(
     *,
     environment_settings: dict[str, Any] | None = None,
     append: bool = False,
-    action_space: Box | None = None,
+    observation_space: gymnasium.Space[Any] | None = None,
+    action_space: gymnasium.Space[Any] | None = None,
 ) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
 
@@ -90,7 +97,9 @@ def write_store(
             `DatasetSpec.environment_settings`: agents are not evaluated in an environment that is registered with
             others.
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
-        action_space: The box of an action, if it is not that of the registered environment: agents act in it.
+        observation_space, action_space: The spaces, if they are not those of the registered environment, such as
+            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values of Discrete, MultiDiscrete, MultiBinary, Dict
+            and Tuple spaces are stored as rows of numbers, as `gymnasium.spaces.flatten` makes them, without text.
 
     Returns:
         The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
@@ -117,14 +126,16 @@ def write_store(
     source: dict[str, Any] = {"notes": []}
     if environment_settings is not None:
         source["environment_settings"] = environment_settings
-    if action_space is not None:
-        source["action_space"] = serialize_space(action_space)
     if environment_id is not None and registered(environment_id) is None:
         source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
-    sizes = known_sizes(environment_id, environment_settings)
-    added = as_episodes(episodes, name)
+    known = known_spaces(environment_id, environment_settings) or (None, None)
+    spaces = (observation_space or known[0], action_space or known[1])
+    source["spaces"] = described_spaces(*spaces)
+    layouts = layouts_of(spaces, name)
+    sizes = sizes_of(layouts)
+    added = as_episodes(episodes, name, layouts)
     with _writing(name) as path:
         if not path.exists():
             store = EpisodeStore.write(path, added, environment_id=environment_id, source=source, sizes=sizes)
@@ -169,7 +180,7 @@ def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
                 f"{other_name} is of {other_is}, and {first_name} of {first_is}: merge datasets of one environment"
             )
     source = dict(first.manifest["source"])
-    kept = {key: source[key] for key in ("environment_settings", "requirements", "action_space") if key in source}
+    kept = {key: source[key] for key in ("environment_settings", "requirements", "spaces") if key in source}
     notes = dict.fromkeys(note for store in stores.values() for note in store.manifest["source"].get("notes", ()))
     with _writing(name) as path:
         if path.exists():

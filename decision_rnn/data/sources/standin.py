@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.data.environments import environment_spaces
 from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec
@@ -86,7 +87,7 @@ class StandinSource(Source):
 
 def _collect(spec: DatasetSpec, progress: bool) -> dict[str, Any]:
     """Collect the Minari dataset of a stand-in unless it is here, by its current recipe; returns what it is made of."""
-    dataset_id, recipe, task = f"{spec.name}-v0", RECIPES[spec.name], TASKS[spec.name.split("/")[1].partition("-")[0]]
+    dataset_id, recipe = f"{spec.name}-v0", RECIPES[spec.name]
     folder = minari.dataset_folder(dataset_id)
     if folder.exists():
         try:
@@ -101,7 +102,7 @@ def _collect(spec: DatasetSpec, progress: bool) -> dict[str, Any]:
         dataset_id,
         collection.collect(recipe, progress),
         environment_id=recipe.environment_id,
-        sizes=(task.observation_dim, task.action_dim),
+        spaces=environment_spaces(recipe.environment_id),
         metadata={
             "algorithm_name": "SAC, snapshots of its actor, sampled",
             "author": {"decision_rnn"},

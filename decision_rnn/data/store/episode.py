@@ -1,12 +1,13 @@
 """One episode, as recorded from an environment."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
 
 ARRAYS = ("observations", "actions", "rewards")
 
@@ -15,9 +16,10 @@ ARRAYS = ("observations", "actions", "rewards")
 class Episode:
     """One episode of T steps as recorded from an environment.
 
-    observations (T+1, O), the last one after the last action; actions (T, A); rewards (T,). `terminated` and
-    `truncated` describe the last step; both false marks a partial episode. `seed` is the environment's reset seed, if
-    known.
+    observations (T+1, O), the last one after the last action; actions (T, A); rewards (T,). Where they are written with
+    a space, observations and actions may also be values of it, with the steps first in every part: actions (T,) of a
+    Discrete space, a dictionary of arrays for a Dict. `terminated` and `truncated` describe the last step; both false
+    marks a partial episode. `seed` is the environment's reset seed, if known.
     """
 
     observations: np.ndarray
@@ -34,7 +36,8 @@ class Episode:
         if dims != (2, 2) or length == 0 or (len(self.observations), len(self.actions)) != (length + 1, length):
             raise InputError(
                 f"{name} has observations of shape {self.observations.shape}, actions {self.actions.shape} "
-                f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) of at least one step are needed"
+                f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) of at least one step are needed; "
+                "values of other spaces, such as discrete actions, need observation_space or action_space"
             )
         for field in ARRAYS:
             # Cast first: values that overflow float32 would be stored as infinite.
@@ -44,13 +47,21 @@ class Episode:
                 raise InputError(f"{name} has {field} that are not finite in float32: leave the episode out")
 
 
-def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
+def as_episodes(
+    episodes: Iterable[Any], name: str, layouts: Sequence[Layout | None] = (None, None)
+) -> Iterator[Episode]:
     """Convert objects with an episode's attributes to `Episode`; Minari's have `terminations` and `truncations` of
-    every step. Raises InputError for anything else."""
+    every step. Values of spaces with these layouts, of observations and actions, become rows. Raises InputError for
+    anything else."""
     for index, episode in enumerate(episodes):
         where = f"{name}: episode {index}"
         try:
-            arrays = [np.asarray(getattr(episode, key)) for key in ARRAYS]
+            arrays = [
+                _as_rows(getattr(episode, key), layout, f"{key} of {where}")
+                for key, layout in zip(ARRAYS, (*layouts, None), strict=True)
+            ]
+        except InputError:
+            raise
         except (AttributeError, ValueError, TypeError, RuntimeError):  # such as rows of different lengths
             arrays = [np.array(None)]
         if any(array.dtype.kind not in "fiub" for array in arrays):
@@ -63,6 +74,14 @@ def as_episodes(episodes: Iterable[Any], name: str) -> Iterator[Episode]:
             for flag, column in (("terminated", "terminations"), ("truncated", "truncations"))
         )
         yield Episode(arrays[0], arrays[1], arrays[2], terminated, truncated)
+
+
+def _as_rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
+    """Values with the steps first as rows; an array that has the shape of rows already is returned as it is."""
+    if layout is None or layout.flat:
+        return np.asarray(values)
+    rows = not isinstance(values, dict | tuple) and np.shape(values)[1:] == (layout.size,)
+    return np.asarray(values) if rows else layout.rows(values, where)
 
 
 def _end(given: Any, steps: int, flag: str, where: str) -> bool:

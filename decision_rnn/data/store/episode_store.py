@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -189,7 +189,7 @@ class EpisodeStore:
         *,
         environment_id: str | None,
         source: dict[str, Any],
-        sizes: tuple[int, int] | None = None,
+        sizes: Sequence[int | None] = (None, None),
     ) -> "EpisodeStore":
         """Write `episodes`, one at a time, as a store in the new folder `path`, and open it.
 
@@ -200,7 +200,7 @@ class EpisodeStore:
             episodes: The episodes, all from one environment.
             environment_id: Its Gymnasium id; None if it has none, such as a robot.
             source: Where the episodes come from, as plain JSON, kept in the manifest.
-            sizes: The sizes of an observation and an action, by default those of the first episode.
+            sizes: The sizes of an observation and an action; None is that of the first episode.
 
         Raises:
             InputError: If there are no episodes, or, naming the episode, if one is empty, not finite or of other sizes.

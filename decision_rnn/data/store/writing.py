@@ -3,7 +3,7 @@
 import contextlib
 import io
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -99,28 +99,29 @@ class RowSummary:
 
 
 def write_arrays(
-    folder: Path, episodes: Iterable[Episode], name: str, sizes: tuple[int, int] | None = None
+    folder: Path, episodes: Iterable[Episode], name: str, sizes: Sequence[int | None] = (None, None)
 ) -> dict[str, Any]:
     """Write the arrays of a store into `folder`; returns the sizes and statistics for its manifest.
 
     Raises InputError, with `name` for the store, if there are no episodes, or, naming the episode, if one is empty, not
-    finite or has other `sizes` of an observation and an action, by default those of the first.
+    finite or has other `sizes` of an observation and an action; None is that of the first.
     """
     lengths, returns = array("q"), array("d")
+    observation_dim, action_dim = sizes
     terminated, truncated, final = bytearray(), bytearray(), bytearray()
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context((folder / file).open("wb")) for file in (TABLE, REWARDS)]
         for index, episode in enumerate(episodes):
             episode.validate(f"{name}: episode {index}")
             shapes = (episode.observations.shape[1], episode.actions.shape[1])
-            sizes = sizes or shapes
-            if shapes != sizes:
+            needed = observation_dim, action_dim = observation_dim or shapes[0], action_dim or shapes[1]
+            if shapes != needed:
                 raise InputError(
-                    f"{name}: episode {index} has observations and actions of {shapes} numbers where {sizes} are "
+                    f"{name}: episode {index} has observations and actions of {shapes} numbers where {needed} are "
                     "needed: all episodes of a dataset must come from one environment, which the dataset names"
                 )
             if index == 0:
-                columns = column_layout(*sizes)
+                columns = column_layout(*needed)
                 summary = RowSummary(columns)
                 table = _GrowingArray(files[0], np.float32, (columns["reset"].stop,))
                 rewards = _GrowingArray(files[1], np.float64, ())
@@ -133,7 +134,7 @@ def write_arrays(
             terminated.append(bool(episode.terminated))
             truncated.append(bool(episode.truncated))
             summary.add(rows)
-        if not lengths or sizes is None:
+        if not lengths:
             raise InputError(f"{name} has no episodes: give at least one")
         table.finish()
         rewards.finish()
@@ -142,12 +143,12 @@ def write_arrays(
     ends = {key: np.frombuffer(flags, bool) for key, flags in (("terminated", terminated), ("truncated", truncated))}
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(counted)]))
     np.save(folder / RETURNS, np.frombuffer(returns))
-    np.save(folder / FINAL, np.frombuffer(final, np.float32).reshape(-1, sizes[0]))
+    np.save(folder / FINAL, np.frombuffer(final, np.float32).reshape(len(lengths), -1))
     for key, flags in ends.items():
         np.save(folder / f"{key}.npy", flags)
     return {
-        "observation_dim": sizes[0],
-        "action_dim": sizes[1],
+        "observation_dim": observation_dim,
+        "action_dim": action_dim,
         "observation_mean": mean.tolist(),
         "observation_std": std.tolist(),
         "largest_action": largest_action,

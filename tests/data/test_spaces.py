@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.actions import action_box, describe_box
+from decision_rnn.data.spaces import action_box, describe_actions
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 
@@ -65,5 +65,5 @@ def test_describe_box_says_where_it_comes_from_and_how_much_is_clipped(
     write: Write, data, environment_id, source, words
 ):
     store = write(*data, environment_id, **source)
-    described = describe_box(store, action_box(store))
+    described = describe_actions(store, action_box(store))
     assert described is None if words is None else words in described
