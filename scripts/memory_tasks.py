@@ -149,8 +149,8 @@ def main() -> None:
             "full state. A score is 0 at the return of random actions and 100 at the best possible; T-Maze's are 0 for "
             "no success and 100 for success.",
             Table(head[0], head, rows).markdown(),
-            "The best possible return follows from the rules, except for Pendulum, where it depends on the start: it is "
-            "the mean over the first 2,000 episodes of a controller which dynamic programming over a grid of 361 "
+            "The best possible return follows from the rules, except for Pendulum, where it depends on the start: it "
+            "is the mean over the first 2,000 episodes of a controller which dynamic programming over a grid of 361 "
             "angles, 321 velocities and 21 torques finds, and in brackets what the costs in the grid promise. All are "
             "returns of the same episodes.",
         ]

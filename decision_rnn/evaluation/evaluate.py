@@ -14,7 +14,7 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import code_of
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.environments import check_environment, environment_spaces, layouts_of, sizes_of
+from decision_rnn.data.environments import check_environment, environment_spaces, known_spaces, layouts_of, sizes_of
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
@@ -168,11 +168,14 @@ def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str
         return check_environment(data.environment_id, data.requirements, data.environment_settings)
     environment_id = check_environment(settings.environment_id)
     where = f"evaluation.environment_id {environment_id}"
+    spaces = data.observation_space, data.action_space
+    if data.spaces is None:  # as in checkpoints of version 0.2
+        spaces = known_spaces(data.environment_id, data.environment_settings) or spaces
     sizes = sizes_of(layouts_of(environment_spaces(environment_id), where))
-    trained = sizes_of(layouts_of((data.observation_space, data.action_space), data.name))
-    for kind, size, known in zip(("observations", "actions"), sizes, trained, strict=True):
-        if known not in (None, size):
-            raise InputError(f"{where} has {kind} of {size} numbers where those of {data.name} have {known}")
+    trained = sizes_of(layouts_of(spaces, data.name))
+    for kind, size, own in zip(("observations", "actions"), sizes, trained, strict=True):
+        if own not in (None, size):
+            raise InputError(f"{where} has {kind} of {size} numbers where those of {data.name} have {own}")
     return environment_id
 
 

@@ -16,13 +16,13 @@ distinguished from chance; in a very small one, which has few episodes of any re
 
 
 ROUNDING = 1e-6
-"""The relative difference up to which a return is the same: rewards are stored in float32, whose sum is 0.99999998 for 200
-rewards of 1/200."""
+"""The relative difference up to which returns are the same: rewards are stored in float32, and 200 of 1/200 sum to
+0.99999998."""
 
 
 def paper_returns(settings: EvaluationConfig, data: DataSummary) -> tuple[float, ...]:
-    """The target returns that the user named, or else those of the dataset's spec, which are the paper's. One that is the
-    data's best but for rounding is given as that."""
+    """The target returns that the user named, or else those of the dataset's spec, which are the paper's. One that
+    rounding alone tells from the data's best is that."""
     best = data.return_max
     return tuple(
         best if math.isclose(target, best, rel_tol=ROUNDING) else float(target)

@@ -59,7 +59,7 @@ def test_describe_few_names_counts_and_proposes_a_target_return() -> None:
     assert sentence.endswith("], which 10% of the episodes reach")
 
 
-def test_target_that_rounding_alone_tells_from_the_datas_best_is_the_best(
+def test_target_that_rounding_alone_tells_from_the_best_is_the_best(
     pendulum: Callable[..., TrainedAgent],
 ) -> None:
     """200 rewards of 1/200, in float32."""

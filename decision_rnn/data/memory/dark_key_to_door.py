@@ -9,7 +9,7 @@ history from random actions to none (Zisman et al. 2023).
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
-from itertools import permutations, product
+from itertools import permutations
 from typing import Any
 
 import gymnasium
@@ -35,11 +35,11 @@ Place = tuple[int, int]
 def tasks() -> tuple[tuple[Place, Place], ...]:
     """The places of key and door in every task, which are two places: the first 500 are for training, the 5,980 others
     for evaluation. Their order is that of their hashes, the same on every machine."""
-    places = product(range(SIZE), repeat=2)
+    places = [(row, column) for row in range(SIZE) for column in range(SIZE)]
     return tuple(sorted(permutations(places, 2), key=lambda task: sha256(repr(task).encode()).digest()))
 
 
-class DarkKeyToDoor(gymnasium.Env[np.ndarray, int]):
+class DarkKeyToDoor(gymnasium.Env[np.ndarray, Any]):
     """A history of inner episodes of 50 steps in one room; each begins at a random place.
 
     An observation is the row and the column of the agent, whether its last step was rewarded, and whether an inner

@@ -1,5 +1,6 @@
 """The recipes of the datasets under `memory/`: how their episodes are played, their references and targets."""
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -137,8 +138,9 @@ def dark_recipe() -> Recipe:
     )
 
 
+LIMITS = np.array([4.8, math.radians(24)], np.float32)
 CARDS = (Discrete(4), Discrete(4))
-CARTPOLE = (Box(np.float32([-4.8, -0.41887903]), np.float32([4.8, 0.41887903])), Discrete(2))
+CARTPOLE = (Box(-LIMITS, LIMITS), Discrete(2))
 PENDULUM = (Box(-1.0, 1.0, (2,)), Box(-2.0, 2.0, (1,)))
 OPTIMUM = "an optimal controller by dynamic programming (results/memory-tasks)"
 
@@ -171,9 +173,10 @@ RECIPES = {
 
 def recipe_of(name: str) -> Recipe:
     """The recipe of a dataset; raises InputError if there is none, with the nearest name and all known ones."""
-    maze = TMAZE_NAME.fullmatch(name)
-    if name in RECIPES or (maze and int(maze[1]) >= 3):
-        return RECIPES.get(name) or tmaze_recipe(int(maze[1]))
+    if name in RECIPES:
+        return RECIPES[name]
+    if (maze := TMAZE_NAME.fullmatch(name)) and int(maze[1]) >= 3:
+        return tmaze_recipe(int(maze[1]))
     raise InputError(
         f"unknown dataset {name!r}: {did_you_mean(name, RECIPES)}known are {', '.join(RECIPES)}, and memory/tmaze-N "
         "with any number of steps N from 3"

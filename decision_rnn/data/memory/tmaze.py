@@ -14,7 +14,7 @@ RIGHT, UP, LEFT, DOWN = range(4)
 MOVES = {RIGHT: (1, 0), UP: (0, 1), LEFT: (-1, 0), DOWN: (0, -1)}
 
 
-class TMaze(gymnasium.Env[np.ndarray, int]):
+class TMaze(gymnasium.Env[np.ndarray, Any]):
     """A T-Maze whose episodes have at most `steps` steps.
 
     An observation is (y, hint, flag, noise): y is 0 in the corridor and at the junction, and 1 (up) or -1 (down) after
