@@ -9,6 +9,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete, flatten
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.memory.recipes import RECIPES
+from decision_rnn.data.oddities import odd_entries
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.errors import InputError
@@ -38,6 +39,7 @@ def test_store_is_made_once_and_again_by_another_recipe(
     assert not dataset.ready
     first = dataset.open(progress=False)
     assert (first.episodes, first.episode_returns.mean(), first.action_dim) == (20, 0.5, 4)
+    assert list(odd_entries(first)) == []  # y is 0 wherever an agent acts, in the environment too
     monkeypatch.setattr(type(recipe), "play", None)
     assert dataset.open(progress=False).fingerprint == first.fingerprint
     assert capfd.readouterr().err == ""

@@ -38,6 +38,7 @@ class Recipe:
         references: The returns that score 0 and 100.
         target_returns: The target returns of the evaluation.
         comparable: Where the references come from, and what scores may be compared with.
+        constant_entries: Observation entries that have one value wherever an agent acts.
         requirements: The packages that the environment needs besides ours.
         version: Incremented when `begin` would make other episodes.
     """
@@ -51,6 +52,7 @@ class Recipe:
     references: tuple[float, float]
     target_returns: tuple[float, ...]
     comparable: str
+    constant_entries: tuple[int, ...] = ()
     requirements: tuple[str, ...] = ()
     version: int = 1
 
@@ -86,7 +88,18 @@ def tmaze_recipe(steps: int) -> Recipe:
         f"papers on RATE's T-Maze of {steps} steps, whose data have winning episodes only"
     )
     space, actions = tmaze.TMaze.observation_space, tmaze.TMaze.action_space
-    return Recipe(tmaze_id(steps), space, actions, tmaze.turn, begin, 2_000, (0.0, 1.0), (1.0, 0.0), comparable)
+    return Recipe(
+        tmaze_id(steps),
+        space,
+        actions,
+        tmaze.turn,
+        begin,
+        2_000,
+        (0.0, 1.0),
+        (1.0, 0.0),
+        comparable,
+        constant_entries=(0,),  # y, before the turn
+    )
 
 
 def popgym_recipe(
@@ -115,7 +128,9 @@ def popgym_recipe(
         f"the reference scores are the mean return of random actions and {of_best}; compare returns with papers on "
         "POPGym, whose data come from other experts"
     )
-    return Recipe(environment_id, *spaces, expert, begin, 3_000, (random, best), (best,), comparable, ("popgym",))
+    return Recipe(
+        environment_id, *spaces, expert, begin, 3_000, (random, best), (best,), comparable, requirements=("popgym",)
+    )
 
 
 def dark_recipe() -> Recipe:

@@ -56,6 +56,7 @@ class MemorySource(Source):
                 source={
                     **_made_of(recipe),
                     "spaces": _spaces(recipe),
+                    "constant_entries": recipe.constant_entries,
                     "versions": versions((*PACKAGES, *recipe.requirements)),
                 },
                 sizes=sizes_of(layouts),
