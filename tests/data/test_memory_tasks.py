@@ -213,6 +213,7 @@ def test_dark_key_to_door_evaluates_on_tasks_that_are_not_in_the_data() -> None:
     assert len(set(tasks)) == len(tasks) == 81 * 80
     assert tasks[0] == ((8, 8), (1, 2))  # the same on every machine and in every version
     room, met = DarkKeyToDoor(), set()
+    assert time_limit("decision_rnn/DarkKeyToDoor-v0") == 50 * room.episodes  # or episodes would be cut as in the data
     for seed in range(300):
         room.reset(seed=seed)
         met.add((room.key, room.door))

@@ -38,4 +38,8 @@ def register(environment_id: str) -> None:
 
 for _steps in TMAZE_STEPS:
     register(tmaze_id(_steps))
-gymnasium.register("decision_rnn/DarkKeyToDoor-v0", "decision_rnn.data.memory.dark_key_to_door:DarkKeyToDoor")
+gymnasium.register(
+    "decision_rnn/DarkKeyToDoor-v0",
+    "decision_rnn.data.memory.dark_key_to_door:DarkKeyToDoor",
+    max_episode_steps=20_000,  # 400 inner episodes of 50 steps
+)
