@@ -5,7 +5,8 @@
 
 Data: `open_dataset`, `write_store`, `record`, `merge_datasets`, `remove_dataset`. Agents: `train`, `evaluate`,
 `compare`, `load_agent`. Extensions:
-`register` (a backbone), `register_objective`, `register_source`. Invalid input raises `InputError`, a ValueError.
+`register` (a backbone), `register_objective`, `register_condition`, `register_metric`, `register_source`. Invalid
+input raises `InputError`, a ValueError.
 """
 
 import ast

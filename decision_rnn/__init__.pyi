@@ -40,6 +40,8 @@ from decision_rnn.data.store.episode import Episode as Episode
 from decision_rnn.data.store.episode_store import EpisodeStore as EpisodeStore
 from decision_rnn.data.stream import StepStream as StepStream
 from decision_rnn.errors import InputError as InputError
+from decision_rnn.metrics import Metric as Metric
+from decision_rnn.metrics import register_metric as register_metric
 
 __version__: str
 __all__: list[str]

@@ -102,7 +102,7 @@ def save_checkpoint(run: Path, trained: TrainedAgent, training_state: dict[str, 
     except OSError as error:
         raise SystemFault(
             f"cannot write the checkpoint {folder}: {error.strerror}; earlier checkpoints are intact, so make room "
-            "and run the same command with --resume"
+            "and resume the run (`train` with --resume; `compare` does so itself)"
         ) from None
     return folder
 

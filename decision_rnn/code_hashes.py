@@ -13,14 +13,19 @@ import inspect
 import io
 import sys
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import registered
+from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.config import RunConfig
+from decision_rnn.data.sources.contract import SOURCES
 from decision_rnn.data.store.episode_store import cache_root
+from decision_rnn.metrics import METRICS, metrics_named
 
 OWN = "decision-rnn"
 
@@ -30,22 +35,50 @@ def code_of(config: RunConfig) -> dict[str, str]:
 
     A module counts with its file as it is now, a package with all of its .py files, both without comments and
     docstrings; other modules that these import do not count. Plugins that are not imported, and modules without a
-    file, are left out.
+    file, are left out, and so are plugins that register only what other runs use, or metrics.
     """
-    hashes = {OWN: _package_digest()}
     classes: tuple[Any, ...] = (
         registered(config.backbone.name).cls,
         CONDITIONS.registered(config.condition.name).cls,
         OBJECTIVES.registered(config.objective.name).cls,
     )
-    for cls in classes:  # registered by import, without --plugins
+    hashes = {OWN: _package_digest()} | _homes_of(classes)
+    for name in config.plugins:
+        if _counts(name, classes):
+            hashes |= _module(name)
+    return dict(sorted(hashes.items()))
+
+
+def code_of_metrics(names: Iterable[str]) -> dict[str, str]:
+    """The hashes of the code of metrics, without those of the package."""
+    return dict(sorted(_homes_of(metrics_named(names).values()).items()))
+
+
+def _homes_of(classes: Iterable[type[Any]]) -> dict[str, str]:
+    """The hashes of the modules that define classes, by import, without --plugins; without those of the package."""
+    hashes: dict[str, str] = {}
+    for cls in classes:
         if cls.__module__ == "__main__":  # a notebook's cell, or a script that does more than define it
             hashes |= _source_of(cls)
         elif not cls.__module__.startswith("decision_rnn."):
             hashes |= _module(cls.__module__)
-    for name in config.plugins:
-        hashes |= _module(name)
-    return dict(sorted(hashes.items()))
+    return hashes
+
+
+def _counts(plugin: str, used: Sequence[type[Any]]) -> bool:
+    """Whether a run depends on a plugin: not if all that it registers are parts of agents that the run does not use,
+    and metrics."""
+
+    def within(module: str) -> bool:
+        return module == plugin or module.startswith(f"{plugin}.")
+
+    registered = [of.cls for registry in (BACKBONES, CONDITIONS, OBJECTIVES) for of in registry.entries.values()]
+    own = [cls for cls in (*registered, *METRICS.values()) if within(cls.__module__)]
+    if not own or set(own) & set(used):
+        return True
+    makers = (of.entry_point for of in gymnasium.registry.values())
+    homes = (of.partition(":")[0] if isinstance(of, str) else getattr(of, "__module__", "") for of in makers)
+    return any(map(within, (*homes, *(type(source).__module__ for source in SOURCES.values()))))
 
 
 def changed(made: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

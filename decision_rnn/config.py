@@ -112,6 +112,7 @@ class EvaluationConfig:
         environment_id: The Gymnasium id of the environment to play in, if it is not that of the data. It must have the
             same observations and actions, such as a longer version of the task; references and target returns stay
             those of the data.
+        metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data; 0 for none.
     """
@@ -123,6 +124,7 @@ class EvaluationConfig:
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
     environment_id: str | None = None
+    metrics: tuple[str, ...] = ()
     checkpoint_episodes: NonNegativeInt = 0
 
 
@@ -193,5 +195,6 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     data = asdict(config)
     targets = config.evaluation.target_returns
     data["evaluation"]["target_returns"] = None if targets is None else list(targets)
+    data["evaluation"]["metrics"] = list(config.evaluation.metrics)
     data["plugins"] = list(config.plugins)
     return data

@@ -7,24 +7,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import pytest
 from comparison.small_comparison import Inline, pendulum_episodes, small
 from guide import example
+from gymnasium.envs.registration import EnvSpec
 
 import decision_rnn
 from decision_rnn import write_store
 from decision_rnn.api.comparing import plan
 from decision_rnn.backbones import contract
-from decision_rnn.checkpoint import TrainedAgent, load_agent, save_checkpoint, trained_with
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent, save_checkpoint, trained_with
 from decision_rnn.cli.main import main
 from decision_rnn.code_hashes import both, changed, code_of
 from decision_rnn.comparison.compare import compare
 from decision_rnn.comparison.record import Comparison
+from decision_rnn.comparison.report.page import build_page
 from decision_rnn.config_parser import new_config
+from decision_rnn.metrics import METRICS
 
 Capture = pytest.CaptureFixture[str]
 Use = Callable[[str], None]
 PLAIN = example("layers.py").replace('"average"', '"changing"')
+ENERGY = example("mymetric.py")
 BENT = PLAIN.replace("self.input(x)", "torch.sin(self.input(x))")
 
 
@@ -38,12 +43,16 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     def write(text: str) -> None:
         (tmp_path / "changing.py").write_text(text)
         contract.BACKBONES.entries.pop("changing", None)
+        for name in ("energy", "distance"):
+            METRICS.pop(name, None)
         sys.modules.pop("changing", None)
         importlib.invalidate_caches()
         importlib.import_module("changing")
 
     yield write
     sys.modules.pop("changing", None)
+    for name in ("energy", "distance"):
+        METRICS.pop(name, None)
 
 
 @pytest.fixture
@@ -52,16 +61,16 @@ def comparing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     write_store("own/mine", pendulum_episodes(0), "Pendulum-v1")
 
-    def run(output: str) -> tuple[Comparison, list[str]]:
+    def run(output: str, **more: object) -> tuple[Comparison, list[str]]:
         own = {"changing": {"backbone": {"name": "changing", "width": 16, "layers": 1}}, "mingru": {}}
         executor = Inline()
-        keys = small(tmp_path / output, variants=own, plugins=["changing"])
+        keys = small(tmp_path / output, **{"variants": own, "plugins": ["changing"], **more})
         return compare(plan(keys, "test"), "", executor), executor.started
 
     return run
 
 
-def test_comparison_trains_runs_of_a_changed_plugin_anew(
+def test_comparison_trains_runs_that_use_a_changed_plugin_anew(
     use: Use,
     comparing: Callable[..., tuple[Comparison, list[str]]],
     tmp_path: Path,
@@ -76,8 +85,8 @@ def test_comparison_trains_runs_of_a_changed_plugin_anew(
     use(BENT)
     capsys.readouterr()
     after, started = comparing("runs")
-    assert len(started) == 2
-    assert "2 of the runs were made with other code or contents of changing" in capsys.readouterr().err
+    assert started == ["changing-seed0"]
+    assert "1 of the runs were made with other code or contents of changing" in capsys.readouterr().err
     fresh, _ = comparing("elsewhere")
     scores = [[target.returns for target in trial.targets] for trial in (*after.trials, *fresh.trials)]
     assert scores[:2] == scores[2:]
@@ -85,6 +94,42 @@ def test_comparison_trains_runs_of_a_changed_plugin_anew(
     kept = tmp_path / "runs" / "own-mine" / "changing-seed0-earlier-1"
     assert trained_with(kept)[0] == before.trials[0].trained_with != after.trials[0].trained_with
     assert comparing("runs") == (after, [])
+
+
+def test_comparison_repeats_the_evaluations_of_a_changed_metric_and_no_training(
+    use: Use, comparing: Callable[..., tuple[Comparison, list[str]]], tmp_path: Path
+) -> None:
+    asked = {"variants": {"mingru": {}}, "evaluation.metrics": ["energy"], "checkpoint_episodes": 1}
+    use(ENERGY)
+    before, _ = comparing("runs", **asked)
+    weights = last_checkpoint(tmp_path / "runs" / "own-mine" / "mingru-seed0") / "weights.safetensors"
+    trained = weights.stat().st_mtime_ns
+    assert comparing("runs", **asked) == (before, [])
+    use(ENERGY.replace("0.0", "1.0"))
+    after, started = comparing("runs", **asked)
+    assert started == ["mingru-seed0"]
+    assert weights.stat().st_mtime_ns == trained
+    for old, new in zip(before.trials, after.trials, strict=True):
+        for former, latter in zip(old.targets, new.targets, strict=True):
+            assert latter.returns == former.returns
+            assert latter.metrics["energy"].values == tuple(value + 1 for value in former.metrics["energy"].values)
+    spent = [target.metrics["energy"] for target in after.trials[0].targets]
+    assert [row["energy"] for row in after.table()] == [of.mean for of in spent]
+    assert [row["energy"] for row in after.episode_table()] == [value for of in spent for value in of.values]
+    assert (tmp_path / "runs" / "episodes.csv").read_text().splitlines()[0].endswith(",score,energy")
+    assert decision_rnn.read_comparison(tmp_path / "runs") == after
+    row = next(line for line in str(after).split("| energy |")[1].splitlines() if line.startswith("| mingru"))
+    shown = [float(cell) for cell in row.strip(" |").split("|")[1:]]
+    assert set(shown) <= {float(f"{of.mean:.4g}") for of in spent}
+    assert "<caption>Energy</caption>" in build_page(after)
+
+
+def test_plugin_of_an_environment_counts_for_every_run(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(PLAIN)
+    config = new_config({"dataset": "own/mine", "plugins": ["changing"]}, "test")
+    assert "changing" not in code_of(config)
+    monkeypatch.setitem(gymnasium.registry, "Own-v0", EnvSpec("Own-v0", "changing:Average"))
+    assert "changing" in code_of(config)
 
 
 def test_evaluate_says_that_the_code_changed_and_keeps_the_earlier_result(

@@ -43,8 +43,9 @@ def compare(
 ) -> Comparison:
     """Train and evaluate variants on datasets with several seeds; `decision-rnn compare` does the same.
 
-    Runs are made in separate processes, and whatever a notebook registers must be in a module named in `plugins`. If
-    interrupted and called again, it continues without repeating finished runs.
+    Runs are made in separate processes: whatever a notebook registers must be in a module named in `plugins`, and there
+    are no callbacks; `evaluation={"metrics": [...]}` measures more than the return. If interrupted and called again, it
+    continues without repeating finished runs.
 
     Args:
         datasets: A dataset as `train` takes it, episodes in memory included, or a list of datasets.

@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 
+from decision_rnn.acting import ActingLoop
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent
 from decision_rnn.api.run import Run
@@ -181,9 +182,9 @@ def _acting(policy: Any, environment: Environment, target_return: Any) -> Act:
         policy = policy.agent if isinstance(policy, Run) else load_agent(policy)
     if isinstance(policy, TrainedAgent):
         return EnvironmentActor(policy, target_return, env=environment)
-    if isinstance(policy, EnvironmentActor) or not callable(policy):
+    if isinstance(policy, ActingLoop) or not callable(policy):  # an actor needs rewards, and is in episodes of its own
         raise InputError(
-            f"{type(policy).__name__} is not a policy: give a function of an observation, a run or an agent"
+            f"{type(policy).__name__} cannot be recorded: give a function of an observation, a run or an agent"
         )
     if target_return is not None:
         raise InputError("target_return is given but the policy is a function, which takes none: leave it out")

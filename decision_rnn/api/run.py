@@ -32,6 +32,7 @@ from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
+from decision_rnn.metrics import metrics_named
 from decision_rnn.notebook import html_properties
 from decision_rnn.parsing import PositiveInt, convert
 from decision_rnn.plugins import import_plugins
@@ -219,6 +220,7 @@ def train_run(
     if evaluated and dataset.spec.environment_id is None and config.evaluation.environment_id is None:
         tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
         config = replace(config, evaluation=replace(config.evaluation, episodes=0, checkpoint_episodes=0))
+    metrics_named(config.evaluation.metrics)  # raises now if one is unknown
     if resume:
         config = check_resumed_run(config, folder)
     if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
@@ -259,6 +261,7 @@ def evaluate(
     seed: int | None = None,
     max_episode_steps: int | None = None,
     environment_id: str | None = None,
+    metrics: Sequence[str] | None = None,
     rtg_cap: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
@@ -282,6 +285,8 @@ def evaluate(
         seed: Episode i of every target starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode.
         environment_id: The environment to play in, if not the data's: one with the same observations and actions.
+        metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
+            registered by `register_metric`.
         rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
             returns-to-go at each time step, 0 for no cap. Values above 0 need the data.
         output: A folder to write the result to, instead of the run's.
@@ -291,8 +296,8 @@ def evaluate(
 
     Returns:
         The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
-        `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps) and `.returns`, every
-        episode's. `print(result)` shows it as a table.
+        `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps), `.returns`, every
+        episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`. `print(result)` shows it as a table.
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
@@ -327,6 +332,7 @@ def evaluate(
         seed=seed,
         max_episode_steps=max_episode_steps,
         environment_id=environment_id,
+        metrics=metrics,
     )
     written = output_folder(output) or folder
     try:

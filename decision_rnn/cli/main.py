@@ -45,7 +45,7 @@ FORBIDDEN = {errno.EROFS, errno.EACCES, errno.ENAMETOOLONG}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for an InputError, 1 for a SystemFault, 130 for Ctrl-C and, in
-    `train`, SIGTERM."""
+    `train` and `record`, SIGTERM."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)

@@ -97,7 +97,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
         SystemFault: If the disk is full.
     """
     text = io.StringIO()
-    table = csv.DictWriter(text, EPISODE_COLUMNS, lineterminator="\n")
+    table = csv.DictWriter(text, [*EPISODE_COLUMNS, *comparison.metrics], lineterminator="\n")
     table.writeheader()
     table.writerows(comparison.episode_table())
     files = {

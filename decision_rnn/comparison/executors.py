@@ -26,6 +26,8 @@ POLL = 0.2
 """Seconds between looks at a process."""
 STARTS = 2
 """How often a run is started if its process is killed: another run may have used up the memory."""
+STARTED, SAID, TRACEBACK = "$ decision-rnn ", "decision-rnn: ", "Traceback (most recent call last):"
+"""How a log begins for every process, and how its errors do."""
 INTERRUPTED = 130
 """The exit code of a run that was stopped by a signal and has written a checkpoint."""
 LOSSES = 3
@@ -67,7 +69,7 @@ class Task:
         if not checkpoints_of(self.folder):  # earlier training may have run with another number of jobs
             environment[JOBS] = str(jobs)
         with (self.folder / LOG).open("ab") as log:
-            log.write(f"$ decision-rnn {shlex.join(words)}\n".encode())
+            log.write(f"{STARTED}{shlex.join(words)}\n".encode())
             log.flush()
             return subprocess.Popen(
                 [*workers.PROGRAM, *words], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
@@ -87,13 +89,23 @@ class Task:
                     process.wait()
             if stop.is_set() or (process.returncode >= 0 and process.returncode != INTERRUPTED):
                 return self.fault() if process.returncode else None
-        how = "" if process.returncode == INTERRUPTED else f", by signal {-process.returncode}"
-        return f"its process was killed {STARTS} times{how}: if memory ran out, try fewer --jobs"
+        if process.returncode == INTERRUPTED:
+            return f"its process was interrupted {STARTS} times: the same command goes on from its last checkpoint"
+        return (
+            f"its process was killed {STARTS} times, by signal {-process.returncode}: if memory ran out, try fewer "
+            "--jobs; the same command goes on from its last checkpoint"
+        )
 
     def fault(self) -> str:
-        """The last line of the run's log: the error of a run that has failed."""
-        lines = (self.folder / LOG).read_text(errors="replace").split("\n")
-        return next(filter(None, map(str.strip, reversed(lines)))).removeprefix("decision-rnn: ")
+        """The error of a run that has failed, in one line, from its log."""
+        last = (self.folder / LOG).read_text(errors="replace").rpartition(STARTED)[2]
+        lines = last.rpartition(TRACEBACK)[2].splitlines()
+        if TRACEBACK in last:
+            return " ".join(line for line in lines if line[:1].strip())  # without its frames
+        said = next(
+            (line for line in reversed(lines) if line.startswith(SAID)), f"it ended without an error in its {LOG}"
+        )
+        return said.removeprefix(SAID)
 
 
 class Executor(Protocol):

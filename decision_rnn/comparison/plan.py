@@ -23,6 +23,7 @@ from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_env
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
+from decision_rnn.metrics import metrics_named
 from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
@@ -77,7 +78,10 @@ class PlannedTrial:
         steps, every, code = config.training.steps, config.training.checkpoint_every, code_of(config)
         checkpoints = []
         for step in sorted({*range(every, steps, every), steps}) if settings.checkpoint_episodes else ():
-            scores = stored_result(folder, config, self.data, step, checkpoint_settings(config, self.data), code)
+            at = checkpoint_settings(config, self.data)
+            ways = at, replace(at, metrics=())  # metrics may have been named after the checkpoint was gone
+            found = (stored_result(folder, config, self.data, step, way, code) for way in ways)
+            scores = next(filter(None, found), None)
             if scores is not None:
                 checkpoints.append(CheckpointScores(step=step, targets=scores.targets))
             elif step == steps:
@@ -133,6 +137,7 @@ class Plan:
             raise InputError(f"seeds is {[*self.seed_numbers]}: name distinct seeds of at least 0")
         if first.evaluation.episodes == 0:
             raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
+        metrics_named(first.evaluation.metrics)
         if not self.datasets:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
         if self.executor not in EXECUTORS:

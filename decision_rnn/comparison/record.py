@@ -17,7 +17,7 @@ SCHEMA = 4
 LOG = "run.log"
 """The file in a trial's folder with what its processes printed, tracebacks included."""
 EPISODE_COLUMNS = ("variant", "dataset", "seed", "target_return", "role", "in_range", "episode", "return", "score")
-"""Columns of `Comparison.episode_table` and of episodes.csv."""
+"""Columns of `Comparison.episode_table` and of episodes.csv, followed by the metrics."""
 
 Role = Literal["paper", "best", "spread", "bc"]
 """Where a target return comes from: the `paper` of the task (or the user), the `best` return in the data, one of those
@@ -135,13 +135,19 @@ class Comparison:
         found = [trial for trial in self.trials if (trial.variant, trial.dataset) == (variant, dataset)]
         return tuple(sorted(found, key=lambda trial: trial.seed))
 
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics that were measured besides the return."""
+        return list(dict.fromkeys(name for trial in self.trials for target in trial.targets for name in target.metrics))
+
     def table(self) -> list[dict[str, Any]]:
         """A row for every variant at every target of every dataset, ready for `pandas.DataFrame`.
 
         `score` is the mean over the seeds, between `low` and `high`, which are its 95% interval or, below five seeds,
         the range (`spread`). `difference` is from the variant `reference`, with Welch's 95% interval; `p_value` is
         adjusted over the variants, and `verdict` says `better`, `worse` or `no difference shown`; these are None below
-        five seeds. `target_return` is None for behaviour cloning.
+        five seeds. `target_return` is None for behaviour cloning. Every metric has columns of its own: its mean, such
+        as `success`, `success_low` and `success_high`.
         """
         from decision_rnn.comparison.summary import summarise  # imported here to avoid a cycle
         from decision_rnn.comparison.verdicts import differences, reference
@@ -169,6 +175,7 @@ class Comparison:
                             "difference_high": than and than.high,
                             "p_value": than and than.p_value,
                             "verdict": than and than.verdict,
+                            **of.metric_columns(),
                         }
                     )
         return rows
@@ -187,6 +194,7 @@ class Comparison:
                 "episode": number,
                 "return": value,
                 "score": round(float(datasets[trial.dataset].data.normalised(value)), 4),
+                **{name: metric.values[number] for name, metric in achieved.metrics.items()},
             }
             for trial in self.trials
             for target, achieved in datasets[trial.dataset].with_results(trial)

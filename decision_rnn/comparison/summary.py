@@ -41,6 +41,19 @@ class TargetSummary:
         return summarise_seeds(self.per_seed)
 
     @cached_property
+    def metrics(self) -> dict[str, SeedScores]:
+        """The metrics that all results have, over the seeds, by name."""
+        names = [name for name in self.results[0].metrics if all(name in result.metrics for result in self.results)]
+        return {name: summarise_seeds([result.metrics[name].mean for result in self.results]) for name in names}
+
+    def metric_columns(self) -> dict[str, float | None]:
+        """The metrics as columns of `Comparison.table`."""
+        columns: dict[str, float | None] = {}
+        for name, of in self.metrics.items():
+            columns |= {name: of.score, f"{name}_low": of.low, f"{name}_high": of.high}
+        return columns
+
+    @cached_property
     def deviation(self) -> SeedDeviation | None:
         """Standard deviation over the seeds; None for a single seed or a single episode per seed."""
         return deviation_over_seeds([self.data.normalised(np.array(result.returns)) for result in self.results])
@@ -52,7 +65,7 @@ class TargetSummary:
         return float(low), float(middle), float(high)
 
 
-METRICS: dict[str, Callable[[TargetSummary], float]] = {}
+COLUMNS: dict[str, Callable[[TargetSummary], float]] = {}
 """Further numbers of a variant at a target, by the head of their column in the table of every target; a module named by
 --plugins adds its own."""
 

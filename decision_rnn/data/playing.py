@@ -39,6 +39,7 @@ class Step(NamedTuple):
     rewards: np.ndarray  # (playing,) float64
     terminated: np.ndarray  # (playing,) bool
     truncated: np.ndarray  # (playing,) bool
+    infos: Sequence[dict[str, Any]]  # (playing,)
     cut: bool  # whether episodes that are not over end here all the same, since they have reached the largest length
 
     @property
@@ -63,10 +64,10 @@ def play_together(
     while playing:
         actions = policy(current, rewards, kept)
         results = [environment.step(action) for environment, action in zip(playing, actions, strict=True)]
-        following, earned, terminated, truncated, _ = zip(*results, strict=True)
+        following, earned, terminated, truncated, infos = zip(*results, strict=True)
         current, rewards, length = list(following), _rewards(earned), length + 1
         ends = np.array(terminated, bool), np.array(truncated, bool)
-        step = Step(rows, actions, current, rewards, *ends, cut=length == max_steps)
+        step = Step(rows, actions, current, rewards, *ends, infos, cut=length == max_steps)
         yield step
         if step.cut:
             return

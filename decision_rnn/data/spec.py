@@ -158,7 +158,7 @@ def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     references = (low, high if high > low else low + 1.0)
     targets = (high, statistics["return_p50"])
     scale = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
-    comparable = "the reference scores are ours, the lowest and highest return in the data: compare with no paper's"
+    comparable = "the scale is that of these data alone: compare with no paper's scores"
     if task is not None:
         references, comparable = (task.reference_min, task.reference_max), D4RL_REFERENCES
         targets, scale = task.target_returns, task.return_scale

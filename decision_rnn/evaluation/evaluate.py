@@ -12,7 +12,7 @@ import torch
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.code_hashes import code_of
+from decision_rnn.code_hashes import code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.environments import check_environment, environment_spaces, known_spaces, layouts_of, sizes_of
 from decision_rnn.data.spec import DatasetSpec
@@ -20,10 +20,20 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of
 from decision_rnn.evaluation.report import remark_on_cuts, remarks
-from decision_rnn.evaluation.results import PACKAGES, Protocol, Result, TargetResult, stored_result, write_result
+from decision_rnn.evaluation.results import (
+    PACKAGES,
+    MetricResult,
+    Protocol,
+    Result,
+    TargetResult,
+    stored_result,
+    write_result,
+)
 from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
 from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.messages import counted
+from decision_rnn.metrics import metrics_named
 from decision_rnn.plugins import check_plugins
 from decision_rnn.workers import default_processes, jobs_at_a_time
 
@@ -83,7 +93,8 @@ def evaluate(
         processes: Number of processes; if left out, one for every core that this process may use.
 
     Raises:
-        InputError: If `settings.episodes` is 0, or the run needs modules that have not been imported.
+        InputError: If `settings.episodes` is 0, a metric is unknown, or the run needs modules that have not been
+            imported.
         SystemFault: If a process dies.
     """
     environment_id = evaluation_environment(settings, policy.provenance)  # first: it may be why episodes are 0
@@ -98,6 +109,7 @@ def evaluate(
         policy = EvaluatedPolicy(
             actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
         )
+    metrics = metrics_named(settings.metrics)
     config = policy.config
     dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)
@@ -111,6 +123,7 @@ def evaluate(
         default_processes() if processes is None else processes,
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
         *step_limits(settings, dataset),
+        tuple(metrics.values()),
     )
     seconds = time.perf_counter() - begun
     microseconds, state_bytes = policy.cost or (None, None)
@@ -133,7 +146,7 @@ def evaluate(
         state_bytes=state_bytes,
         jobs=jobs_at_a_time(),
         trained_with=policy.trained_with,
-        evaluated_with=policy.evaluated_with,
+        evaluated_with=policy.evaluated_with | code_of_metrics(metrics),
     )
 
 
@@ -155,27 +168,35 @@ def _target_result(dataset: DataSummary, target: float | None, episodes: Rollout
         score_sd=float(scores.std()),
         length_mean=float(episodes.lengths.mean()),
         returns=tuple(round(float(value), decimals) for value in episodes.returns),
+        metrics={
+            name: MetricResult(mean=float(values.mean()), sd=float(values.std()), values=tuple(values.tolist()))
+            for name, values in episodes.metrics.items()
+        },
     )
 
 
 def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
     """The id of the environment that agents trained on these data are evaluated in.
 
-    Raises InputError, with a remedy, if it cannot be made here, or if the settings name one with observations or
-    actions of other sizes.
+    Raises InputError, with a remedy, if it cannot be made here, or has observations or actions of other sizes.
     """
     if settings.environment_id is None:
-        return check_environment(data.environment_id, data.requirements, data.environment_settings)
-    environment_id = check_environment(settings.environment_id)
-    where = f"evaluation.environment_id {environment_id}"
+        environment_id = check_environment(data.environment_id, data.requirements, data.environment_settings)
+        remedy = "register the environment of its data, or train on new ones"
+    else:
+        environment_id = check_environment(settings.environment_id)
+        remedy = "choose an evaluation.environment_id with those of the data"
     spaces = data.observation_space, data.action_space
     if data.spaces is None:  # as in checkpoints of version 0.2
         spaces = known_spaces(data.environment_id, data.environment_settings) or spaces
-    sizes = sizes_of(layouts_of(environment_spaces(environment_id), where))
     trained = sizes_of(layouts_of(spaces, data.name))
-    for kind, size, own in zip(("observations", "actions"), sizes, trained, strict=True):
-        if own not in (None, size):
-            raise InputError(f"{where} has {kind} of {size} numbers where those of {data.name} have {own}")
+    here = sizes_of(layouts_of(environment_spaces(environment_id), environment_id))
+    for kind, size, now in zip(("observations", "actions"), trained, here, strict=True):
+        if size not in (None, now):
+            raise InputError(
+                f"the agent was trained on {kind} of {counted(size, 'number')}, and {environment_id} as it is "
+                f"registered here has {now}: {remedy}"
+            )
     return environment_id
 
 

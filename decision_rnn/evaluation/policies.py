@@ -15,6 +15,7 @@ from decision_rnn.config_parser import CHOICES, flatten, new_config, translated
 from decision_rnn.deploy.runtime import Policy
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.metrics import METRICS
 
 
 class PolicyActor:
@@ -68,8 +69,9 @@ def load_policy(path: Path) -> EvaluatedPolicy:
         raise InputError(
             f"{path} does not say what its policy was trained on ({type(error).__name__}: {error}): export it again"
         ) from None
-    # A policy can only carry its state, however its agent was evaluated.
-    config = replace(config, evaluation=replace(config.evaluation, state="recurrent"))
+    # A policy can only carry its state, however its agent was evaluated, and is measured by the metrics that are known.
+    metrics = tuple(name for name in config.evaluation.metrics if name in METRICS)
+    config = replace(config, evaluation=replace(config.evaluation, state="recurrent", metrics=metrics))
     code = (dict(training.get(kind, {})) for kind in ("code", "exported_with"))
     return EvaluatedPolicy(PolicyActor(policy), config, provenance, *numbers, None, *code)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,12 +28,18 @@ def describe_range(in_range: bool | None, best: bool = False) -> str:
     return "" if in_range is None else "inside the data" if in_range else "beyond the data"
 
 
-def format_scores(scores: SeedScores, unit: str = "", digits: int = 1) -> str:
+def format_scores(scores: SeedScores, unit: str = "", number: Callable[[float], str] = "{:.1f}".format) -> str:
     """A score with its spread: `81.2 [78.0, 84.1]` for an interval, `81.2 (78.0 to 84.1)` for a range."""
-    text = f"{scores.score:.{digits}f}{unit}"
-    if scores.spread == "95% interval":
-        return f"{text} [{scores.low:.{digits}f}, {scores.high:.{digits}f}]"
-    return text if scores.spread is None else f"{text} ({scores.low:.{digits}f} to {scores.high:.{digits}f})"
+    text = f"{number(scores.score)}{unit}"
+    if scores.low is None or scores.high is None:
+        return text
+    low, high = number(scores.low), number(scores.high)
+    return f"{text} [{low}, {high}]" if scores.spread == "95% interval" else f"{text} ({low} to {high})"
+
+
+def format_number(value: float) -> str:
+    """A value of a metric, whose size is not known: with four digits, or as a whole number if it is larger."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def format_return(value: float, data: DataSummary, least: int = 0) -> str:
@@ -53,6 +59,8 @@ def format_result(result: Result) -> str:
     """The result as a table for a terminal."""
     data, protocol = result.dataset, result.protocol
     several, cloning = protocol.episodes > 1, protocol.target_returns == (None,)
+    widths = [max(len(name), 17) for name in protocol.metrics]
+    measured = "".join(f"  {name:>{width}}" for name, width in zip(protocol.metrics, widths, strict=True))
 
     def row(name: str, mean: float, sd: float, scores: str, spread: bool = True) -> str:
         returns = f"{format_return(mean, data, least=1):>8}"
@@ -63,7 +71,11 @@ def format_result(result: Result) -> str:
         name = "cloning" if target.target_return is None else f"{target.target_return:g}"
         score = f"{target.score_mean:>8.1f}" + (f" ± {target.score_sd:>6.1f}" if several else f"{'':9}")
         where = describe_range(target.in_range, target.target_return == data.return_max)
-        scores = f"{score}  {target.length_mean:>6.0f}  {where}"
+        scores = f"{score}  {target.length_mean:>6.0f}"
+        for metric, width in zip(target.metrics.values(), widths, strict=True):
+            text = format_number(metric.mean) + f" ± {format_number(metric.sd):>6}" * several
+            scores += f"  {text:>{width}}"
+        scores += f"  {where}"
         return row(name, target.return_mean, target.return_sd, scores, several)
 
     own = data.references_are_returns
@@ -71,7 +83,7 @@ def format_result(result: Result) -> str:
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"
         f"{' of cloning' if cloning else ' per target'}, {protocol}, {protocol.environment_id or data.environment_id}",
-        f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}",
+        f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}{measured}",
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
         f"± is one standard deviation over episodes; score 0 is {zero}, 100 {hundred}",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.code_hashes import changed, code_of
+from decision_rnn.code_hashes import changed, code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import from_dict
 from decision_rnn.data.summary import DataSummary
@@ -48,6 +48,7 @@ class Protocol:
         seed: Episode i of every target begins with the environment's reset(seed + i).
         max_episode_steps: As in `EvaluationConfig`.
         environment_id: As there.
+        metrics: The names of the metrics.
     """
 
     state: Literal["recurrent", "window"]
@@ -57,6 +58,7 @@ class Protocol:
     seed: int
     max_episode_steps: int | None = None
     environment_id: str | None = None
+    metrics: tuple[str, ...] = ()
 
     @classmethod
     def from_settings(cls, settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> "Protocol":
@@ -69,10 +71,20 @@ class Protocol:
             seed=settings.seed,
             max_episode_steps=settings.max_episode_steps,
             environment_id=settings.environment_id,
+            metrics=tuple(dict.fromkeys(settings.metrics)),
         )
 
     def __str__(self) -> str:
         return describe_state(self.window)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricResult:
+    """The mean of a metric over episodes, its standard deviation, and its value in every episode."""
+
+    mean: float
+    sd: float
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +100,7 @@ class TargetResult:
         score_sd: Its standard deviation over episodes.
         length_mean: Mean length of the episodes, in steps.
         returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
+        metrics: The evaluation's metrics, by name.
     """
 
     target_return: float | None
@@ -98,6 +111,7 @@ class TargetResult:
     score_sd: float
     length_mean: float
     returns: tuple[float, ...]
+    metrics: dict[str, MetricResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +178,13 @@ class Result(Measurements):
         return result_key(self.config, self.dataset.fingerprint, self.step, self.protocol) | known
 
     def scalars(self, kind: str) -> dict[str, float]:
-        """The scores as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
-        scores = {target.target_return: target.score_mean for target in self.targets}
-        return {f"{kind}/score{'' if at is None else f'_at_{at:g}'}": score for at, score in scores.items()}
+        """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
+        scalars = {}
+        for target in self.targets:
+            at = "" if target.target_return is None else f"_at_{target.target_return:g}"
+            scalars[f"{kind}/score{at}"] = target.score_mean
+            scalars |= {f"{kind}/{name}{at}": metric.mean for name, metric in target.metrics.items()}
+        return scalars
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
@@ -180,6 +198,8 @@ class Result(Measurements):
         return format_result(self)
 
     def _repr_html_(self) -> str:
+        from decision_rnn.evaluation.report import format_number  # imported here to avoid a cycle
+
         title = f"{self.config.backbone.name} on {self.dataset.name}, step {self.step}, {self.protocol}"
         rows = [
             (
@@ -187,11 +207,13 @@ class Result(Measurements):
                 f"{target.return_mean:.1f} ± {target.return_sd:.1f}",
                 f"{target.score_mean:.1f} ± {target.score_sd:.1f}",
                 f"{target.length_mean:.0f}",
+                *(f"{format_number(of.mean)} ± {format_number(of.sd)}" for of in target.metrics.values()),
                 len(target.returns),
             )
             for target in self.targets
         ]
-        return html_table(title, rows, ("target return", "return", "normalised score", "length", "episodes"))
+        head = ("target return", "return", "normalised score", "length", *self.protocol.metrics, "episodes")
+        return html_table(title, rows, head)
 
 
 def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protocol) -> dict[str, Any]:
@@ -262,7 +284,8 @@ def stored_result(
         trained_with: The code that the checkpoint was trained with.
     """
     protocol = Protocol.from_settings(settings, data, config)
-    found = _results(run, config, data, step, trained_with, code_of(config))
+    code = code_of(config) | code_of_metrics(settings.metrics)
+    found = _results(run, config, data, step, trained_with, code)
     return next((result for result in found if result.protocol == protocol), None)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from decision_rnn.data.environments import make_environment, time_limit
-from decision_rnn.data.playing import DEFAULT_MAX_STEPS, play_together
+from decision_rnn.data.playing import DEFAULT_MAX_STEPS, Step, play_together
 from decision_rnn.evaluation.actor import Actor
 from decision_rnn.messages import bar
+from decision_rnn.metrics import Metric, value_after
 from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import parallel_map
 
@@ -57,12 +58,14 @@ class RolloutResult:
         returns: (episodes,), undiscounted sums of rewards.
         lengths: (episodes,), steps.
         cut: (episodes,) bool, true where the episode was still going on after the largest number of steps.
+        metrics: (episodes,) values by the metric's name.
     """
 
     target_return: float
     returns: np.ndarray
     lengths: np.ndarray
     cut: np.ndarray
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def episode_groups(count: int) -> list[range]:
@@ -84,6 +87,7 @@ def rollout(
     plugins: Sequence[str] = (),
     max_episode_steps: int | None = None,
     longest_episode: int | None = None,
+    metrics: Sequence[type[Metric]] = (),
 ) -> list[RolloutResult]:
     """Play `episodes` episodes for each target return, in groups that are stepped as one batch.
 
@@ -100,6 +104,7 @@ def rollout(
         plugins: Modules that worker processes import first: those that register the environment or define the actor.
         max_episode_steps: As in `EvaluationConfig`.
         longest_episode: As in `DataSummary`.
+        metrics: What else is measured in every episode.
 
     Returns:
         One result per target return.
@@ -111,8 +116,9 @@ def rollout(
     groups = episode_groups(count)
     begins = [(seed + i % episodes, float(target_returns[i // episodes])) for i in range(count)]
     tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
-    play = partial(play_group, actor, environment_id, step_limit(environment_id, max_episode_steps, longest_episode))
-    found = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
+    limit = step_limit(environment_id, max_episode_steps, longest_episode)
+    play = partial(play_group, actor, environment_id, limit, metrics)
+    found = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool), np.zeros((count, len(metrics)))
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
@@ -122,8 +128,11 @@ def rollout(
         for group, results in zip(groups, played, strict=True):
             for all_of_them, of_group in zip(found, results, strict=True):
                 all_of_them[group] = of_group
-    per_target = zip(*(part.reshape(-1, episodes) for part in found), strict=True)
-    return [RolloutResult(target, *parts) for target, parts in zip(target_returns, per_target, strict=True)]
+    *parts, values = (part.reshape(len(target_returns), episodes, *part.shape[1:]) for part in found)
+    names = [metric.name for metric in metrics]
+    measured = [dict(zip(names, of_target.T, strict=True)) for of_target in values]
+    of_targets = zip(target_returns, *parts, measured, strict=True)
+    return [RolloutResult(*of_target) for of_target in of_targets]
 
 
 class GroupPolicy:
@@ -150,10 +159,12 @@ def play_group(
     actor: Actor,
     environment_id: str,
     max_steps: int | None,
+    metrics: Sequence[type[Metric]],
     group: tuple[int, list[tuple[int, float]]],
     ended: Callable[[int], object],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Play a group of episodes as one batch: their returns, lengths, and whether `max_steps` cut them, (episodes,).
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Play a group of episodes as one batch: their returns, lengths, and whether `max_steps` cut them, (episodes,), and
+    their metrics, (episodes, metrics).
 
     `group` has the seed of torch's generator, with which an actor may sample, and each episode's own seed and target
     return. `ended` is called with the number of episodes that have just ended.
@@ -164,14 +175,31 @@ def play_group(
     firsts = [env.reset(seed=seed)[0] for env, (seed, _) in zip(environments, episodes, strict=True)]
     policy = GroupPolicy(actor, [target for _, target in episodes])
     returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
+    values, measuring = np.zeros((count, len(metrics))), [[metric() for metric in metrics] for _ in episodes]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(random_seed)
         for step in play_together(environments, firsts, policy, max_steps):
             returns[step.rows] += step.rewards
             lengths[step.rows] += 1
             cut[step.rows] = step.cut & ~step.over
+            if metrics:
+                for i, row in enumerate(step.rows):
+                    values[row] = [value_after(metric, *outcome(step, i)) for metric in measuring[row]]
             if step.cut or step.over.any():
                 ended(int((step.over | step.cut).sum()))
     for env in environments:
         env.close()
-    return returns, lengths, cut
+    return returns, lengths, cut, values
+
+
+def outcome(step: Step, index: int) -> tuple[Any, ...]:
+    """The arguments of a metric's `step` for one of the environments."""
+    cut = step.cut and not step.terminated[index]
+    return (
+        step.actions[index],
+        step.observations[index],
+        float(step.rewards[index]),
+        bool(step.terminated[index]),
+        bool(step.truncated[index] or cut),
+        step.infos[index],
+    )

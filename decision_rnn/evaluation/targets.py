@@ -83,14 +83,14 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
     """
     count = len(returns)
     enough = max(MIN_SHARE * count, min(MIN_EPISODES, ENOUGH_SHARE * count))
-    few = {target: reach for target in asked if (reach := int((returns >= target).sum())) < enough}
+    few = [target for target in asked if int((returns >= target).sum()) < enough]
     if not few:
         return None
-    reached = ", ".join(f"{reach or 'none'} {'reaches' if reach < 2 else 'reach'} {t:g}" for t, reach in few.items())
+    scores = "a score at" if len(few) == 1 else "scores at"
     often = np.quantile(returns, 1 - ENOUGH_SHARE, method="lower")
     return (
-        f"of {count:,} episodes {reached}: a score there rests on little or nothing in the data, so read it beside the "
-        "score at the data's best, or choose lower targets with "
+        f"{scores} {', '.join(f'{target:g}' for target in few)} would be based on little or nothing in the data: "
+        "compare with that at the data's best, or choose lower targets with "
         f"--evaluation.target_returns, such as [{often:g}], which {np.mean(returns >= often):.0%} of the episodes reach"
     )
 

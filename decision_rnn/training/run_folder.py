@@ -157,7 +157,7 @@ class MetricsLog:
         except OSError as error:
             raise SystemFault(
                 f"cannot write the metrics into {self.path.parent}: {error.strerror}; its checkpoints are intact, so "
-                "make room and run the same command with --resume"
+                "make room and resume the run (`train` with --resume; `compare` does so itself)"
             ) from None
 
 

@@ -16,6 +16,7 @@ from swing import CAR, SMALL, push
 import decision_rnn
 from decision_rnn import Episode, InputError, Run, record
 from decision_rnn.data import playing
+from decision_rnn.deploy import Policy
 
 
 def test_record_has_the_same_episodes_as_a_manual_loop(inside: Path) -> None:
@@ -99,7 +100,8 @@ def test_train_refuses_data_recorded_with_wrappers_that_change_the_environment(
         ((push, CAR, "own/swing"), {"episodes": 1}, "own/swing exists"),
         ((push, "MountainCarContinous-v0", "own/none"), {"episodes": 1}, "did you mean MountainCarContinuous-v0"),
         ((push, 3, "own/none"), {"episodes": 1}, "int is not an environment"),
-        ((3, CAR, "own/none"), {"episodes": 1}, "int is not a policy"),
+        ((3, CAR, "own/none"), {"episodes": 1}, "int cannot be recorded: give a function"),
+        ((object.__new__(Policy), CAR, "own/none"), {"episodes": 1}, "Policy cannot be recorded: give a function"),
         (("nowhere", CAR, "own/none"), {"episodes": 1}, "nowhere"),
         ((push, CAR, "own/none"), {"episodes": 1, "target_return": 3}, "target_return"),
         ((lambda observation: 0.5, CAR, "own/none"), {"episodes": 1}, "an action of shape ()"),

@@ -324,6 +324,21 @@ def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_ta
     assert "- diverging on own/mine, seed 0: the loss is" in format_comparison(nothing)
 
 
+@pytest.mark.parametrize(
+    ("log", "fault"),
+    [
+        ("decision-rnn: the loss is nan at step 3\n", "the loss is nan at step 3"),
+        ("decision-rnn: no memory\n$ decision-rnn train --resume\ndecision-rnn: a full disk\nbye\n", "a full disk"),
+        ("Traceback (most recent call last):\n  File\n    x\nValueError: heads\nof 3\n", "ValueError: heads of 3"),
+        ("Traceback (most recent call last):\nA: b\n$ decision-rnn train\ndecision-rnn: fault\n", "fault"),
+        ("decision-rnn: before\n$ decision-rnn train\n20 training steps\n", "it ended without an error in its run.log"),
+    ],
+)
+def test_fault_of_a_run_is_its_last_error_in_one_line(log: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(f"$ decision-rnn train\n{log}")
+    assert Task(tmp_path, "", (), "cpu").fault() == fault
+
+
 def test_run_folder_of_another_configuration_is_refused_before_training(
     mine: Path, comparing: Compare, tmp_path: Path
 ) -> None:
@@ -369,10 +384,10 @@ def test_trial_has_the_loss_and_costs_of_the_run(
 def test_repeated_comparison_with_other_jobs_reports_the_jobs_of_training(
     mine: Path, comparing: Compare, run: Path
 ) -> None:
-    assert "median wall time of a run, 2 runs at a time; " in str(comparing(Inline(jobs=2), seeds=2))
+    assert "Training: with 2 runs at a time." in str(comparing(Inline(jobs=2), seeds=2))
     again = comparing(seeds=2)
-    assert "median wall time of a run, 2 runs at a time; " in str(again)
-    assert "a run, 2 runs at a time; one action" in build_page(again)
+    assert "Training: with 2 runs at a time." in str(again)
+    assert "Training: with 2 runs at a time." in build_page(again)
     assert [trial.jobs for trial in comparing(seeds=3).trials] == [2, 2, 1]
 
 

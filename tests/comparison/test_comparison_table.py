@@ -1,10 +1,13 @@
 """A comparison in Markdown: scores, intervals, verdicts, controls, checkpoints, costs and remarks."""
 
+import html
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_comparison import ROUND, achieved, of_scores, of_trials, trials_of_scores
+from guide import ROOT
+from made_comparison import LABELS, ROUND, achieved, made_comparison, of_scores, of_trials, trials_of_scores
 
 from decision_rnn.comparison.plan import SPREAD
 from decision_rnn.comparison.record import CheckpointScores, Target
@@ -44,11 +47,13 @@ def test_table_of_fewer_than_five_seeds_shows_each_score_and_no_interval(scores:
 
 
 def test_table_of_five_seeds_has_intervals_and_verdicts() -> None:
-    text = format_comparison(of_scores(mingru=FIVE, lru=[10.0, 11.0, 12.0, 13.0, 14.0], same=FIVE))
+    made = of_scores(mingru=FIVE, lru=[10.0, 11.0, 12.0, 13.0, 14.0], same=FIVE)
+    text, page = format_comparison(made), html.unescape(build_page(made))
     summary = summarise_seeds(FIVE)
     assert rows(text, "score of the last")[0][1] == f"53.2 [{summary.low:.1f}, {summary.high:.1f}]"
-    assert "mean over seeds with Student's t 95% interval" in text
-    assert "verdicts at 5% over the comparisons of one column of one dataset, by Holm's method." in text
+    assert "mean over seeds, with a 95% interval" in text
+    assert "mean over seeds with Student's t 95% interval" in page
+    assert "verdicts at 5% over the comparisons of one column of one dataset, by Holm's method." in page
     worse, same = rows(text, "difference from mingru")
     assert worse[0] == "lru"
     assert all(entry.startswith("-41.2 [") and entry.endswith("], worse") for entry in worse[1:])
@@ -89,10 +94,11 @@ def test_table_has_standard_deviation_over_seeds_with_and_without_episode_noise(
         for returns in [(90.0 * (trial.seed % 2), 90.0 * ((trial.seed + 1) % 2))]
     ]
     few = trials_of_scores([1.0, 2.0, 3.0, 4.0], "few")
-    text = format_comparison(of_trials([*trials_of_scores(FIVE), *lucky, *few]))
+    made = of_trials([*trials_of_scores(FIVE), *lucky, *few])
+    text = format_comparison(made)
     found = rows(text, "standard deviation over seeds")
     assert [row[:2] for row in found] == [["mingru", "4.0 (4.0)"], ["lru", "0.0 (0.0)"]]
-    assert "without the noise of a finite number of episodes" in text
+    assert "without the noise of a finite number of episodes" in build_page(made)
 
 
 def test_table_has_separate_columns_for_extrapolation_and_target_error() -> None:
@@ -111,7 +117,7 @@ def test_table_has_separate_columns_for_extrapolation_and_target_error() -> None
     assert "- 3600 is beyond the data." in text
     assert rows(text, "score of the last")[0][-1] == "16.7%"  # 1500 for 1000 and 2000: 500 off, of a range of 3000
     error = target_error(spread_targets(0.0, 1000.0, SPREAD), [np.full(3, 500.0)] * SPREAD, (0.0, 1000.0))
-    assert f"an agent that always returns the middle of the range has about {error:.0f}." in text
+    assert f"an agent that always returns the middle of the range has about {error:.0f}." in build_page(made)
 
 
 def test_table_of_a_dataset_without_a_target_of_its_own_has_verdicts_at_the_best() -> None:
@@ -155,7 +161,8 @@ def test_table_has_columns_for_the_last_and_the_best_checkpoint() -> None:
         for which in ("last", "best")
     ]
     assert rows(text, "score by checkpoint")[0][1:3] == ["50.0 (40.0 to 60.0)", "55.0 (40.0 to 70.0)"]
-    assert "20 episodes each; the best one is chosen and measured by the same episodes, so its score is biased" in text
+    assert "Checkpoints: 20 episodes each." in text
+    assert "The best checkpoint is chosen and measured by the same episodes" in build_page(of_trials(trials))
     (summary,) = summarise(of_trials(trials))
     assert summary.steps == (5_000, 10_000)
     assert summary.curves[ROUND.targets[0]] == pytest.approx(np.array([[70.0, 60.0], [20.0, 40.0]]))
@@ -206,6 +213,22 @@ def test_table_names_command_commits_hardware_and_versions() -> None:
     machine = "Test CPU, 2 cores, GPU: none; python 3.12.0, torch 2.12.0, decision-rnn 0.1.0"
     text = format_comparison(made)
     assert text.splitlines()[-1] == f"Made by `{made.command}` at commit abc123, def456; {machine}."
+
+
+def test_report_names_the_page_of_definitions_that_has_every_column_of_its_tables() -> None:
+    """In place of a paragraph below the tables."""
+    made = made_comparison(datasets=("own/x", "own/y", "own/z"), seeds=10, failed=[("mingru", 0)])
+    text = format_comparison(made)
+    page = (ROOT / "docs" / "protocol.md").read_text()
+    place, section = re.search(r'(docs/\S+), "(.*)"\.', text).groups()  # type: ignore[union-attr]
+    assert place == "docs/protocol.md"
+    defined = page.split(f"## {section}\n")[1].split("\n## ")[0]
+    titles = [line.split("|")[1].strip() for line in text.split("\n") if line.startswith("| ")]
+    named = (*LABELS, *(variant.label for variant in made.variants), "(the", "---")
+    titles = {title for title in titles if title.split()[0] not in named}
+    assert len(titles) == 8
+    for title in titles:
+        assert title.replace("mingru", "a variant") in defined, title
 
 
 def test_returns_have_decimals_for_the_range_of_the_data() -> None:

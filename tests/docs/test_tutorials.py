@@ -18,6 +18,7 @@ from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import contract
 from decision_rnn.data.sources import SOURCES
+from decision_rnn.metrics import METRICS
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -60,10 +61,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: d
     monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
     monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
     monkeypatch.setattr(CONDITIONS, "entries", dict(CONDITIONS.entries))
-    sources = set(SOURCES)
+    registries: list[tuple[dict[str, Any], set[str]]] = [(SOURCES, set(SOURCES)), (METRICS, set(METRICS))]
     yield tmp_path
-    for prefix in set(SOURCES) - sources:
-        del SOURCES[prefix]
+    for registry, before in registries:
+        for added in set(registry) - before:
+            del registry[added]
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]

@@ -11,7 +11,7 @@ import pytest
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import DatasetSpec
+from decision_rnn.data.spec import DatasetSpec, flat_spaces
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
@@ -213,8 +213,11 @@ def test_evaluation_in_another_environment_with_the_same_spaces(
     assert "carried state, LongPendulum-v0\n" in text
     assert "played in LongPendulum-v0, not in that of the data" in text
     for name, fault in (
-        ("Hopper-v5", "evaluation.environment_id Hopper-v5 has observations of 11 numbers where .* have 3"),
-        ("CartPole-v1", "evaluation.environment_id CartPole-v1 has observations of 4 numbers where .* have 3"),
+        (
+            "Hopper-v5",
+            "trained on observations of 3 numbers, and Hopper-v5 .* has 11: choose an evaluation.environment_id",
+        ),
+        ("CartPole-v1", "trained on observations of 3 numbers, and CartPole-v1 .* has 4"),
         ("Absent-v0", "there is no environment 'Absent-v0' here"),
     ):
         with pytest.raises(InputError, match=fault):
@@ -263,3 +266,12 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
     store = EpisodeStore.write(tmp_path / "store", made, environment_id="Pendulum-v1", source={})
     spec = DatasetSpec("own/short", "Pendulum-v1", -1600.0, -150.0, (), 1000.0, "ours")
     assert DataSummary.from_store(spec, store).time_limit == limit
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size: int) -> None:
+    """Also where a window would read the first entries of a longer observation: those of Pendulum are three."""
+    spaces, trained = flat_spaces(size, gymnasium.spaces.Box(-1, 1, (1,))), pendulum()
+    trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
+    with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
+        evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)

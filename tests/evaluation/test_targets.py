@@ -49,11 +49,11 @@ def test_describe_few_warns_of_targets_that_few_episodes_reach(returns: np.ndarr
     ]
 
 
-def test_describe_few_names_counts_and_proposes_a_target_return() -> None:
+def test_describe_few_names_targets_and_proposes_a_target_return() -> None:
     returns = thousand_and(250.0, 300.0)
     sentence = describe_few((3600.0, 300.0, 250.0, 50.0), returns)
     assert sentence is not None
-    assert sentence.startswith("of 1,002 episodes none reaches 3600, 1 reaches 300, 2 reach 250: ")
+    assert sentence.startswith("scores at 3600, 300, 250 would be based on little or nothing in the data: ")
     proposed = float(sentence.partition("such as [")[2].partition("]")[0])
     assert 0.1 <= np.mean(returns >= proposed) < 0.102
     assert sentence.endswith("], which 10% of the episodes reach")

@@ -1,4 +1,4 @@
-"""A report in Markdown: the tables of every dataset, explained below them."""
+"""A report in Markdown: the tables of every dataset, and what they were made from."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from decision_rnn.comparison.record import Comparison
 
 
+DEFINITIONS = 'What every number means: docs/protocol.md, "The tables of a comparison".'
+
+
 def format_comparison(comparison: Comparison) -> str:
-    """The tables of a comparison, followed by an explanation of their numbers."""
+    """The tables of a comparison, followed by what was compared."""
     findings = Findings(comparison)
     found = [made for make in SECTIONS if (made := make(findings)).groups]
     groups = [group for section in found for group in section.groups]
@@ -26,7 +29,7 @@ def format_comparison(comparison: Comparison) -> str:
         tables = [table.markdown() for group in here for table in group.tables if not table.behind_chart]
         lines = [f"- {line}" for group in here for line in group.text]
         parts += [f"## {title}", *tables, *["\n".join(lines)] * bool(lines)]
-    parts.append(" ".join([*describe(comparison), *(section.text for section in found if section.text)]))
+    parts.append(" ".join([*describe(comparison), *(section.text for section in found if section.text), DEFINITIONS]))
     return "\n\n".join([*parts, describe_origin(comparison)])
 
 

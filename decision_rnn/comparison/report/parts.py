@@ -91,16 +91,16 @@ class Section:
 
     Attributes:
         title: The title.
-        text: Explains the numbers, in Markdown and on the page.
+        text: What the numbers are, in Markdown and on the page.
         groups: Its parts.
-        charts_text: Explains the charts, on the page.
+        legend: Explains tables and charts, on the page; Markdown names docs/protocol.md.
         foldable: Whether the page collapses all groups but the first.
     """
 
     title: str
     text: str
     groups: Sequence[Group]
-    charts_text: str = ""
+    legend: str = ""
     foldable: bool = True
 
 

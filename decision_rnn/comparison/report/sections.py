@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from decision_rnn.comparison.report.words import (
 )
 from decision_rnn.comparison.summary import (
     BUDGETS,
-    METRICS,
+    COLUMNS,
     TargetSummary,
     VariantSummary,
     compared_targets,
@@ -37,7 +38,7 @@ from decision_rnn.evaluation.aggregate import (
     PROFILE_NOTE,
     performance_profile,
 )
-from decision_rnn.evaluation.report import format_deviation, format_return, format_scores
+from decision_rnn.evaluation.report import format_deviation, format_number, format_return, format_scores
 from decision_rnn.evaluation.statistics import (
     DEVIATION_NOTE,
     DIFFERENCE_NOTE,
@@ -104,6 +105,7 @@ def scores(findings: Findings) -> Section:
         tables = [
             findings.table("score of the last checkpoint", last),
             findings.table("standard deviation over seeds", deviations),
+            *(findings.table(name, by_target(partial(_metric_cell, name))) for name in findings.comparison.metrics),
             findings.table(f"difference from {reference(found)}", compared),
             _every_target(dataset, found),
         ]
@@ -119,7 +121,7 @@ def scores(findings: Findings) -> Section:
 
     spreads = {of.scores.spread for summary in findings.summaries for of in summary.targets}
     kinds = {
-        "95% interval": INTERVAL_NOTE,
+        "95% interval": "mean over seeds, with a 95% interval",
         "range": "mean over seeds, and in brackets the score of every seed, whose range is no confidence interval",
         None: "of one seed, which may be far from the mean over seeds",
     }
@@ -130,19 +132,16 @@ def scores(findings: Findings) -> Section:
         for dataset in findings.comparison.datasets
     }
     scale = ", or, by dataset, ".join(sorted(scales, reverse=True))
-    text = [f"Score: {scale}; {'; or '.join(kinds[of] for of in kinds if of in spreads)}."]
-    text.append(
+    text = f"Score: {scale}; {'; or '.join(kinds[of] for of in kinds if of in spreads)}."
+    intervals = f"Scores: {INTERVAL_NOTE}. Over seeds: {DEVIATION_NOTE}. Differences: {DIFFERENCE_NOTE}. "
+    legend = (
         "Targets beyond the data measure extrapolation. Target error: the mean distance of the median return from "
         "targets spread through the data's range, in % of that range; an agent that always returns the middle of the "
-        "range has about 20."
-    )
-    if "95% interval" in spreads:
-        text.append(f"Over seeds: {DEVIATION_NOTE}. Differences: {DIFFERENCE_NOTE}.")
-    charts_text = (
+        f"range has about 20. {intervals * ('95% interval' in spreads)}"
         "In the charts a large mark is the score, with its interval (a line with ends) or the range of its seeds (a "
         "plain line); small dots below it are the seeds. Hollow marks and dashed lines are controls."
     )
-    return Section("Scores", " ".join(text), findings.groups(group), charts_text, foldable=False)
+    return Section("Scores", text, findings.groups(group), legend, foldable=False)
 
 
 def _score_cell(of: TargetSummary) -> Cell:
@@ -153,8 +152,13 @@ def _score_cell(of: TargetSummary) -> Cell:
     return Cell(format_scores(of.scores), f"seeds: {seeds}" * (of.scores.spread is not None))
 
 
+def _metric_cell(name: str, of: TargetSummary) -> str:
+    return format_scores(of.metrics[name], number=format_number) if name in of.metrics else ""
+
+
 def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
     head = ["variant", "target", "score", "sd over seeds (of the agents)", "return, mean ± sd", "median", "10% to 90%"]
+    metrics = list(dict.fromkeys(name for summary in found for of in summary.targets for name in of.metrics))
     rows = []
     for summary in found:
         for of in summary.targets:
@@ -165,8 +169,9 @@ def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
             )
             row: list[Cell | str] = [summary.variant, describe_targets([of.target]), _score_cell(of)]
             row += [format_deviation(of.deviation), f"{mean} ± {sd}", middle, f"{low} to {high}"]
-            rows.append([*row, *(f"{metric(of):.4g}" for metric in METRICS.values())])
-    return Table("every target", [*head, *METRICS], rows, behind_chart=True)
+            row += [_metric_cell(name, of) for name in metrics]
+            rows.append([*row, *(format_number(column(of)) for column in COLUMNS.values())])
+    return Table("every target", [*head, *metrics, *COLUMNS], rows, behind_chart=True)
 
 
 def achieved(findings: Findings) -> Section:
@@ -194,14 +199,14 @@ def achieved(findings: Findings) -> Section:
             charts=plots(findings, "achieved over target return", axes, curves, number, panels=True, guide=guide),
         )
 
-    charts_text = (
+    legend = (
         "The return that an agent achieves for each target: a thick line with marks is the median of all seeds' "
         "episodes, with a band from the 10th to the 90th percentile; thin lines are those of its seeds, grey lines the "
         "other variants. On the dashed diagonal the agent achieves its target; right of the dotted line the target "
         "is higher than any return in the data. Thin lines close together point to the method, thin lines far apart to "
         "luck in training."
     )
-    return Section("Target and achieved return", "", findings.groups(group), charts_text)
+    return Section("Target and achieved return", "", findings.groups(group), legend)
 
 
 def learning(findings: Findings) -> Section:
@@ -229,19 +234,16 @@ def learning(findings: Findings) -> Section:
         charts += plots(findings, "score over steps", axes, curves, "{:.1f}".format, panels=True)
         return Group(dataset.data.name, tables=tables, charts=charts)
 
-    text = (
-        f"Checkpoints: {plural(findings.comparison.checkpoint_episodes, 'episode')} each; the best one is chosen and "
-        "measured by the same episodes, so its score is biased upwards."
-    )
-    charts_text = (
-        "A thick line with marks is the mean score over seeds for the first target, thin lines are its seeds, dotted "
+    text = f"Checkpoints: {plural(findings.comparison.checkpoint_episodes, 'episode')} each."
+    legend = (
+        "The best checkpoint is chosen and measured by the same episodes, so its score is biased upwards. A thick line "
+        "with marks is the mean score over seeds for the first target, thin lines are its seeds, dotted "
         "lines are the means for other targets, grey lines are the other variants. A curve that still rises says that "
         "longer training may change the order. "
     )
     checkpoints = any(summary.curves for summary in findings.summaries)
-    losses_text = "Losses of different objectives cannot be compared."
-    groups = findings.groups(group)
-    return Section("Learning curves", text * checkpoints, groups, charts_text * checkpoints + losses_text)
+    losses = "Losses of different objectives cannot be compared."
+    return Section("Learning curves", text * checkpoints, findings.groups(group), legend * checkpoints + losses)
 
 
 def _mean_loss(summary: VariantSummary) -> Curves:
@@ -276,16 +278,14 @@ def cost(findings: Findings) -> Section:
     trials = findings.comparison.trials
     jobs = " or ".join(sorted({str(trial.jobs) for trial in trials if trial.jobs is not None}))
     partly = " where that is known" * any(trial.jobs is None for trial in trials)
-    together = f", {jobs} runs at a time{partly}" * (jobs not in ("", "1"))
-    text = (
-        f"Training: median wall time of a run{together}; one action: median at batch 1 on one thread, of the fastest "
-        "seed, since other work on the machine can only slow it down; state: memory per environment."
-    )
-    charts_text = (
+    text = f"Training: with {jobs} runs at a time{partly}." * (jobs not in ("", "1"))
+    legend = (
+        "Training: median wall time of a run; one action: median at batch 1 on one thread, of the fastest seed, since "
+        "other work on the machine can only slow it down; state: memory per environment. "
         "The charts show the score at the first target: further left is cheaper, further up is better. A variant whose "
         "cost is 0 has no place on a logarithmic axis."
     )
-    return Section("Score against cost", text, findings.groups(group), charts_text)
+    return Section("Score against cost", text, findings.groups(group), legend)
 
 
 def tuning(findings: Findings) -> Section:
@@ -308,12 +308,12 @@ def tuning(findings: Findings) -> Section:
         charts = plots(findings, "Score of the choice", axes, points, "{:.1f}".format, log="x")
         return Group(dataset.data.name, tables=[findings.table("score of a target chosen by", columns)], charts=charts)
 
-    text = (
+    legend = (
         "A target chosen by playing: a bandit spends that many episodes per seed on the evaluated targets, and its "
         "choice is scored on other episodes. The gain is bought with interaction, which offline learning is meant to "
         "do without."
     )
-    return Section("Score against episodes spent on choosing a target", text, findings.groups(group))
+    return Section("Score against episodes spent on choosing a target", "", findings.groups(group), legend)
 
 
 def overall(findings: Findings) -> Section:
@@ -325,15 +325,16 @@ def overall(findings: Findings) -> Section:
         return Section(title, "", reason, foldable=False)
     means = any(of.spread for overall in found for of in overall.aggregates.values())
     improvements = any(of.spread for overall in found for of in overall.improvements.values())
-    text = [
+    legend = [
         f"Interquartile mean: {AGGREGATE_NOTE if means else AGGREGATE}. Improvement: "
         f"{IMPROVEMENT_NOTE if improvements else IMPROVEMENT}; at 0.5 the two are even. No interval is given for few "
         "seeds or datasets."
     ]
     if found[0].role is not None and not all(summary.asked for summary in findings.summaries):
-        text.append("Behaviour cloning has no target and appears with its one score at all of them.")
-    charts_text = f"A profile is the {PROFILE_NOTE}; the other variants are grey behind it."
-    return Section(title, " ".join(text), [_over_datasets(findings, of) for of in found], charts_text, foldable=False)
+        legend.append("Behaviour cloning has no target and appears with its one score at all of them.")
+    legend.append(f"A profile is the {PROFILE_NOTE}; the other variants are grey behind it.")
+    groups = [_over_datasets(findings, of) for of in found]
+    return Section(title, "", groups, " ".join(legend), foldable=False)
 
 
 def _over_datasets(findings: Findings, overall: Overall) -> Group:
@@ -351,7 +352,11 @@ def _over_datasets(findings: Findings, overall: Overall) -> Group:
     charts = [dots(findings, "Interquartile mean", "normalised score", overall.aggregates, mean)]
     if overall.improvements:
         title, others = f"improvement on {overall.reference}", overall.scores[overall.reference]
-        columns = {"probability": {label: format_scores(of, digits=2) for label, of in overall.improvements.items()}}
+        columns = {
+            "probability": {
+                label: format_scores(of, number="{:.2f}".format) for label, of in overall.improvements.items()
+            }
+        }
         for name in overall.datasets:
             columns[name] = {
                 label: f"{probability_of_improvement(overall.scores[label][name], others[name]):.2f}"
@@ -375,8 +380,8 @@ def _over_datasets(findings: Findings, overall: Overall) -> Group:
 def failed(findings: Findings) -> Section:
     """The runs that failed."""
     lines = [f"{run.variant} on {run.dataset}, seed {run.seed}: {run.error}" for run in findings.comparison.failed]
-    text = "The command tries these again when it is repeated."
-    return Section("Failed runs", "", [Group("Failed runs", text=lines)] * bool(lines), text)
+    legend = "Their folders hold run.log. The command, when it is repeated, trains them: mend the cause first."
+    return Section("Failed runs", "", [Group("Failed runs", text=lines)] * bool(lines), legend)
 
 
 def remarks(findings: Findings) -> Section:
@@ -392,8 +397,8 @@ def remarks(findings: Findings) -> Section:
             lines.append(f"{listed(labels)}: {remark}" if len(labels) < len(found) else capitalised(remark))
         return Group(dataset.data.name, text=[f"{line}." for line in lines])
 
-    text = "What to know before believing the scores."
-    return Section("Remarks", "", findings.groups(group), text, foldable=False)
+    legend = "What to know before believing the scores."
+    return Section("Remarks", "", findings.groups(group), legend, foldable=False)
 
 
 SECTIONS: list[Callable[[Findings], Section]] = [scores, achieved, learning, cost, tuning, overall, failed, remarks]

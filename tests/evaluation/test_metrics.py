@@ -1,0 +1,153 @@
+"""Metrics of episodes: against episodes stepped by hand, in results and tables, in several processes, and refused."""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from comparison.made_comparison import of_scores
+from guide import example
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import EnvSpec
+
+from decision_rnn import Metric, evaluate, register_metric
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation import rollout
+from decision_rnn.evaluation.results import read_result, result_file, stored_result
+from decision_rnn.metrics import METRICS, TAKEN
+
+Make = Callable[..., TrainedAgent]
+ASKED: dict[str, Any] = {"target_returns": [-200, -900], "episodes": 2, "seed": 7, "progress": False}
+
+
+class Judged(PendulumEnv):
+    """Pendulum that says where it is and, at the end of every episode, whether it turns to the left."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, {**info, "x_position": observation[0], **self.judge()}
+
+    def judge(self) -> dict[str, Any]:
+        return {"is_success": self.state[1] > 0}
+
+
+class Silent(Judged):
+    """Judged, but without the last."""
+
+    def judge(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Registers the environments, and the tutorial's metrics."""
+    for kind in (Judged, Silent):
+        name = f"{kind.__name__}-v0"
+        monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, kind, max_episode_steps=40))
+    module = ModuleType("mymetric")
+    monkeypatch.setitem(sys.modules, "mymetric", module)
+    before = dict(METRICS)
+    exec(example("mymetric.py"), module.__dict__)
+    yield
+    METRICS.clear()
+    METRICS.update(before)
+
+
+@pytest.fixture
+def judged(pendulum: Make) -> Callable[..., TrainedAgent]:
+    def make(name: str = "Judged-v0") -> TrainedAgent:
+        trained = pendulum()
+        return replace(trained, provenance=replace(trained.provenance, environment_id=name))
+
+    return make
+
+
+def by_hand(trained: TrainedAgent, target: float, seed: int) -> tuple[float, float, float]:
+    """The energy, the last position and the success of an episode."""
+    env = gymnasium.make("Judged-v0")
+    observation, _ = env.reset(seed=seed)
+    state, energy, reward, truncated = trained.agent.initial_state(torch.tensor([target])), 0.0, 0.0, False
+    while not truncated:
+        seen = torch.from_numpy(observation)[None]
+        with torch.inference_mode():
+            action, state = trained.agent.act(seen, torch.tensor([float(reward)]), None, state)
+        observation, reward, _, truncated, info = env.step(action[0].numpy())
+        energy += float(action[0, 0]) ** 2
+    return energy, float(info["x_position"]), float(info["is_success"])
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_metrics_are_those_of_episodes_stepped_by_hand(
+    judged: Make, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout, "GROUP", 2)
+    trained, names = judged(), ["energy", "distance", "success"]
+    result = evaluate(trained, metrics=names, processes=processes, output=tmp_path, **ASKED)
+    for target in result.targets:
+        expected = np.array([by_hand(trained, target.target_return or 0.0, 7 + i) for i in range(2)])
+        for values, (name, metric) in zip(expected.T, target.metrics.items(), strict=True):
+            np.testing.assert_allclose(metric.values, values, rtol=1e-3, atol=1e-4, err_msg=name)
+            assert (metric.mean, metric.sd) == pytest.approx((values.mean(), values.std()), rel=1e-3, abs=1e-4)
+    plain = evaluate(trained, processes=processes, output=tmp_path, **ASKED)
+    assert [target.returns for target in plain.targets] == [target.returns for target in result.targets]
+    assert read_result(result_file(tmp_path, result)) == result
+    assert len(list((tmp_path / "results").iterdir())) == 2
+    settings = replace(trained.config.evaluation, target_returns=(-200.0, -900.0), episodes=2, seed=7)
+    about = trained.config, trained.provenance, trained.step
+    measured = replace(settings, metrics=tuple(names))
+    assert stored_result(tmp_path, *about, measured, trained.code).targets == result.targets  # type: ignore[union-attr]
+    assert stored_result(tmp_path, *about, settings, trained.code).targets == plain.targets  # type: ignore[union-attr]
+
+
+def test_table_and_tensorboard_show_every_metric(judged: Make) -> None:
+    result = evaluate(judged(), metrics=["energy", "success"], processes=1, **ASKED)
+    head, *rows = str(result).splitlines()[1:4]
+    assert head.split()[-2:] == ["energy", "success"]
+    scalars = result.scalars("evaluation")
+    for row, target in zip(rows, result.targets, strict=True):
+        mean, sd = target.metrics["energy"].mean, target.metrics["energy"].sd
+        assert f" {mean:.4g} ± {sd:>6.4g} " in row
+        assert scalars[f"evaluation/energy_at_{target.target_return:g}"] == mean
+    assert "<th>energy</th>" in result._repr_html_()
+
+
+def test_cut_episode_is_truncated_for_its_metrics_and_success_needs_the_environment_to_say_so(judged: Make) -> None:
+    cut = evaluate(judged(), metrics=["success"], max_episode_steps=5, processes=1, **ASKED)
+    assert {value for target in cut.targets for value in target.metrics["success"].values} <= {0.0, 1.0}
+    for options in ({}, {"max_episode_steps": 5}):
+        with pytest.raises(InputError, match=r"success needs info\[.* leave it out of evaluation.metrics"):
+            evaluate(judged("Silent-v0"), metrics=["success"], processes=1, **ASKED, **options)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, "far"])
+def test_metric_that_returns_no_finite_number_is_refused_at_its_first_step(judged: Make, value: Any) -> None:
+    class Odd(Metric):
+        name = "odd"
+        steps = 0
+
+        def step(self, *step: Any) -> Any:
+            type(self).steps += 1
+            return value
+
+    register_metric(Odd)
+    with pytest.raises(InputError, match=rf"the metric odd returned {value!r}: it must return a finite number"):
+        evaluate(judged(), metrics=["odd"], processes=1, **ASKED)
+    assert Odd.steps == 1
+
+
+def test_unknown_metrics_and_names_that_are_taken_are_refused(judged: Make) -> None:
+    with pytest.raises(InputError, match=r"names 'sucess'; did you mean success\? known are success, energy, distance"):
+        evaluate(judged(), metrics=["sucess"], **ASKED)
+    for name in ("success", "score", "two words", None):
+        with pytest.raises(ValueError, match="must be a word that is not taken"):
+            register_metric(type("Own", (Metric,), {"name": name}))
+    comparison = of_scores(mingru=[50.0] * 5)
+    assert {*comparison.table()[0], *comparison.episode_table()[0]} <= TAKEN
