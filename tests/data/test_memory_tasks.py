@@ -51,12 +51,12 @@ def test_tmaze_follows_the_rules_of_rate() -> None:
         assert observation[[0, 2]].tolist() == [0, 0]
         for time in itertools.count(1):
             action = int(generator.choice(4, p=(0.6, 0.15, 0.1, 0.15)))
-            observation, reward, terminated, truncated, _ = maze.step(action)
+            observation, reward, terminated, truncated, info = maze.step(action)
             moved = (place[0] + steps_to[action][0], place[1] + steps_to[action][1])
             place = moved if moved in free else place
             assert observation[:3].tolist() == [place[1], 0, place == (length, 0)]
             assert observation[3] in (-1, 0, 1)
-            assert (reward, terminated) == (float(place[1] == hint), place[1] != 0)
+            assert (reward, info, terminated) == (place[1] == hint, {"success": place[1] == hint}, place[1] != 0)
             assert truncated == (time == length + 2 and not terminated)
             if terminated or truncated:
                 ends.add((reward, terminated, truncated))

@@ -11,7 +11,7 @@ import pytest
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.spec import DatasetSpec, flat_spaces
+from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
@@ -199,9 +199,7 @@ def test_evaluation_in_another_environment_with_the_same_spaces(
     pendulum: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pendulum-v1 ends after 200 steps; the longest episode of the data has 30."""
-    monkeypatch.setattr(gymnasium, "registry", dict(gymnasium.registry))
     spec = replace(gymnasium.spec("Pendulum-v1"), id="LongPendulum-v0", max_episode_steps=250)
-    monkeypatch.setitem(gymnasium.envs.registration.registry, spec.id, spec)
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     trained = pendulum()
     trained = replace(trained, provenance=replace(trained.provenance, longest_episode=30))
@@ -271,7 +269,8 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
 @pytest.mark.parametrize("size", [2, 4])
 def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size: int) -> None:
     """Also where a window would read the first entries of a longer observation: those of Pendulum are three."""
-    spaces, trained = flat_spaces(size, gymnasium.spaces.Box(-1, 1, (1,))), pendulum()
+    box = gymnasium.spaces.Box
+    spaces, trained = described_spaces(box(-1, 1, (size,)), box(-1, 1, (1,))), pendulum()
     trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
     with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
         evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)

@@ -52,7 +52,8 @@ class TMaze(gymnasium.Env[np.ndarray, Any]):
             self.x = min(max(self.x + right, 0), self.corridor)
         turned = self.y != 0
         truncated = not turned and self.time == self.corridor + 2
-        return self._observation(0), float(self.y == self.goal), turned, truncated, {}
+        success = self.y == self.goal
+        return self._observation(0), float(success), turned, truncated, {"success": success}
 
     def _observation(self, hint: int) -> np.ndarray:
         flag = self.x == self.corridor and self.y == 0
