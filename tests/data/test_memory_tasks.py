@@ -15,6 +15,7 @@ from decision_rnn.data.memory import balance, dark_key_to_door, recall
 from decision_rnn.data.memory.dark_key_to_door import DarkKeyToDoor, approach
 from decision_rnn.data.memory.recipes import RECIPES, recipe_of
 from decision_rnn.data.memory.tmaze import DOWN, LEFT, RIGHT, UP, TMaze, turn
+from decision_rnn.metrics import METRICS
 
 CARDS = [f"{game}{level}" for game in ("RepeatFirst", "RepeatPrevious") for level in ("Easy", "Medium", "Hard")]
 
@@ -238,6 +239,19 @@ def test_scripted_room_expert_earns_all_from_everywhere() -> None:
     room = DarkKeyToDoor(100)
     for seed in range(3):
         assert sum(played(room, lambda: approach(room), seed)[2]) == pytest.approx(2)
+
+
+def test_last_episodes_is_the_mean_return_of_the_last_ten_inner_episodes() -> None:
+    """Of twelve, the first four by the expert, the rest by an agent that stays where it is."""
+    room, metric = DarkKeyToDoor(12), METRICS["last_episodes"]()
+    room.reset(seed=0)
+    for time in range(12 * 50):
+        action = approach(room) if time < 4 * 50 else 0
+        observation, *rest = room.step(action)
+        value = metric.step(action, observation, *rest)
+        if time < 4 * 50:
+            assert value == (2 if time >= 49 else 0)
+    assert value == pytest.approx(2 * 2 / 10)
 
 
 @pytest.mark.parametrize("name", RECIPES)
