@@ -3,10 +3,9 @@
     run = decision_rnn.train("hopper-medium", backbone="mingru")
     print(run.evaluate([3600]))
 
-Data: `open_dataset`, `write_store`, `record`, `merge_datasets`, `remove_dataset`. Agents: `train`, `evaluate`,
-`compare`, `load_agent`. Extensions:
-`register` (a backbone), `register_objective`, `register_condition`, `register_metric`, `register_source`. Invalid
-input raises `InputError`, a ValueError.
+Data: `open_dataset`, `import_log`, `write_store`, `record`, `merge_datasets`, `remove_dataset`. Agents: `train`,
+`evaluate`, `compare`, `load_agent`. Extensions: `register` (a backbone), `register_objective`, `register_condition`,
+`register_metric`, `register_source`. Invalid input raises `InputError`, a ValueError.
 """
 
 import ast

@@ -12,6 +12,7 @@ from decision_rnn.agent import register_objective as register_objective
 from decision_rnn.api.acting import EnvironmentActor as EnvironmentActor
 from decision_rnn.api.agents import load_agent as load_agent
 from decision_rnn.api.comparing import compare as compare
+from decision_rnn.api.datasets import import_log as import_log
 from decision_rnn.api.datasets import merge_datasets as merge_datasets
 from decision_rnn.api.recording import record as record
 from decision_rnn.api.run import Run as Run
@@ -19,6 +20,7 @@ from decision_rnn.api.run import evaluate as evaluate
 from decision_rnn.api.run import train as train
 from decision_rnn.backbones import Backbone as Backbone
 from decision_rnn.backbones import BackboneConfig as BackboneConfig
+from decision_rnn.backbones import FadingConfig as FadingConfig
 from decision_rnn.backbones import SequenceMixer as SequenceMixer
 from decision_rnn.backbones import register as register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence as linear_recurrence

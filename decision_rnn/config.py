@@ -16,14 +16,14 @@ from decision_rnn.agent import (
     ReturnToGoConfig,
     SupervisedConfig,
 )
-from decision_rnn.backbones import BackboneConfig, registered
+from decision_rnn.backbones import BackboneConfig, outlasts
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 WARMUP_STEPS = 500
 """Default number of warm-up steps in runs of at least 1,000 steps."""
-SLOW_TBPTT_SLICES = 50
-"""Default `tbptt_slices` of layers that forget slowly: 1,000 steps of the default context, the length of an episode."""
+CARRIED_SLICES = 50
+"""Default `tbptt_slices` where the state outlasts a slice: at the default context 1,000 steps, an episode's length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,11 @@ class TrainingConfig:
         context: Environment steps per slice.
         tbptt_slices: How many consecutive slices a row of the batch reads, on average, before it restarts at a random
             place. The state is carried from one slice to the next, the gradient is not (truncated backpropagation
-            through time). 1: every slice starts from the initial state. If left out, the backbone's default: 50 for
-            layers that forget slowly (lru, s4d, retention, aaren), which need it to act well with a state carried over
-            an episode; 1 for all others.
+            through time). 1: every slice starts from the initial state. If left out, 50 where the state outlasts a
+            slice (`backbone.memory` is above `context`; aaren's never fades), since an agent acts with a state carried
+            over an episode; 1 otherwise.
+        starts: Where slices begin: `anywhere` in the data, or with an `episode`, so that a slice has what an agent sees
+            first, and an episode of up to `context` steps from its beginning to its end.
         learning_rate: Peak learning rate of AdamW.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
@@ -73,6 +75,7 @@ class TrainingConfig:
     batch_size: PositiveInt = 128
     context: PositiveInt = 20
     tbptt_slices: PositiveInt | None = None
+    starts: Literal["anywhere", "episode"] = "anywhere"
     learning_rate: NonNegativeFloat = 1e-3
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -173,8 +176,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.training.tbptt_slices is None:
-            slowly = getattr(registered(self.backbone.name).cls, "forgets_slowly", False)
-            slices = SLOW_TBPTT_SLICES if slowly else 1
+            slices = CARRIED_SLICES if outlasts(self.backbone, self.training.context) else 1
             object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
 
     @property

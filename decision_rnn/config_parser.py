@@ -4,6 +4,7 @@ Files, command lines and Python calls fill one dictionary, whose sections may be
 `{"training": {"steps": 5}}` is `{"training.steps": 5}`, and `{"backbone": "lru"}` is `{"backbone.name": "lru"}`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from decision_rnn.agent import CONDITIONS, OBJECTIVES
 from decision_rnn.backbones import match_parameters
 from decision_rnn.backbones.contract import BACKBONES
+from decision_rnn.backbones.time_scales import LONGEST
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.parsing import Option, convert, options_of, parse_count, suggest
@@ -46,7 +48,11 @@ RENAMED: dict[str, tuple[str, dict[Any, Any]]] = {
 }
 """Keys of version 0.2, each with its present name and its renamed values: translated in saved files, refused in what a
 user writes."""
-REMOVED = {"actions": "actions are always scaled from the environment's box and clipped to it"}
+TIME_SCALES = "backbone.memory is the longest half-life of the state at the start of training, in steps, for all layers"
+REMOVED = {
+    "actions": "actions are always scaled from the environment's box and clipped to it",
+    **dict.fromkeys((f"backbone.{key}" for key in ("forget_bias", "r_min", "r_max", "dt_min", "dt_max")), TIME_SCALES),
+}
 """Keys of version 0.2 that went, and why: left out of saved files, refused likewise."""
 
 
@@ -72,15 +78,37 @@ def from_dict(data: Mapping[str, Any], source: str) -> RunConfig:
 
 def translated(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Flat keys that version 0.2 saved, with their present names and values."""
-    keys = {}
+    keys: dict[str, Any] = _memory_of_0_2(saved)
+    removed = REMOVED if keys else {key for key in REMOVED if not key.startswith("backbone.")}  # else a plugin's own
     for key, value in saved.items():
-        if key in REMOVED:
+        if key in removed:
             continue
         name, values = RENAMED.get(key, (key, {}))
         keys[name] = values.get(value, value) if isinstance(value, str | bool) else value
     if keys.get("condition.name") == "none":  # 0.2 saved a limit of the return-to-go that was not used
         keys = {key: value for key, value in keys.items() if key not in ("condition.rtg_cap", "condition.noise")}
     return keys
+
+
+def _memory_of_0_2(saved: Mapping[str, Any]) -> dict[str, float]:
+    """`backbone.memory` of a layer that version 0.2 saved without, from its keys then: its longest half-life."""
+    name, heads = saved.get("backbone.name", DEFAULT_BACKBONE), saved.get("backbone.heads", 4)
+    opened = 1 / (1 + math.exp(-saved.get("backbone.forget_bias", 1.0 if name == "lstm" else 0.0)))
+    slowest = 1.0 if saved.get("backbone.start") == "real" else 0.5
+    kept = {
+        "gru": 0.5,
+        "lru": saved.get("backbone.r_max", 0.99),
+        "lstm": opened,
+        "mamba": math.exp(-1e-3),
+        "mingru": opened,
+        "minlstm": opened / (opened + 0.5),
+        "mlstm": 1 / (1 + math.exp(-6)),
+        "retention": 1 - 2.0 ** -(4 + heads),
+        "s4d": math.exp(-slowest * saved.get("backbone.dt_min", 1e-3)),
+    }.get(name)
+    if kept is None or "backbone.memory" in saved:
+        return {}
+    return {"backbone.memory": 1.0 if kept <= 0.5 else LONGEST if kept >= 1 else min(math.log(0.5, kept), LONGEST)}
 
 
 def flatten(data: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -130,8 +158,6 @@ def _section_class(section: str, keys: Mapping[str, Any]) -> Any:
 
 def _build(keys: Mapping[str, Any]) -> RunConfig:
     for key, value in keys.items():
-        if key in REMOVED:
-            raise InputError(f"{key} is no key any more, leave it out: {REMOVED[key]}")
         name, renamed = RENAMED.get(key, (key, {}))
         if name != key or (isinstance(value, str) and value in renamed):
             meaning = ", ".join(f"{new} for {str(old).lower()}" for old, new in renamed.items())
@@ -139,6 +165,8 @@ def _build(keys: Mapping[str, Any]) -> RunConfig:
     options = run_options(keys)
     for key in keys:
         if key not in options:
+            if key in REMOVED:
+                raise InputError(f"{key} is no key any more, leave it out: {REMOVED[key]}")
             section = key.partition(".")[0]
             if section in CHOICES:
                 choice = f"{section} {keys.get(f'{section}.name', CHOICES[section][1])}"

@@ -27,7 +27,7 @@ from results_folder import ROOT, Made, write_report
 from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
-from decision_rnn.backbones import Backbone, BackboneConfig, State, registered, registered_names
+from decision_rnn.backbones import Backbone, BackboneConfig, FadingConfig, State, registered, registered_names
 from decision_rnn.config import TrainingConfig
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
@@ -37,15 +37,11 @@ EVALUATE_EVERY = 100
 SOLVED = 0.995
 """Accuracy at which the training of a row stops early."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    "lstm": {"forget_bias": 3.0},
-    "mingru": {"forget_bias": 3.0},
-    "minlstm": {"forget_bias": 3.0},
     "rnn-relu": {"activation": "relu"},
     "transformer": {"heads": 4},
 }
-"""Options that differ from the backbones' defaults. A gate that initially forgets half of the state at every step
-passes no gradient over the blanks; neither does the plain RNN, whose recurrent matrix initially has a spectral radius
-of about 0.6. A hyphen in a name marks a second form of that backbone."""
+"""Options that differ from the backbones' defaults. A hyphen in a name marks a second form of that backbone: the plain
+RNN, whose recurrent matrix initially has a spectral radius of about 0.6, passes no gradient over the blanks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +114,12 @@ def accuracy(model: Copier, protocol: Protocol, count: int, generator: torch.Gen
 
 
 def backbone_config(form: str, layers: int, protocol: Protocol) -> BackboneConfig:
-    """A row's configuration: attention reaches the first token; MLPs are narrow, because the mixers are compared."""
-    window = {"window": protocol.length + protocol.tokens} if form == "transformer" else {}
-    options = {"width": protocol.width, "layers": layers, "mlp_ratio": 1.0, **window, **OPTIONS.get(form, {})}
-    return registered(form.partition("-")[0]).config(**options)
+    """A row's configuration: attention reaches the first token, as do the longest half-lives of what fades; MLPs are
+    narrow, because the mixers are compared."""
+    kind = registered(form.partition("-")[0]).config
+    key = "window" if form == "transformer" else "memory" if issubclass(kind, FadingConfig) else None
+    reach = {} if key is None else {key: protocol.length + protocol.tokens}
+    return kind(**{"width": protocol.width, "layers": layers, "mlp_ratio": 1.0, **reach, **OPTIONS.get(form, {})})
 
 
 def form_of(row: dict[str, Any]) -> str:
@@ -212,7 +210,8 @@ def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None
         + "\n".join(lines)
         + f"\n\n![accuracy](accuracy.png)\n\nWidth {protocol.width}, MLPs as wide, batch {protocol.batch_size}, "
         + f"AdamW at {protocol.learning_rate:g} with 100 steps of warm-up and a cosine, gradients clipped at 1, "
-        + f"float32, one seed. Defaults but for {differing}; attention reaches over the whole sequence.\n\n"
+        + f"float32, one seed. Defaults but for {differing}; attention and the longest half-lives reach over the "
+        + "whole sequence.\n\n"
         + "[rows](rows) has every row's configuration and learning curve.",
         made,
     )

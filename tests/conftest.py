@@ -84,8 +84,8 @@ def inline_cli(
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Like `small_cli`, on the same data, but in this process, which saves the seconds that imports take.
 
-    `compare` must have nothing left to train: its worker processes only know the full-size hopper-medium. A warning
-    that a process would print is an error.
+    `compare` must train in this process too, by `small_comparison.Inline`: other processes know the full-size
+    hopper-medium only. A warning that a process would print is an error.
     """
     for name in ("DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(name, small_environment[name])

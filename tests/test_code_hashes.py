@@ -9,9 +9,9 @@ from pathlib import Path
 
 import gymnasium
 import pytest
-from comparison.small_comparison import Inline, pendulum_episodes, small
 from guide import example
 from gymnasium.envs.registration import EnvSpec
+from small_comparison import Inline, pendulum_episodes, small
 
 import decision_rnn
 from decision_rnn import write_store

@@ -7,12 +7,12 @@ import yaml
 
 from decision_rnn.agent import NoConditionConfig, ReturnToGoConfig
 from decision_rnn.api.configuration import evaluation_settings
-from decision_rnn.backbones import Backbone, count_parameters, registered_names
+from decision_rnn.backbones import Backbone, count_parameters
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.cli.evaluate import parser as evaluate_parser
 from decision_rnn.cli.play import parser as play_parser
 from decision_rnn.config import EvaluationConfig, to_dict
-from decision_rnn.config_parser import from_dict
+from decision_rnn.config_parser import flatten, from_dict, translated
 from decision_rnn.errors import InputError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -24,15 +24,15 @@ def parse(*arguments: str) -> object:
 
 def test_command_line_sets_options_of_every_config_section() -> None:
     words = (
-        "hopper-medium --backbone lru --backbone.r_max=0.9 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
+        "hopper-medium --backbone lru --backbone.memory=90 --training.steps 7 --training.learning_rate=1e-4 --seed 3"
     )
     words += " --agent.tokens interleaved --condition none --evaluation.target_returns [3000,10]"
     config = parse(*words.split())
-    assert (config.dataset, config.seed, config.backbone.name, config.backbone.r_max) == (
+    assert (config.dataset, config.seed, config.backbone.name, config.backbone.memory) == (
         "hopper-medium",
         3,
         "lru",
-        0.9,
+        90,
     )
     assert (config.training.steps, config.training.learning_rate) == (7, 1e-4)
     assert (config.agent.tokens, config.takes_target) == ("interleaved", False)
@@ -73,21 +73,63 @@ def test_numbers_of_thousands_are_understood_by_every_key() -> None:
 
 def test_command_line_overrides_config_file(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text("dataset: hopper-medium\nbackbone: {name: lru, r_max: 0.8}\ntraining: {steps: 5, context: 7}\n")
+    file.write_text("dataset: hopper-medium\nbackbone: {name: lru, memory: 80}\ntraining: {steps: 5, context: 7}\n")
     config = parse("--config", str(file), "--training.steps", "6")
-    assert (config.backbone.name, config.backbone.r_max) == ("lru", 0.8)
+    assert (config.backbone.name, config.backbone.memory) == ("lru", 80)
     assert (config.training.steps, config.training.context) == (6, 7)
     file.write_text("dataset: d4rl/hopper-medium-v2\npath: here.hdf5\nbackbone: minlstm\n")
     assert (parse("--config", str(file)).backbone.name, parse("--config", str(file)).path) == ("minlstm", "here.hdf5")
     assert parse("--config", str(file), "--path", "there.hdf5").path == "there.hdf5"
 
 
-def test_tbptt_slices_default_is_50_for_long_memory_backbones_and_1_for_others() -> None:
-    carried = {name: parse("hopper-medium", "--backbone", name).training.tbptt_slices for name in registered_names()}
-    assert {name for name, carry in carried.items() if carry == 50} == {"lru", "s4d", "retention", "aaren"}
-    assert set(carried.values()) == {1, 50}
-    assert parse("hopper-medium", "--backbone", "lru", "--training.tbptt_slices", "1").training.tbptt_slices == 1
-    assert parse("hopper-medium", "--training.tbptt_slices", "7").training.tbptt_slices == 7
+@pytest.mark.parametrize(
+    ("words", "slices"),
+    [
+        ("--backbone gru --backbone.memory 21", 50),
+        ("--backbone gru --backbone.memory 20", 1),
+        ("--backbone gru --backbone.memory 21 --training.context 21", 1),
+        ("--backbone aaren", 50),
+        ("--backbone transformer", 1),
+        ("--backbone mlp", 1),
+        ("--backbone lru --backbone.memory 100 --training.tbptt_slices 1", 1),
+        ("--backbone lru --backbone.memory 1 --training.tbptt_slices 7", 7),
+    ],
+)
+def test_tbptt_slices_default_is_50_where_the_state_outlasts_a_slice_and_1_elsewhere(words: str, slices: int) -> None:
+    assert parse("hopper-medium", *words.split()).training.tbptt_slices == slices
+
+
+@pytest.mark.parametrize(
+    ("saved", "memory"),
+    [
+        ({"name": "mingru", "forget_bias": 0.0}, 1),
+        ({"name": "mingru", "forget_bias": 5.0}, 103.2),  # sigmoid(5)^103.2 = 1/2
+        ({"name": "mingru", "forget_bias": -5.0}, 1),
+        ({"name": "minlstm", "forget_bias": 50.0}, 1.7),  # (2/3)^1.7 = 1/2
+        ({"name": "gru"}, 1),
+        ({"name": "lstm", "forget_bias": 1.0}, 2.2),
+        ({"name": "lru", "r_min": 0.0, "r_max": 0.99}, 69),
+        ({"name": "lru", "r_min": 0.0, "r_max": 1.0}, 1e6),
+        ({"name": "s4d", "dt_min": 1e-3, "dt_max": 0.1, "start": "lin"}, 1386.3),
+        ({"name": "s4d", "dt_min": 1e-3, "dt_max": 0.1, "start": "real"}, 693.1),
+        ({"name": "mamba"}, 693.1),
+        ({"name": "retention", "heads": 4}, 177.1),
+        ({"name": "mlstm"}, 280),
+        ({"name": "lru", "memory": 5.0}, 5),
+    ],
+)
+def test_configuration_saved_by_version_0_2_has_the_longest_half_life_of_its_layer(
+    saved: dict[str, object], memory: float
+) -> None:
+    config = from_dict({"dataset": "hopper-medium", "backbone": saved}, "here")
+    assert config.backbone.memory == pytest.approx(memory, rel=0.01)
+
+
+def test_a_plugins_own_time_scales_are_kept_and_a_built_in_layers_are_refused_by_their_old_keys() -> None:
+    with pytest.raises(InputError, match=r"forget_bias is no key any more.*: backbone\.memory is the longest"):
+        parse("hopper-medium", "--backbone", "mingru", "--backbone.forget_bias", "1")
+    saved = {"dataset": "hopper-medium", "backbone": {"name": "other", "forget_bias": 1.0}}
+    assert translated(flatten(saved, "here"))["backbone.forget_bias"] == 1.0
 
 
 OLD = {

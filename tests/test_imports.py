@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "decision_rnn"
 ROOMS = (
-    "errors acting messages notebook files interruption machine workers records registry",
+    "errors layouts acting messages notebook files interruption machine workers records registry",
     "plugins parsing metrics",
     "backbones.resets backbones.contract",
     "backbones.ops",

@@ -4,20 +4,27 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+import gymnasium
+import h5py
 import numpy as np
 
 from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.environments import describe_alteration, known_spaces, layouts_of
+from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.formats.minari import environment_of
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.sources.own import merge_stores, write_store
+from decision_rnn.data.sources.own import check_new, merge_stores, write_own, write_store
 from decision_rnn.data.spec import spec_of_store
 from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.missing import Missing, check_policy
 from decision_rnn.errors import InputError
+from decision_rnn.messages import bar, quiet, warn
+from decision_rnn.parsing import split_names
 
 
 def find_dataset(
@@ -94,6 +101,114 @@ def find_dataset(
             action_space=actions,
         )
     return open_dataset(name, None, partial)
+
+
+def import_log(
+    log: Any,
+    name: str,
+    observations: str | Sequence[str] = (),
+    actions: str | Sequence[str] = (),
+    reward: str | None = None,
+    episode: str | None = None,
+    *,
+    time: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    environment_id: str | None = None,
+    action_space: gymnasium.Space[Any] | None = None,
+    missing: Missing = "error",
+    append: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Write a log, such as a robot's, as a dataset that `train` reads.
+
+    A log has a row for every step: the observation, the action that was chosen at it, and the reward of that action. No
+    row is lost: where no observation follows an episode's last action, as in most logs, the last observation is
+    repeated, which agents are not trained on. A last row with neither action nor reward is the observation after the
+    last action.
+
+    Args:
+        log: The path of a CSV or parquet file, a pandas or other DataFrame, or a dictionary of columns, which are read
+            with `pip install 'decision-rnn[logs]'`; the path of an HDF5 file in D4RL's layout, of any task, for which
+            no columns are named; or a list of these, whose episodes follow each other. A file is read into memory.
+        name: The name of the new dataset: `own/` and a word.
+        observations: The columns of an observation, as `x,y` or a list; a name may be a pattern such as `obs_*`, and a
+            parquet column may have a list of numbers in each row.
+        actions: Those of an action.
+        reward: The column of the rewards; if left out, they are 0: train with the condition `none`.
+        episode: The column of what tells episodes apart, numbers or text; its rows need not be side by side. If left
+            out, a log is one episode, or several if flags end them.
+        time: The column, of numbers or times, that orders the rows of an episode; if left out, they are in order.
+        terminated: The column, of true and false or 1 and 0, that is true in the last row of an episode whose task
+            ended; empty is false.
+        truncated: The column that is true in the last row of an episode whose time ended; if left out, episodes that
+            did not terminate were truncated.
+        environment_id: As for `write_store`; if left out, the one that the HDF5 file names, if any.
+        action_space: As for `write_store`.
+        missing: What is done with an episode in which a number is missing, NaN or infinite: `error`, which names the
+            row and the column, `drop_episode`, or `end_episode`, which ends it before that row, neither terminated nor
+            truncated.
+        append: If the dataset exists, add the episodes to its end.
+        progress: Whether to show progress bars and remarks.
+
+    Returns:
+        The dataset, as from `open_dataset`.
+
+    Raises:
+        InputError: If a log cannot be read, a column is missing or does not hold what it should, a number is missing,
+            the name is taken or invalid, or pyarrow, which reads logs, is not installed. Nothing is written in this
+            case.
+
+    Example:
+        >>> log = {"run": [1, 1, 2, 2], "x": [0, 0.1, 0, 0.2], "push": [1, 1, -1, 1], "gain": [0.1, 0.1, -0.1, 0.3]}
+        >>> dataset = decision_rnn.import_log(log, "own/cart", "x", "push", "gain", "run", progress=False)
+        >>> dataset.open().episodes, dataset.open().episode_returns.round(3)
+        (2, array([0.2, 0.2]))
+    """
+    logs = list(log) if isinstance(log, list | tuple) else [log]
+    observed, acted = (
+        tuple(split_names(given) if isinstance(given, str) else given) for given in (observations, actions)
+    )
+    named = {"reward": reward, "episode": episode, "time": time, "terminated": terminated, "truncated": truncated}
+    check_new(name, append)
+    check_policy(missing)
+    if not logs:
+        raise InputError(f"{name}: there is no log to import: give at least one")
+    with quiet(not progress):
+        if any(map(_is_hdf5, logs)):
+            if observed or acted or any(named.values()):
+                raise InputError(f"{logs[0]}: columns are named, which D4RL's layout has names for: leave them out")
+            files = [D4RLFile(Path(each).expanduser()) for each in logs]
+            environment_id = environment_id or files[0].environment_id
+            notes = list(dict.fromkeys(note for file in files for note in file.notes))
+            episodes, columns = chain.from_iterable(file.episodes() for file in files), None
+        else:
+            try:
+                from decision_rnn.data.formats.logs import Columns, LogReader
+            except ModuleNotFoundError as error:
+                raise InputError(
+                    f"reading a log needs {error.name}, which is missing: pip install 'decision-rnn[logs]'"
+                ) from None
+            reader, notes = LogReader(Columns(observed, acted, **named), missing), []
+            read = reader.read(logs, notes)
+            episodes, columns = chain([next(read)], read), reader.entries  # known once a log has been read
+        write_own(
+            name,
+            bar(episodes, "importing", unit=" episodes"),
+            environment_id,
+            append=append,
+            action_space=action_space,
+            missing=missing,
+            notes=notes,
+            columns=columns,
+        )
+        for note in notes:
+            warn(f"{name}: {note}")
+    return open_dataset(name)
+
+
+def _is_hdf5(log: Any) -> bool:
+    return isinstance(log, str | Path) and (Path(log).suffix in (".hdf5", ".h5") or h5py.is_hdf5(log))
 
 
 def merge_datasets(name: str, datasets: Sequence[str | Dataset]) -> Dataset:

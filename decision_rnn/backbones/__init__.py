@@ -29,10 +29,12 @@ from decision_rnn.backbones.contract import (
 from decision_rnn.backbones.matching import count_parameters, match_parameters
 from decision_rnn.backbones.resets import Resets
 from decision_rnn.backbones.stack import Backbone
+from decision_rnn.backbones.time_scales import FadingConfig, outlasts
 
 __all__ = [
     "Backbone",
     "BackboneConfig",
+    "FadingConfig",
     "Resets",
     "SequenceMixer",
     "State",
@@ -48,6 +50,7 @@ __all__ = [
     "minlstm",
     "mlp",
     "mlstm",
+    "outlasts",
     "register",
     "registered",
     "registered_names",

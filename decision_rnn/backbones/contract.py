@@ -64,9 +64,9 @@ class SequenceMixer(nn.Module, ABC):
     The stack calls `forward` on slices of many episodes laid end to end and `step` once per environment step. A mixer
     is created as `Mixer(config)`, where `config` is of the class it was registered with.
 
-    `forgets_slowly` means that the mixer's memory fades over hundreds of steps or never. If it is trained on short
-    slices that start from the initial state, then a state carried over a whole episode leaves the range it was trained
-    on.
+    `forgets_slowly` means that the mixer's memory fades over hundreds of steps or never, for layers whose configuration
+    has no half-lives (time_scales.py). If it is trained on short slices that start from the initial state, then a state
+    carried over a whole episode leaves the range it was trained on.
     """
 
     forgets_slowly: ClassVar[bool] = False

@@ -18,12 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, State, register
+from decision_rnn.backbones.contract import State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRUConfig(BackboneConfig):
+class GRUConfig(FadingConfig):
     """GRU, "Learning Phrase Representations using RNN Encoder-Decoder"."""
 
     name: str = "gru"
@@ -38,6 +39,8 @@ class GRU(GatedMixer):
 
     def __init__(self, config: GRUConfig) -> None:
         super().__init__(nn.GRU(config.width, config.width, batch_first=True))
+        with torch.no_grad():  # torch adds two biases
+            self.cell.all_weights[0][2][config.width : 2 * config.width] += config.keeping_bias(config.width)
 
     @property
     def extra(self) -> Tensor:

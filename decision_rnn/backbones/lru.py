@@ -7,15 +7,15 @@ appendix A:
     h_t = lambda * h_{t-1} + gamma * (B x_t)                 gamma starts at sqrt(1 - |lambda|^2), learnt as its log
     y_t = Re(C h_t) + D * x_t
 
-lambda is initialised uniformly over the area of the ring r_min <= |lambda| <= r_max, its phase over [0, max_phase].
+|lambda| is initialised from the half-lives of time_scales.py, its phase uniformly over [0, max_phase].
 
-Each part can be ablated as in the paper: the ring with r_min 0, r_max 1 and max_phase 2 pi (the spectrum of a Glorot
-matrix); the parametrisation with `exponential`, lambda = exp(-nu + i theta), or `plain`, lambda = real + i imag,
-neither of which keeps lambda inside the unit disc; and gamma with `normalization: false`.
+Parts can be ablated as in the paper: the parametrisation with `exponential`, lambda = exp(-nu + i theta), or `plain`,
+lambda = real + i imag, neither of which keeps lambda inside the unit disc; and gamma with `normalization: false`.
 
 What differs: the nonlinearity after the layer is the MLP of the shared block rather than the paper's GLU, and the norm
-before it is LayerNorm for every task. The paper tunes the ring, the phase and the number of states for each task; the
-defaults here are r_max 0.99, max_phase pi / 10 and as many complex states as the residual stream has channels.
+before it is LayerNorm for every task. The paper spreads lambda uniformly over the area of a ring, which it tunes for
+each task with the phase and the number of states; here the phase is up to pi / 10, with as many complex states as the
+residual stream has channels.
 """
 
 import math
@@ -27,31 +27,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.time_scales import FadingConfig
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
 """Names of lambda's two parameters in each parametrisation."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LRUConfig(BackboneConfig):
+class LRUConfig(FadingConfig):
     """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
 
     Attributes:
         state_size: Complex channels of the recurrent state; `width` if left out.
-        r_min: Smallest initial |lambda|.
-        r_max: Largest initial |lambda|.
         max_phase: Largest initial phase of lambda, in radians.
         parametrization: Parametrisation of lambda: `stable`, `exponential` or `plain`.
         normalization: Whether the input is scaled by gamma.
     """
 
     name: str = "lru"
+    memory: float = 69.0
     state_size: int | None = None
-    r_min: float = 0.0
-    r_max: float = 0.99
     max_phase: float = math.pi / 10
     parametrization: Literal["stable", "exponential", "plain"] = "stable"
     normalization: bool = True
@@ -60,10 +58,6 @@ class LRUConfig(BackboneConfig):
         super().__post_init__()
         if self.state_size is not None and self.state_size < 1:
             raise ValueError(f"backbone.state_size {self.state_size} must be at least 1")
-        if not 0 <= self.r_min <= self.r_max <= 1:
-            raise ValueError(
-                f"backbone.r_min {self.r_min} and backbone.r_max {self.r_max} must be increasing and between 0 and 1"
-            )
         if self.max_phase <= 0:
             raise ValueError(f"backbone.max_phase {self.max_phase} must be above 0")
         if self.parametrization not in PLANES:
@@ -74,25 +68,22 @@ class LRUConfig(BackboneConfig):
 class LRU(SequenceMixer):
     """State: the real and imaginary parts of h, each (batch, state_size)."""
 
-    forgets_slowly = True
-
     def __init__(self, config: LRUConfig) -> None:
         super().__init__()
         width = config.width
         size = width if config.state_size is None else config.state_size
-        # Uniform |lambda|^2 makes lambda uniform over the ring's area (appendix A, lemma 3.2).
-        squared = torch.empty(size).uniform_(config.r_min**2, config.r_max**2).clamp_min(1e-12)
+        kept = config.kept(size)
         phase = torch.empty(size).uniform_(0, config.max_phase).clamp_min(1e-12)
         self.parametrization = config.parametrization
-        nu = -0.5 * torch.log(squared)
+        nu = -torch.log(kept)
         start = {
             "stable": (torch.log(nu), torch.log(phase)),
             "exponential": (nu, phase),
-            "plain": (squared.sqrt() * torch.cos(phase), squared.sqrt() * torch.sin(phase)),
+            "plain": (kept * torch.cos(phase), kept * torch.sin(phase)),
         }[config.parametrization]
         for name, value in zip(PLANES[config.parametrization], start, strict=True):
-            self.register_parameter(name, nn.Parameter(value))
-        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-squared)) if config.normalization else None
+            self.register_parameter(name, nn.Parameter(value.float()))
+        self.gamma_log = nn.Parameter(0.5 * torch.log1p(-(kept**2)).float()) if config.normalization else None
         # Real and imaginary parts are interleaved, as in the memory of a complex tensor.
         self.b = nn.Parameter(torch.randn(size, 2, width) / math.sqrt(2 * width))
         self.c = nn.Parameter(torch.randn(width, size, 2) / math.sqrt(size))

@@ -12,8 +12,8 @@ With `peepholes`, each channel's gates also depend on its cell, after Gers & Sch
 Count" (2000): p_i * c_{t-1} and p_f * c_{t-1} are added inside the sigmoids of i_t and f_t, and p_o * c_t inside the
 sigmoid of o_t.
 
-The forget gate's bias starts at 1, as recommended by Jozefowicz et al., "An Empirical Exploration of Recurrent Network
-Architectures" (2015), section 2.2: at 0, the cell loses half of its content at every step.
+The biases of the forget and the input gate begin apart, one as far above 0 as the other below, as Tallec & Ollivier do
+(time_scales.py): a cell that keeps more takes in less.
 
 How slices are computed: ops/gated.py.
 """
@@ -24,21 +24,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, State, register
+from decision_rnn.backbones.contract import State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTMConfig(BackboneConfig):
+class LSTMConfig(FadingConfig):
     """LSTM, "Long Short-Term Memory".
 
     Attributes:
-        forget_bias: Initial bias of the forget gate; larger values remember longer at the start of training.
         peepholes: Whether the gates also depend on the cell.
     """
 
     name: str = "lstm"
-    forget_bias: float = 1.0
+    memory: float = 2.0
     peepholes: bool = False
 
 
@@ -51,10 +51,9 @@ class LSTM(GatedMixer):
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__(nn.LSTM(config.width, config.width, batch_first=True))
-        forget = slice(config.width, 2 * config.width)
+        shift = config.keeping_bias(config.width)
         with torch.no_grad():  # torch adds two biases
-            *_, bias, other = self.cell.all_weights[0]
-            bias[forget], other[forget] = config.forget_bias, 0
+            self.cell.all_weights[0][2][: 2 * config.width] += torch.cat([-shift, shift])
         bound = config.width**-0.5  # as for all weights of torch.nn.LSTM
         self.peepholes = (
             nn.Parameter(torch.empty(3, config.width).uniform_(-bound, bound)) if config.peepholes else None

@@ -9,11 +9,12 @@ Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (20
     h_t = exp(dt_t A) h_{t-1} + dt_t B_t v_t                           A = -exp(a), initially -1, -2, ... (S4D-Real)
     y_t = W_out (silu(z_t) * (C_t h_t + D v_t))
 
-W_r has width / 16 rows, rounded up; softplus(b_dt) is initialised log-uniformly between 0.001 and 0.1.
+W_r has width / 16 rows, rounded up; softplus(b_dt) is initialised so that the first state of each channel, which keeps
+exp(-dt), has its half-life (time_scales.py); that of state n is n times shorter.
 
-What differs: an episode's first steps are convolved with zeros rather than with the previous episode. The scan is the
-loop of recurrence.py over all inner * state_size states, which are stored in memory; the paper's kernel keeps them in
-fast on-chip memory.
+What differs: the paper spreads softplus(b_dt) over [0.001, 0.1], half-lives from 7 to 690 steps. An episode's first
+steps are convolved with zeros rather than with the previous episode. The scan is the loop of recurrence.py over all
+inner * state_size states, which are stored in memory; the paper's kernel keeps them in fast on-chip memory.
 """
 
 import math
@@ -24,14 +25,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.convolution import convolve, convolve_step
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class MambaConfig(BackboneConfig):
+class MambaConfig(FadingConfig):
     """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
 
     Attributes:
@@ -41,6 +43,7 @@ class MambaConfig(BackboneConfig):
     """
 
     name: str = "mamba"
+    memory: float = 693.0
     expansion: float = 2.0
     state_size: int = 16
     kernel: int = 4
@@ -71,7 +74,7 @@ class Mamba(SequenceMixer):
         self.a_log = nn.Parameter(torch.arange(1.0, config.state_size + 1).log().repeat(inner, 1))
         self.d = nn.Parameter(torch.ones(inner))
         self.output = nn.Linear(inner, config.width, bias=False)
-        dt = torch.exp(torch.empty(inner).uniform_(math.log(1e-3), math.log(1e-1)))
+        dt = math.log(2) / config.half_lives(inner)
         with torch.no_grad():
             self.dt.bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # the inverse of softplus
 

@@ -33,13 +33,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
 from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.time_scales import FadingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinimalConfig(BackboneConfig):
+class MinimalConfig(FadingConfig):
     """Options shared by minGRU and minLSTM.
 
     Attributes:
@@ -49,15 +50,12 @@ class MinimalConfig(BackboneConfig):
         candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
         scan: How a slice of time is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
             paper's parallel scan in log space, which needs positive candidates.
-        forget_bias: Shift of the initial gate bias towards keeping the state; larger values remember longer at the
-            start of training.
     """
 
     expansion: float = 1.0
     projection: bool = False
     candidate: Literal["positive", "signed"] = "positive"
     scan: Literal["direct", "log"] = "direct"
-    forget_bias: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,13 +92,13 @@ class MinGRU(SequenceMixer):
         self.inner = config.inner
         self.signed, self.log_space = config.candidate == "signed", config.scan == "log"
         self.gates = nn.Linear(config.width, self.parts * self.inner)
-        self.keep_more(self.gates.bias.data[: self.inner], config.forget_bias)
+        self.keep_more(self.gates.bias.data, config.keeping_bias(self.inner))
         projected = config.projection or self.inner != config.width
         self.output = nn.Linear(self.inner, config.width) if projected else nn.Identity()
 
-    def keep_more(self, bias: Tensor, shift: float) -> None:
-        """Shift the first gate's bias towards keeping the state."""
-        bias -= shift
+    def keep_more(self, bias: Tensor, shift: Tensor) -> None:
+        """Shift the gates' biases towards keeping the state; `shift`: (inner,), of the odds that it is kept."""
+        bias[: self.inner] -= shift
 
     def initial_state(self, batch_size: int) -> State:
         return (self.gates.weight.new_zeros(batch_size, self.inner),)

@@ -9,7 +9,8 @@ Feng et al., "Were RNNs All We Needed?" (2024), section 3.2 and appendix B:
 With `candidate: signed`, g(x) = x, the plain form of section 3.2.
 
 What differs: as for minGRU (mingru.py). The quotient is computed as i' = sigmoid(log i - log f), because f and i
-both underflow for strongly negative gates.
+both underflow for strongly negative gates. The bias of i begins as far below 0 as that of f above (time_scales.py), so
+that f' is about f: with i at 1/2, f' would be at most 2/3.
 """
 
 from dataclasses import dataclass
@@ -33,5 +34,6 @@ class MinLSTM(MinGRU):
 
     parts = 3
 
-    def keep_more(self, bias: Tensor, shift: float) -> None:
-        bias += shift
+    def keep_more(self, bias: Tensor, shift: Tensor) -> None:
+        bias[: self.inner] += shift
+        bias[self.inner : 2 * self.inner] -= shift

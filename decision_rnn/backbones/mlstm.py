@@ -12,8 +12,8 @@ the only exponent above 0 is in max(|q_t n_t|, exp(-m_t)). The output does not d
 through it. `forward` is parallel within blocks of `CHUNK` steps and recurrent from block to block.
 
 What differs: instead of the paper's up-projection, convolution and skip there is the block that all mixers share
-(stack.py). The norm has no weights of its own. The gates are initialised as in the authors' code: zero weights on x,
-forget biases from 3 to 6 over the heads.
+(stack.py). The norm has no weights of its own. The gates start with zero weights on x, as in the authors' code, and
+forget biases from time_scales.py; theirs, from 3 to 6 over the heads, are half-lives from 14 to 280 steps.
 
 Limits: like retention (retention.py), apparently through the same cancellation: in float32 the gradients of first steps
 have errors of up to 3e-6 of the largest one, of which rounding q, k and v alone causes 7e-7.
@@ -25,15 +25,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLSTMConfig(BackboneConfig):
+class MLSTMConfig(FadingConfig):
     """mLSTM, "xLSTM: Extended Long Short-Term Memory".
 
     Attributes:
@@ -41,6 +42,7 @@ class MLSTMConfig(BackboneConfig):
     """
 
     name: str = "mlstm"
+    memory: float = 280.0
     heads: int = 4
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class MLSTM(SequenceMixer):
         self.output = nn.Linear(config.width, config.width)
         with torch.no_grad():
             self.gates.weight.zero_()
-            self.gates.bias[: config.heads] = torch.linspace(3, 6, config.heads)
+            self.gates.bias[: config.heads] = config.keeping_bias(config.heads)
             self.gates.bias[config.heads :].normal_(std=0.1)
 
     def initial_state(self, batch_size: int) -> State:

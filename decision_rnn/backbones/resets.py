@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +147,6 @@ class _Split(torch.autograd.Function):
         return first.view(x.shape), rows.unflatten(0, (later.count, later.length))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_later: Tensor) -> tuple[Tensor, None, None]:
         steps = grad_later.flatten(0, 1).index_select(0, ctx.later.place)
         return grad.flatten(0, 1).index_copy(0, ctx.later.source, steps).view(grad.shape), None, None

@@ -6,11 +6,12 @@ Sun et al., "Retentive Network: A Successor to Transformer for Large Language Mo
     S_t = gamma e^{i theta} S_{t-1} + k_t^T v_t,  r_t = Re(q_t S_t)                     recurrent form
     y_t = W_o (swish(W_g x_t) * norm(r_t))
 
-with gamma = 1 - 2^{-5-head}, and a norm for every head. `forward` is the chunkwise form: parallel within blocks of
+with gamma from time_scales.py, and a norm for every head. `forward` is the chunkwise form: parallel within blocks of
 `CHUNK` steps, recurrent from block to block.
 
 What differs from the paper or, where the paper leaves a choice open, from the authors' code (microsoft/torchscale):
 
+- Decay: the paper's gamma = 1 - 2^{-5-head} are half-lives of 22, 44, 88, 177, ... steps.
 - Positions: the state is rotated by theta at every step, whereas the paper rotates q and k by their distance from the
   start: the same function, without a growing position. Of xPos there is only gamma e^{i theta}: q and k are not scaled.
 - theta: 10000^(-2j / head width) for j = 0, 1, ..., as in RoFormer, which does not reach 1 / 10000; the authors' code
@@ -31,29 +32,32 @@ the largest gradient, and a stack, in which each layer magnifies the rounding of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
 from decision_rnn.backbones.resets import Resets, send
+from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetentionConfig(BackboneConfig):
+class RetentionConfig(FadingConfig):
     """Retention, "Retentive Network".
 
     Attributes:
-        heads: Number of heads, each with its own decay 1 - 2^(-5 - head).
+        heads: Number of heads, each with its own decay.
         expansion: Channels of the values as a multiple of `width`.
     """
 
     name: str = "retention"
+    memory: float = 177.0
     heads: int = 4
     expansion: float = 2.0
 
@@ -74,8 +78,6 @@ class Retention(SequenceMixer):
     """State: S, (batch, heads, key width, value width). Each even row holds the real part of one of the keys' complex
     coordinates, the row after it minus its imaginary part, so that r = q S in real numbers."""
 
-    forgets_slowly = True
-
     gamma: Tensor
     cos: Tensor
     sin: Tensor
@@ -89,8 +91,13 @@ class Retention(SequenceMixer):
         cos, sin = rotary_table(CHUNK, config.width // config.heads)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
-        gamma = 1 - 2.0 ** -(5 + torch.arange(config.heads, dtype=torch.float64))
-        self.register_buffer("gamma", gamma[:, None, None], persistent=False)
+        self.register_buffer("gamma", config.kept(config.heads)[:, None, None])
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if f"{prefix}gamma" not in state_dict:  # version 0.2 saved none: they were the paper's
+            paper = 1 - 2.0 ** -(5 + torch.arange(self.heads, dtype=torch.float64))
+            state_dict[f"{prefix}gamma"] = paper[:, None, None]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def initial_state(self, batch_size: int) -> State:
         width = self.output.out_features

@@ -9,13 +9,14 @@ state_size / 2 complex states (the conjugate half is implied):
     y_t = GLU(W GELU(s_t))
 
 Initialisations (section 4): `lin` A_n = -1/2 + i pi n;  `inv` A_n = -1/2 + i N / pi (N / (2n + 1) - 1);  `real`
-A_n = -(n + 1). dt is initialised log-uniformly between dt_min and dt_max.
+A_n = -(n + 1). dt is initialised so that the slowest state of each channel has its half-life (time_scales.py).
 
 `forward` is the paper's convolution within blocks of `CHUNK` steps, without storing the states, and the recurrence
 from block to block: the loop of recurrence.py over 32 complex states a channel takes ten times as long.
 
-What differs: (exp(dt A) - 1) / A is multiplied into C instead of the input (as in S4's own convolution), so that the
-state differs by a constant factor. `real` is real only at the start.
+What differs: the paper spreads dt over [0.001, 0.1], half-lives from 14 to 1,400 steps. (exp(dt A) - 1) / A is
+multiplied into C instead of the input (as in S4's own convolution), so that the state differs by a constant factor.
+`real` is real only at the start.
 """
 
 import math
@@ -27,9 +28,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import full_precision, run_blocks
 from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
@@ -38,21 +40,18 @@ Planes = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class S4DConfig(BackboneConfig):
+class S4DConfig(FadingConfig):
     """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
 
     Attributes:
         state_size: Number of states of every channel, two for each stored complex number.
         start: Initialisation of A: `lin`, `inv` or `real`.
-        dt_min: Smallest initial step size.
-        dt_max: Largest initial step size.
     """
 
     name: str = "s4d"
+    memory: float = 1386.0
     state_size: int = 64
     start: Literal["lin", "inv", "real"] = "lin"
-    dt_min: float = 1e-3
-    dt_max: float = 1e-1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,17 +59,11 @@ class S4DConfig(BackboneConfig):
             raise ValueError(f"backbone.state_size {self.state_size} must be even and at least 2")
         if self.start not in ("lin", "inv", "real"):
             raise ValueError(f"backbone.start {self.start!r} must be lin, inv or real")
-        if not 0 < self.dt_min <= self.dt_max:
-            raise ValueError(
-                f"backbone.dt_min {self.dt_min} and backbone.dt_max {self.dt_max} must be increasing and above 0"
-            )
 
 
 @register(S4DConfig)
 class S4D(SequenceMixer):
     """State: the real and imaginary parts of x, each (batch, width, state_size / 2)."""
-
-    forgets_slowly = True
 
     def __init__(self, config: S4DConfig) -> None:
         super().__init__()
@@ -81,7 +74,7 @@ class S4D(SequenceMixer):
             "inv": (torch.full((pairs,), 0.5), 2 * pairs / math.pi * (2 * pairs / (2 * n + 1) - 1)),
             "real": (n + 1.0, torch.zeros(pairs)),
         }[config.start]
-        self.dt_log = nn.Parameter(torch.empty(width).uniform_(math.log(config.dt_min), math.log(config.dt_max)))
+        self.dt_log = nn.Parameter(torch.log(math.log(2) / real.min() / config.half_lives(width)).float())
         self.a_log = nn.Parameter(real.log().repeat(width, 1))
         self.a_imag = nn.Parameter(imag.repeat(width, 1))
         self.c = nn.Parameter(torch.randn(width, pairs, 2) * 0.5**0.5)
@@ -118,7 +111,8 @@ class S4D(SequenceMixer):
                 kept_real, kept_imag = _product(before, (decay[0][:, time, None], decay[1][:, time, None]))
                 real, imag = real + kept_real, imag + kept_imag
             if s.requires_grad:
-                s.register_hook(Tensor.contiguous)  # a batched product handles strided matrices one by one
+                # A batched product handles strided matrices one by one.
+                s.register_hook(lambda grad: None if grad is None else grad.contiguous())
             return s.permute(1, 2, 0), (real.transpose(0, 1), imag.transpose(0, 1))
 
         return run_blocks(block, (x,), state, self.initial_state, reset, CHUNK)

@@ -28,7 +28,7 @@ begun = time.perf_counter()
 from decision_rnn.deploy import Policy
 import numpy, sys
 policy = Policy.load(sys.argv[1])
-policy.act(numpy.zeros(policy.observation_dim))
+policy.act(numpy.zeros(policy.observation_layout.size))
 print(time.perf_counter() - begun)
 """
 WITH_TORCH = """

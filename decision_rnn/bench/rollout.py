@@ -64,7 +64,6 @@ class Recorder:
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
-        self.observation_layout, self.action_layout = actor.observation_layout, actor.action_layout
         self.groups: list[list[np.ndarray]] = []
 
     def initial_state(self, target_return: Tensor) -> ActingState:

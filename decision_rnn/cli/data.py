@@ -1,11 +1,12 @@
-"""The commands about datasets: `decision-rnn data list | info | make | verify | download | export | merge | remove`."""
+"""The commands about datasets: `decision-rnn data list | info | make | verify | download | import | export | merge |
+remove`."""
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from decision_rnn.api.datasets import merge_datasets
+from decision_rnn.api.datasets import import_log, merge_datasets
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
 from decision_rnn.data.formats import d4rl, minari
@@ -14,6 +15,7 @@ from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import remove_dataset
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store.cache import bytes_per_step, check_room
+from decision_rnn.data.store.missing import Missing
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.files import check_destination, check_folder
@@ -26,6 +28,7 @@ USAGE = """usage: decision-rnn data ACTION ...
   make DATASET      make, or convert, a dataset now instead of on first use
   verify DATASET    hash every byte of a dataset again, as opening does only for files that were touched
   download DATASET  fetch the source of a dataset
+  import LOG        write a log, CSV or parquet, or an HDF5 file in D4RL's layout, as the dataset --name own/NAME
   export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl --output FILE
   merge NEW PARTS   write the episodes of several datasets as a new one, own/NAME
   remove DATASET    remove an own dataset from disk
@@ -52,7 +55,9 @@ def parsers() -> dict[str, CommandParser]:
 
 def _parser(action: str) -> CommandParser:
     parser = CommandParser(f"decision-rnn data {action}")
-    if action != "list":
+    if action == "import":
+        _add_import(parser)
+    elif action != "list":
         parser.add_argument("dataset", help=DATASET_HELP.get(action, "the dataset's name, such as hopper-medium"))
     if action == "merge":
         parser.add_argument("parts", nargs="+", help="the datasets whose episodes it is to hold, in this order")
@@ -65,6 +70,18 @@ def _parser(action: str) -> CommandParser:
         parser.add_argument("--format", type=Literal["minari", "d4rl"], required=True, help="minari or d4rl")
         parser.add_argument("--output", required=True, help="a new Minari id, or a new HDF5 file")
     return parser
+
+
+def _add_import(parser: CommandParser) -> None:
+    parser.add_argument("logs", nargs="+", metavar="LOG", help="CSV or parquet files, or HDF5 files in D4RL's layout")
+    parser.add_argument("--name", required=True, help="the name of the new dataset, own/NAME")
+    columns = parser.add_argument_group("the columns of CSV and parquet files, which have a row for every step")
+    for option, text in COLUMNS.items():
+        hint: Any = tuple[str, ...] if option in ("observations", "actions") else str | None
+        parser.add_typed(columns, f"--{option}", hint=hint, default=() if hint == tuple[str, ...] else None, help=text)
+    parser.add_argument("--environment", help="the Gymnasium id of the environment to evaluate agents in, if any")
+    parser.add_argument("--missing", type=Missing, default="error", help=MISSING_HELP)
+    parser.add_argument("--append", action="store_true", help="if the dataset exists, add the episodes to it")
 
 
 def _list(command: Namespace) -> None:
@@ -148,6 +165,19 @@ def _export(command: Namespace) -> None:
     print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} written to {path}")
 
 
+def _import(command: Namespace) -> None:
+    store = import_log(
+        command.logs,
+        command.name,
+        **{column: getattr(command, column) for column in COLUMNS},
+        environment_id=command.environment,
+        missing=command.missing,
+        append=command.append,
+    ).open()
+    size, returns = f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')}", store.episode_returns
+    print(f"{command.name}: {size}, returns {returns.min():.4g} to {returns.max():.4g}, in {store.path}")
+
+
 def _merge(command: Namespace) -> None:
     store = merge_datasets(command.dataset, command.parts).open()
     print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} in {store.path}")
@@ -159,12 +189,26 @@ def _remove(command: Namespace) -> None:
 
 
 DATASET_HELP = {"merge": "the new dataset's name, such as own/both", "remove": "the dataset's name, such as own/mine"}
+COLUMNS = {
+    "observations": "the columns of an observation, as a,b,c; names may be patterns such as obs_*",
+    "actions": "the columns of an action",
+    "reward": "the column of the rewards (default: all are 0)",
+    "episode": "the column that tells episodes apart (default: a log is one episode, or ends them by the flags)",
+    "time": "the column that orders the rows of an episode (default: they are in order)",
+    "terminated": "the column that is 1 or true in the last row of an episode whose task ended",
+    "truncated": "the column that is 1 or true where the time ended (default: all episodes that did not terminate)",
+}
+MISSING_HELP = (
+    "what is done with an episode in which a number is missing or not finite: say so and stop, leave it out, or end it "
+    "before that row, neither terminated nor truncated"
+)
 ACTIONS: dict[str, Callable[[Namespace], None]] = {
     "list": _list,
     "info": _info,
     "make": _make,
     "verify": _verify,
     "download": _download,
+    "import": _import,
     "export": _export,
     "merge": _merge,
     "remove": _remove,

@@ -15,7 +15,7 @@ from decision_rnn.messages import quiet
 QUIET = "--quiet"
 
 COMMANDS = {
-    "data": "data ACTION       list, info, make, verify, download, export, merge or remove datasets",
+    "data": "data ACTION       list, info, make, verify, download, import, export, merge or remove datasets",
     "record": "record ENV        play a policy or an agent, and write its episodes as a dataset",
     "train": "train DATASET     train an agent, evaluate it and print its normalised scores",
     "evaluate": "evaluate RUN      evaluate the last checkpoint of a run",

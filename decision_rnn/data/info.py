@@ -7,6 +7,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
+from decision_rnn.messages import counted
 
 
 def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
@@ -23,13 +24,15 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
     rows = [
         (
             "environment",
-            f"{store.environment_id or 'none'}: {store.observation_dim} observations, {store.action_dim} actions",
+            f"{store.environment_id or 'none'}: {counted(store.observation_dim, 'observation')}, "
+            f"{counted(store.action_dim, 'action')}",
         ),
         *(
             (kind, " ".join(str(space).split()))
             for kind, space in (("observation", observations), ("action", actions))
             if not Layout.of_space(space, kind).flat
         ),
+        *((kind, ", ".join(names)) for kind, names in store.manifest["source"].get("columns", {}).items()),
         ("steps", f"{s['steps']:,}"),
         ("episodes", f"{s['episodes']:,}, of {s['length_mean']:.0f} ± {s['length_sd']:.0f} steps"),
         ("ends", f"{s['terminated']} terminated, {s['truncated']} truncated, {both} both, {partial} partial (neither)"),

@@ -1,6 +1,6 @@
 """Training batches: slices of the stream of steps, with reset flags, and no padding anywhere."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -38,16 +38,17 @@ def _windows(rows: Tensor, context: int) -> Tensor:
 
 
 class WeightedStarts:
-    """Samples the first steps of slices, with higher probability in episodes of higher return; see `StepStream`."""
+    """Samples first steps of slices, anywhere in an episode or at its beginning, by its return; see `StepStream`."""
 
-    def __init__(self, store: EpisodeStore, context: int, weighting: float) -> None:
+    def __init__(self, store: EpisodeStore, context: int, weighting: float, at_beginnings: bool) -> None:
         returns = store.episode_returns
         spread = float(np.ptp(returns)) or 1.0
         self.weights = torch.from_numpy(np.exp(weighting * (returns - returns.min()) / spread))
         # No slice starts in the last context - 1 steps of the store.
         bounds = torch.from_numpy(store.offsets).clamp_max(store.steps - context + 1)
-        self.first, self.last = bounds[:-1], bounds[1:] - 1
-        self.cumulative = (self.weights * bounds.diff()).cumsum(0)
+        choices = bounds.diff().clamp_max(1) if at_beginnings else bounds.diff()
+        self.first, self.last = bounds[:-1], bounds[:-1] + choices - 1
+        self.cumulative = (self.weights * choices).cumsum(0)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Sample `count` first steps, (count,) int64."""
@@ -60,16 +61,20 @@ class WeightedStarts:
 class StepStream:
     """Draws slices of `context` consecutive steps from a store, uniform over their first steps.
 
+    With `starts` `episode`, slices begin with an episode, drawn uniformly.
+
     With `return_weighting` w above 0, a first step is drawn with probability proportional to exp(w g), where g is its
     episode's return, scaled to 0 for the lowest of the store and 1 for the highest: the trajectory weighting of Hong et
     al., "Harnessing Mixed Offline Reinforcement Learning Datasets via Trajectory Weighting" (2023), with a temperature
-    of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices.
+    of 1 / w. They draw episodes this way; here an episode is also weighted by its length, as with uniform slices,
+    unless `starts` is `episode`.
 
     With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices`
-    slices on average: at each slice it restarts at a random place with probability 1 / `tbptt_slices`, and always at
-    the end of the stream. The batches depend only on `seed`, not on the device. Where episodes begin and end is
-    computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block. Memory
-    does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one slice.
+    slices on average: at each slice it restarts at a newly drawn first step with probability 1 / `tbptt_slices`, and
+    always at the end of the stream. The batches depend only on `seed`, not on the device. Where episodes begin and end
+    is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
+    Memory does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one
+    slice.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class StepStream:
         device: torch.device | str = "cpu",
         tbptt_slices: int = 1,
         return_weighting: float = 0.0,
+        starts: Literal["anywhere", "episode"] = "anywhere",
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
@@ -92,7 +98,9 @@ class StepStream:
         self.kept = self._map(self.device) if store.file.nbytes <= MAPPED_BYTES else None
         self.starts = store.steps - context + 1  # a slice starts at one of the first so many steps
         self.following = torch.full((batch_size,), self.starts)  # each row's next start; past the end: none yet
-        self.weighted = WeightedStarts(store, context, return_weighting) if return_weighting > 0 else None
+        at_beginnings = starts == "episode"
+        uniform = return_weighting == 0 and not at_beginnings
+        self.weighted = None if uniform else WeightedStarts(store, context, return_weighting, at_beginnings)
         edges = np.zeros(store.steps, np.uint8)  # of every step, in bits: an episode begins, ends terminated, truncated
         edges[store.offsets[:-1]] = 1
         edges[store.offsets[1:] - 1] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)

@@ -9,20 +9,13 @@ from torch import Tensor, nn
 from decision_rnn.agent import ActingState, DecisionAgent
 from decision_rnn.backbones import Resets
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.layouts import Layout
 
 
 class Actor(Protocol):
     """Acts in a batch of environments, one step at a time; DecisionAgent is an Actor.
 
-    Its observations and actions are rows, which the layouts describe.
+    Its observations and actions are rows of numbers, as `layouts.Layout` makes them.
     """
-
-    @property
-    def observation_layout(self) -> Layout: ...
-
-    @property
-    def action_layout(self) -> Layout: ...
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         """The state before the first step, for target returns (batch,)."""
@@ -76,7 +69,6 @@ class WindowActor:
     def __init__(self, agent: DecisionAgent, window: int) -> None:
         self.agent = agent
         self.window = window
-        self.observation_layout, self.action_layout = agent.observation_layout, agent.action_layout
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         state = self.agent.initial_state(target_return)

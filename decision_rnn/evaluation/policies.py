@@ -27,12 +27,11 @@ class PolicyActor:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.observation_layout, self.action_layout = policy.observation_layout, policy.action_layout
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         batch = len(target_return)
         memory = tuple(map(torch.from_numpy, self.policy.initial_state(batch)))
-        action = torch.zeros(batch, self.action_layout.size)
+        action = torch.zeros(batch, self.policy.action_layout.size)
         return ActingState((target_return.float(),), action, torch.zeros(batch, dtype=torch.int64), memory)
 
     def act(

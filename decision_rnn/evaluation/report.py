@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decision_rnn.backbones.contract import BACKBONES
+from decision_rnn.backbones.time_scales import outlasts
 from decision_rnn.data.environments import registered
 from decision_rnn.messages import counted
 
@@ -114,14 +114,12 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             f"the best {config.top_fraction:g} of the episodes alone were trained on: returns below theirs, though "
             "within the data's range, were never seen"
         )
-    backbone = config.backbone.name
-    known = BACKBONES.entries.get(backbone)  # a policy's may be defined in a plugin that is not imported
-    forgets_slowly = known is not None and getattr(known.cls, "forgets_slowly", False)
-    if forgets_slowly and config.training.tbptt_slices == 1 and protocol.state == "recurrent":
+    outlasting = outlasts(config.backbone, config.training.context)
+    if outlasting and config.training.tbptt_slices == 1 and protocol.state == "recurrent":
         yield (
-            f"{backbone} forgets slowly and was trained on slices that each start from the initial state: a state "
-            "carried over whole episodes may score far below what --state window scores, and below training with "
-            "--training.tbptt_slices 50"
+            f"the state of {config.backbone.name} outlasts the slices it was trained on, which each start from the "
+            "initial state: carried over whole episodes it may score far below what --state window scores, and below "
+            "training with --training.tbptt_slices 50"
         )
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 
 from decision_rnn.data.environments import make_environment, time_limit
 from decision_rnn.data.playing import DEFAULT_MAX_STEPS, Step, play_together
 from decision_rnn.evaluation.actor import Actor
+from decision_rnn.layouts import Layout
 from decision_rnn.messages import bar
 from decision_rnn.metrics import Metric, value_after
 from decision_rnn.plugins import import_plugins
@@ -136,11 +138,13 @@ def rollout(
 
 
 class GroupPolicy:
-    """An actor as the policy of a group of episodes, whose state loses the rows of those that are over."""
+    """An actor as the policy of a group of episodes in such environments, whose state loses the rows of those that are
+    over."""
 
-    def __init__(self, actor: Actor, target_returns: Sequence[float]) -> None:
+    def __init__(self, actor: Actor, environment: gymnasium.Env, target_returns: Sequence[float]) -> None:
         self.actor = actor
-        self.seen, self.acted = actor.observation_layout, actor.action_layout
+        spaces = environment.observation_space, environment.action_space
+        self.seen, self.acted = map(Layout.of_space, spaces, ("observations", "actions"))
         self.state = actor.initial_state(torch.tensor(target_returns, dtype=torch.float32))
 
     @torch.inference_mode()
@@ -173,7 +177,7 @@ def play_group(
     count = len(episodes)
     environments = [make_environment(environment_id) for _ in episodes]
     firsts = [env.reset(seed=seed)[0] for env, (seed, _) in zip(environments, episodes, strict=True)]
-    policy = GroupPolicy(actor, [target for _, target in episodes])
+    policy = GroupPolicy(actor, environments[0], [target for _, target in episodes])
     returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
     values, measuring = np.zeros((count, len(metrics))), [[metric() for metric in metrics] for _ in episodes]
     with torch.random.fork_rng(devices=[]):

@@ -85,7 +85,7 @@ def play(
     """
     torch.manual_seed(seed)
     observation, _ = environment.reset(seed=seed)
-    policy, moment = GroupPolicy(actor, [target_return or 0.0]), Moment(0, 0.0, False)
+    policy, moment = GroupPolicy(actor, environment, [target_return or 0.0]), Moment(0, 0.0, False)
     assert environment.spec is not None  # it was made by its id
     yield moment
     limit = step_limit(environment.spec.id, max_episode_steps, longest_episode)

@@ -134,6 +134,11 @@ def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Ten
     return wide.to(torch.get_default_device(), dtype)
 
 
+def joined(states: Sequence[State]) -> State:
+    """The rows of several states, one after the other."""
+    return tuple(torch.cat(parts) for parts in zip(*states, strict=True))
+
+
 def mask_of(pattern: str) -> Tensor:
     """A pattern of resets, by name, as a mask, (BATCH, TIME) bool."""
     return torch.tensor([[step == "x" for step in row] for row in PATTERNS[pattern].split()])
@@ -170,10 +175,10 @@ def trainable(module: nn.Module) -> dict[str, Tensor]:
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
-def gradients(
+def traced(
     run: Callable[[Tensor, State], Result], parameters: Mapping[str, Tensor], x: Tensor, state: State
-) -> dict[str, Tensor]:
-    """The gradients of all inputs: parameters, x and the state before the first step."""
+) -> tuple[Result, dict[str, Tensor]]:
+    """The result, and the gradients of all inputs: parameters, x and the state before the first step."""
     x = x.clone().requires_grad_()
     state = tuple(part.clone().requires_grad_(part.is_floating_point()) for part in state)
     y, after = run(x, state)
@@ -183,7 +188,14 @@ def gradients(
             loss = loss + (part.nan_to_num() * noise(*part.shape, dtype=part.dtype, seed=10 + i)).sum()
     inputs = {**parameters, "x": x, **{f"state {i}": part for i, part in enumerate(state) if part.requires_grad}}
     found = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(inputs, found, strict=True))
+    return (y.detach(), tuple(part.detach() for part in after)), dict(zip(inputs, found, strict=True))
+
+
+def gradients(
+    run: Callable[[Tensor, State], Result], parameters: Mapping[str, Tensor], x: Tensor, state: State
+) -> dict[str, Tensor]:
+    """The gradients of `traced`."""
+    return traced(run, parameters, x, state)[1]
 
 
 def require(condition: bool | Tensor, message: str) -> None:

@@ -15,6 +15,7 @@ from decision_rnn.testing.harness import (
     BATCH,
     PATTERNS,
     TIME,
+    Mask,
     MixerCase,
     Result,
     assert_near,
@@ -22,11 +23,13 @@ from decision_rnn.testing.harness import (
     cast,
     forward,
     gradients,
+    joined,
     mask_of,
     noise,
     nudged,
     require,
     steps,
+    traced,
     trainable,
 )
 
@@ -39,6 +42,7 @@ MODES: dict[str, Callable[..., Result]] = {
 LONG = 10_000
 
 
+@torch.no_grad()
 def state_form(case: MixerCase) -> None:
     """The state is a flat tuple of real tensors, batch first, of constant form; outputs have the form of x."""
     for dtype in case.tolerances:
@@ -69,30 +73,40 @@ def form_of(state: Any, what: str) -> list[tuple[torch.dtype, tuple[int, ...]]]:
 
 
 def modes_agree(case: MixerCase) -> None:
-    """`forward`, any chunks of it and steps give the same outputs and final state, with resets anywhere."""
+    """`forward`, any chunks of it and steps give the same outputs and final state, with resets anywhere.
+
+    Every mode is run on all patterns in one batch. `forward` is also run on each alone, since a mixer may treat slices
+    without resets, or with resets in every row, in another way.
+    """
     masks = {"left out": torch.zeros(BATCH, TIME, dtype=torch.bool), **{name: mask_of(name) for name in PATTERNS}}
     for dtype, tolerance in case.tolerances.items():
         module = case.build(dtype)
         x, carried = case.inputs(module, dtype)
         starts = {"no": None, "a carried": carried}
-        # The reference is run on all cases in one batch: mixers whose rows depend on each other differ from it.
         states = [module.initial_state(BATCH)] * len(masks) + [carried] * len(masks)
-        every = tuple(torch.cat(parts) for parts in zip(*states, strict=True))
-        resets = torch.cat([*masks.values()] * len(starts))
+        inputs = torch.cat([x] * len(states)), joined(states), torch.cat([*masks.values()] * len(starts))
         with torch.no_grad():
-            inputs = torch.cat([x] * len(states)), every, resets
             right, rounded = case.expected(dtype, lambda _, run: run(*inputs))  # noqa: B023
-            for i, (start, pattern) in enumerate(product(starts, masks)):
-                rows = torch.arange(BATCH * i, BATCH * (i + 1))
 
-                def case_of(result: Result, rows: Tensor = rows) -> Result:
+            def check(mode: str, rows: Tensor, resets: str, start: str, reset: Mask) -> None:
+                def of_rows(result: Result) -> Result:
                     return result[0][rows], select_rows(result[1], rows)
 
-                reset = masks[pattern] if pattern in PATTERNS else None
-                for mode, run in MODES.items():
-                    what = f"{mode}, {dtype}, resets {pattern}, {start} state"
-                    found = run(module, x, starts[start], reset)
-                    assert_same(found, case_of(right), tolerance, what, lambda: case_of(rounded()))  # noqa: B023
+                state = None if start == "no" else select_rows(inputs[1], rows)  # noqa: B023
+                found = MODES[mode](module, inputs[0][rows], state, reset)  # noqa: B023
+                what = f"{mode}, {dtype}, resets {resets}, {start} state"  # noqa: B023
+                assert_same(found, of_rows(right), tolerance, what, lambda: of_rows(rounded()))  # noqa: B023
+
+            for i, (start, pattern) in enumerate(product(starts, masks)):
+                rows = torch.arange(BATCH * i, BATCH * (i + 1))
+                if pattern in PATTERNS:
+                    check("forward", rows, pattern, start, masks[pattern])
+                else:
+                    for mode in MODES:
+                        check(mode, rows, pattern, start, None)
+            for start, rows in zip(starts, torch.arange(len(inputs[0])).chunk(len(starts)), strict=True):
+                for mode in MODES:
+                    check(mode, rows, "of all patterns", start, inputs[2][rows])
 
 
 def gradients_agree(case: MixerCase) -> None:
@@ -100,9 +114,13 @@ def gradients_agree(case: MixerCase) -> None:
     for dtype, tolerance in case.tolerances.items():
         module = case.build(dtype)
         x, state = case.inputs(module, dtype)
-        wide = cast(x, case.widest), tuple(cast(part, case.widest) for part in state)
-        for pattern in (None, "consecutive", "random"):
-            mask = mask_of(pattern) if pattern else None
+        consecutive, random = mask_of("consecutive"), mask_of("random")
+        cases = {
+            "left out": (x, state, None),
+            "consecutive and random": (torch.cat([x, x]), joined([state, state]), torch.cat([consecutive, random])),
+        }
+        for resets, (x, state, mask) in cases.items():
+            wide = cast(x, case.widest), tuple(cast(part, case.widest) for part in state)
 
             def slopes(module: nn.Module, run: Callable[..., Result]) -> dict[str, Tensor]:
                 return gradients(partial(run, reset=mask), trainable(module), *wide)  # noqa: B023
@@ -111,7 +129,7 @@ def gradients_agree(case: MixerCase) -> None:
             for mode in ("forward", "forward in chunks of [5, 1, 6]", "steps"):
                 found = gradients(partial(MODES[mode], module, reset=mask), trainable(module), x, state)
                 for name, gradient in found.items():
-                    what = f"{mode}, {dtype}, resets {pattern or 'left out'}, gradient of {name}"
+                    what = f"{mode}, {dtype}, resets {resets}, gradient of {name}"
                     assert_near(gradient, expected[name], tolerance, what, lambda: close()[name])  # noqa: B023
 
 
@@ -141,7 +159,9 @@ def resets_isolate(case: MixerCase) -> None:
     (x, state), reset = case.inputs(module), mask_of("once in every row")
     later, every, at_once = reset.cumsum(1) > 0, torch.ones_like(reset), reset.clone()
     at_once[:, 0] = True
-    huge = 1e200 if case.widest == torch.float64 else 1e30
+    values = (3.0, torch.inf, -torch.inf, torch.nan, 1e200 if case.widest == torch.float64 else 1e30)
+    copies = len(values)  # the changes to each value, in rows of their own
+    every_x, every_state = torch.cat([x] * copies), joined([state] * copies)
     # What is changed: the resets, the steps in the loss, the steps of x that change, and whether the state does.
     places = {
         "the state before the first step": (at_once, every, ~every, True),
@@ -152,27 +172,32 @@ def resets_isolate(case: MixerCase) -> None:
     for (place, (mask, kept, changes, of_state)), mode in product(places.items(), (forward, steps)):
 
         def run(x: Tensor, state: State) -> Result:
-            y, after = mode(module, x, state, mask)  # noqa: B023
-            return torch.where(kept[..., None], y, 0), () if place == "a later episode" else after  # noqa: B023
+            y, after = mode(module, x, state, mask.repeat(copies, 1))  # noqa: B023
+            seen = kept.repeat(copies, 1)[..., None]  # noqa: B023
+            return torch.where(seen, y, 0), () if place == "a later episode" else after  # noqa: B023
 
         parameters = trainable(module) if kept is every else {}
-        with torch.no_grad():
-            right = run(x, state)
-        slopes = gradients(run, parameters, x, state)
+        right, slopes = traced(run, parameters, every_x, every_state)
         crossing = {name: slope for name, slope in slopes.items() if "state" in name and place != "a later episode"}
-        for name, slope in {**crossing, "x": slopes["x"][changes]}.items():
+        for name, slope in {**crossing, "x": slopes["x"][changes.repeat(copies, 1)]}.items():
             assert_near(slope, torch.zeros_like(slope), 0, f"{mode.__name__}, gradient of {name} in {place}")
-        for value in (3.0, torch.inf, -torch.inf, torch.nan, huge):
-            what = f"{mode.__name__}, {place} is {value}"
-            other_x = torch.where(changes[..., None], value, x)
-            other_state = tuple(torch.full_like(p, value) if of_state and p.is_floating_point() else p for p in state)
-            with torch.no_grad():
-                assert_same(run(other_x, other_state), right, 0 if value == 3 else tolerance, what)
-            for name, slope in gradients(run, parameters, other_x, other_state).items():
-                if name == "x":
-                    assert_near(slope[kept], slopes["x"][kept], tolerance, f"{what}, gradient of x")
-                elif kept is every:
-                    assert_near(slope, slopes[name], tolerance, f"{what}, gradient of {name}")
+        other_x = torch.cat([torch.where(changes[..., None], value, x) for value in values])
+        other_states = [
+            tuple(torch.full_like(part, value) if of_state and part.is_floating_point() else part for part in state)
+            for value in values
+        ]
+        found, found_slopes = traced(run, parameters, other_x, joined(other_states))
+        for i, value in enumerate(values):
+            rows, what = torch.arange(BATCH * i, BATCH * (i + 1)), f"{mode.__name__}, {place} is {value}"
+            expected = right[0][rows], select_rows(right[1], rows)
+            given = found[0][rows], select_rows(found[1], rows)
+            assert_same(given, expected, 0 if value == 3 else tolerance, what)
+            slope, of_x = (part["x"][rows][kept] for part in (found_slopes, slopes))
+            assert_near(slope, of_x, tolerance, f"{what}, gradient of x")
+        if kept is every:
+            for name in found_slopes.keys() - {"x"}:
+                what = f"{mode.__name__}, {place} is one of {values}, gradient of {name}"
+                assert_near(found_slopes[name], slopes[name], tolerance, what)
 
 
 def rows_are_independent(case: MixerCase) -> None:

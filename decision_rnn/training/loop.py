@@ -40,6 +40,7 @@ from decision_rnn.interruption import Interruption
 from decision_rnn.layouts import Layout
 from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
+from decision_rnn.training.slices import describe_slices, odd_slices
 from decision_rnn.training.trainer import Trainer
 
 Shown = TypeVar("Shown")
@@ -100,6 +101,7 @@ def prepare(
         trainer.device,
         tbptt_slices=settings.tbptt_slices or 1,
         return_weighting=settings.return_weighting,
+        starts=settings.starts,
     )
     return agent, trainer, stream
 
@@ -179,7 +181,8 @@ def train(
         if scaled:
             tell(scaled)
         index = observation_index(config.observation.mask, store.environment_id)
-        for oddity in (*odd_entries(seen, index, observations), *(equal_returns(seen) if config.takes_target else ())):
+        returns = equal_returns(seen) if config.takes_target else ()
+        for oddity in (*odd_entries(seen, index, observations), *returns, *odd_slices(config, seen)):
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
@@ -269,17 +272,18 @@ def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:
-    """Lines with the agent's size, its steps and warm-up, and the episodes it is trained on if not all of them."""
+    """Lines with the agent's size, its steps, warm-up and slices, and its episodes if not all are trained on."""
     backbone, training = config.backbone, config.training
     best = (
-        f"\nof {store.episodes:,} episodes the best {seen.episodes:,} are trained on, {seen.steps:,} of "
+        f"\nof {counted(store.episodes, 'episode')} the best {seen.episodes:,} are trained on, {seen.steps:,} of "
         f"{counted(store.steps, 'step')}; their returns are {seen.episode_returns.min():g} and above"
     )
     return (
         f"{backbone.name}, {counted(backbone.layers, 'layer')} of width {backbone.width}: "
         f"{count_parameters(agent):,} parameters, {count_parameters(agent.backbone):,} of them in the backbone\n"
         f"{counted(training.steps, 'training step')}; the learning rate warms up over the first "
-        f"{training.warmup_steps:,}"
+        f"{training.warmup_steps:,}\n"
+        f"{describe_slices(config, seen, bool(agent.backbone.initial_state(1)))}"
         f"{best if seen is not store else ''}"
     )
 
@@ -288,13 +292,14 @@ def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
     """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
     observation_index(config.observation.mask, store.environment_id)
     seen = top_episodes(store, config.top_fraction)
-    if seen.steps < config.training.context:
+    context, steps = config.training.context, counted(seen.steps, "step")
+    if seen.steps < context:
         raise InputError(
-            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {store.episodes} episodes of "
-            f"{config.dataset} with {seen.steps} steps in all, fewer than training.context {config.training.context}: "
+            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {counted(store.episodes, 'episode')} of "
+            f"{config.dataset} with {steps} in all, fewer than training.context {context}: "
             "raise top_fraction or lower training.context"
             if seen is not store
-            else f"{store.path} has {seen.steps} steps, fewer than training.context {config.training.context}: lower it"
+            else f"{store.path} has {steps}, fewer than training.context {context}: lower it"
         )
     return seen
 

@@ -185,7 +185,9 @@ def test_every_backbone_overfits_one_batch(backbone: str) -> None:
         loss = agent(batch).loss
         loss.backward()
         optimizer.step()
-    assert loss.item() < 0.01 * before
+        if loss.item() < 0.01 * before:
+            return
+    raise AssertionError(f"the loss is still {loss.item() / before:.0%} of the first one")
 
 
 @pytest.mark.parametrize("backbone", registered_names())

@@ -105,7 +105,8 @@ def retention(config, parameters, x, state, reset):
     width, heads, inner = config.width, config.heads, round(config.width * config.expansion)
     pairs = width // heads // 2
     frequency = torch.tensor([10000.0 ** (-j / pairs) for j in range(pairs)], dtype=torch.float64)
-    gamma = torch.tensor([1 - 2.0 ** (-5 - head) for head in range(heads)], dtype=torch.float64)
+    half_lives = [config.memory ** (1 - head / max(heads - 1, 1)) for head in range(heads)]
+    gamma = torch.tensor([0.5 ** (1 / steps) for steps in half_lives], dtype=torch.float64)
     q, k, v, gate = (x @ parameters["qkvg.weight"].T).split((width, width, inner, inner), dim=-1)
     outputs, after = [], []
     for row in range(len(x)):

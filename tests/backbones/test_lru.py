@@ -29,40 +29,30 @@ def test_lru_state_size_defaults_to_the_width_and_zero_raises():
         make(state_size=0)
 
 
-@pytest.mark.parametrize("ring", [(0.0, 0.99, math.pi / 10), (0.9, 0.999, 2 * math.pi)])
-def test_lru_eigenvalues_are_initialised_uniformly_over_the_ring(ring):
-    r_min, r_max, max_phase = ring
-    lru = make(width=4, state_size=4000, r_min=r_min, r_max=r_max, max_phase=max_phase)
-    decay = eigenvalues(lru)
-    magnitude, phase = decay.abs(), torch.exp(lru.theta_log.detach().double())
-    assert magnitude.min() >= r_min - 1e-6
-    assert magnitude.max() <= r_max + 1e-6
-    assert phase.min() >= 0
-    assert phase.max() <= max_phase * (1 + 1e-6)
-    # Uniform over the area is uniform in |lambda|^2 and in phase. Kolmogorov-Smirnov's 1% bound is 0.026.
-    places = torch.linspace(0, 1, 4000, dtype=torch.float64)
-    area = (magnitude**2 - r_min**2) / (r_max**2 - r_min**2)
-    assert (area.sort().values - places).abs().max() < 0.03
-    assert ((phase / max_phase).sort().values - places).abs().max() < 0.03
+def test_lru_phases_are_initialised_uniformly_up_to_max_phase():
+    for max_phase in (math.pi / 10, 2 * math.pi):
+        phase = torch.exp(make(width=4, state_size=4000, max_phase=max_phase).theta_log.detach().double())
+        places = torch.linspace(0, max_phase, 4000, dtype=torch.float64)
+        assert (phase.sort().values - places).abs().max() < 0.03 * max_phase  # Kolmogorov-Smirnov's 1% bound is 0.026
 
 
-@pytest.mark.parametrize(("r_min", "r_max"), [(0.0, 0.99), (0.9, 0.999)])
-def test_lru_gamma_is_initialised_as_the_normaliser(r_min, r_max):
-    lru = make(width=4, state_size=500, r_min=r_min, r_max=r_max)
+@pytest.mark.parametrize("memory", [10, 1000])
+def test_lru_gamma_is_initialised_as_the_normaliser(memory):
+    lru = make(width=4, state_size=500, memory=memory)
     gamma = torch.exp(lru.gamma_log.detach().double())
-    torch.testing.assert_close(gamma, torch.sqrt(1 - eigenvalues(lru).abs() ** 2), rtol=1e-4, atol=0)
+    torch.testing.assert_close(gamma, torch.sqrt(1 - eigenvalues(lru).abs() ** 2), rtol=1e-3, atol=0)
 
 
 def test_lru_state_has_the_variance_of_the_input_at_initialisation():
     """This is the purpose of gamma and of the scale of B: white noise of unit variance gives E|h|^2 = 1."""
-    lru = make(width=64, state_size=64, r_min=0.5, r_max=0.95)
+    lru = make(width=64, state_size=64, memory=15)
     _, (real, imag) = lru(noise(500, 150, 64, dtype=torch.float32))
     assert (real**2 + imag**2).mean().item() == pytest.approx(1, rel=0.05)
 
 
 @pytest.mark.parametrize("parametrization", ["exponential", "plain"])
 def test_lru_parametrizations_start_with_same_eigenvalues_and_may_leave_the_unit_disc(parametrization):
-    ring = {"width": 4, "state_size": 50, "r_min": 0.3, "max_phase": 2 * math.pi}
+    ring = {"width": 4, "state_size": 50, "max_phase": 2 * math.pi}
     right, other = eigenvalues(make(**ring)), make(**ring, parametrization=parametrization)
     with torch.no_grad():
         torch.testing.assert_close(torch.complex(*other._decay()).to(right.dtype), right, rtol=1e-5, atol=1e-5)
@@ -74,7 +64,7 @@ def test_lru_parametrizations_start_with_same_eigenvalues_and_may_leave_the_unit
 
 
 def test_lru_without_normalization_has_larger_states_and_no_gamma():
-    ring = {"width": 64, "state_size": 64, "r_min": 0.95, "r_max": 0.99}
+    ring = {"width": 64, "state_size": 64, "memory": 70}
     sizes = []
     for normalization in (True, False):
         _, (real, imag) = make(**ring, normalization=normalization)(noise(200, 300, 64, dtype=torch.float32))

@@ -1,10 +1,7 @@
 """Mamba: its initialisation and the window of its convolution. test_law.py tests its equations."""
 
-import math
-
 import pytest
 import torch
-import torch.nn.functional as F
 from subjects import WIDTH
 
 from decision_rnn.backbones import registered
@@ -20,8 +17,6 @@ def test_mamba_initialisation():
     mixer = make(width=2000, state_size=3)
     assert (-torch.exp(mixer.a_log)).unique(dim=0).tolist() == [pytest.approx([-1, -2, -3])]
     assert mixer.d.unique().tolist() == [1]
-    places = (F.softplus(mixer.dt.bias).log().sort().values - math.log(1e-3)) / math.log(100)
-    assert (places - torch.linspace(0, 1, 4000)).abs().max() < 0.03  # Kolmogorov-Smirnov's 1% bound is 0.026
     assert mixer.dt.in_features == 125
 
 

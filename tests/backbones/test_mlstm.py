@@ -50,7 +50,7 @@ def test_mlstm_closed_forget_gate_keeps_the_accuracy_of_other_steps():
 def test_mlstm_gates_are_initialised_independent_of_the_input():
     mixer = registered("mlstm").cls(registered("mlstm").config(width=64, heads=4))
     assert torch.count_nonzero(mixer.gates.weight) == 0
-    assert mixer.gates.bias[:4].tolist() == [3, 4, 5, 6]
+    assert mixer.gates.bias[:4].diff().max() < 0  # from the slowest head to the fastest
     assert mixer.gates.bias[4:].abs().max() < 0.6
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from small_comparison import Inline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
@@ -24,7 +25,8 @@ def read_result(run: Path, protocol: str = "recurrent") -> dict[str, Any]:
 
 
 def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path) -> None:
-    done = small_cli("train", "hopper-medium", "--training.steps", "20", "--condition.rtg_cap", "0", *SMALL)
+    alone = ["--processes", "1"]
+    done = small_cli("train", "hopper-medium", "--training.steps", "20", "--condition.rtg_cap", "0", *SMALL, *alone)
     assert done.returncode == 0, done.stderr
     assert "3600" in done.stdout
     assert "(the data)" in done.stdout
@@ -61,7 +63,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
     assert f"written to {path.relative_to(tmp_path)}\n" in done.stdout
     before = path.read_bytes()
     for options in (["--state", "window", "--window", "5"], ["--seed", "3"], ["--rtg_cap", "0.5"]):
-        done = inline_cli("evaluate", str(run), "--target_returns", "[500]", *options)
+        done = inline_cli("evaluate", str(run), "--target_returns", "[500]", *options, *alone)
         assert done.returncode == 0, done.stderr
         assert "the data's best" not in done.stdout
     windowed = read_result(run, "window-5")
@@ -70,7 +72,7 @@ def test_train_then_evaluate(small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path
     assert [target["target_return"] for target in windowed["targets"]] == [500]
     assert len(list((run / "results").iterdir())) == 4
     assert path.read_bytes() == before
-    done = small_cli("evaluate", str(run), "--processes", "1")
+    done = inline_cli("evaluate", str(run), *alone)
     assert done.returncode == 0
     assert row in done.stdout.splitlines()
     assert len(list((run / "results").iterdir())) == 4
@@ -87,18 +89,19 @@ def test_train_with_evaluation_episodes_0_writes_no_result(inline_cli: SmallCLI,
         done = inline_cli("evaluate", "run", *options)
         assert done.returncode == 2
         assert "episodes is 0" in done.stderr
-    assert inline_cli("evaluate", "run", "--episodes", "1").returncode == 0
+    assert inline_cli("evaluate", "run", "--episodes", "1", "--processes", "1").returncode == 0
     assert read_result(tmp_path / "run")["protocol"]["episodes"] == 1
 
 
 def test_compare_with_match_parameters_finds_widths_and_resumes(
-    small_cli: SmallCLI, inline_cli: SmallCLI, tmp_path: Path
+    inline_cli: SmallCLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each backbone gets its own width, kept in config.yaml and checkpoint; repeating a command resumes its runs."""
+    monkeypatch.setattr("decision_rnn.comparison.compare.make_executor", lambda *_: Inline())
     command = ["compare", "hopper-medium", "--backbones", "mingru,mlstm", "--seeds", "1", "--output", "out"]
     command += ["--controls", "none", "--checkpoint_episodes", "0"]
     command += ["--training.steps", "10", "--evaluation.episodes", "2"]
-    done = small_cli(*command, "--backbone.match_parameters", "30k")
+    done = inline_cli(*command, "--backbone.match_parameters", "30k")
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [line.split("|")[1].strip() for line in table[2:4]] == ["mingru", "mlstm"]
@@ -118,7 +121,7 @@ def test_compare_with_match_parameters_finds_widths_and_resumes(
     assert done.returncode == 0, done.stderr
     assert "2 runs, of which 2 are done" in done.stdout
     train = ["train", "hopper-medium", "--training.steps", "10", "--evaluation.episodes", "2"]
-    train += ["--output", "out/standin-hopper-medium/mingru-seed0", "--resume"]
+    train += ["--output", "out/standin-hopper-medium/mingru-seed0", "--resume", "--processes", "1"]
     done = inline_cli(*train, "--backbone.match_parameters", "60k")
     assert done.returncode == 2
     assert f"started with backbone.width {widths[0]}" in done.stderr

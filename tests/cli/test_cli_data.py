@@ -243,6 +243,24 @@ def test_too_long_name_prints_one_line(arguments: tuple[str, ...], inline_cli: C
     assert "File name too long" in line
 
 
+@pytest.mark.usefixtures("file")
+def test_data_import_writes_a_log_and_names_what_is_wrong_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("run,x,u,r\n1,0.5,1,10\n1,0.6,1,20\n2,,1,5\n")
+    words = ["data", "import", str(log), "--name", "own/log", "--observations", "x", "--actions", "u", "--reward", "r"]
+    assert main([*words, "--episode", "ruin"]) == 2
+    assert "no column 'ruin', given for episode: did you mean run?" in capsys.readouterr().err
+    assert main([*words, "--episode", "run"]) == 2
+    assert "row 2 has no finite number in the column x" in capsys.readouterr().err
+    assert main([*words, "--episode", "run", "--missing", "drop_episode"]) == 0
+    assert "own/log: 1 episode, 2 steps, returns 30 to 30" in capsys.readouterr().out
+    assert main(["data", "export", "own/log", "--format", "d4rl", "--output", str(tmp_path / "log.hdf5")]) == 0
+    assert main(["data", "import", str(tmp_path / "log.hdf5"), "--name", "own/again"]) == 0
+    assert open_dataset("own/again").open().fingerprint == open_dataset("own/log").open().fingerprint
+
+
 def test_data_without_an_action_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data"]) == 0
     assert "export DATASET" in capsys.readouterr().out

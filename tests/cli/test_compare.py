@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_comparison import Inline
 
 from decision_rnn import Backbone, Episode, write_store
 from decision_rnn.agent import NoConditionConfig
@@ -199,7 +200,8 @@ def test_invalid_comparison_config_file_raises_a_one_line_input_error(file: File
 def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The learning rate makes the loss overflow; runs are in worker processes as in real use."""
+    """The learning rate makes the loss overflow."""
+    monkeypatch.setattr("decision_rnn.comparison.compare.make_executor", lambda *_: Inline())
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     generator = np.random.default_rng(0)
     episodes = [

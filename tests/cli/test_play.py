@@ -1,8 +1,10 @@
 """`decision-rnn play`: videos and screen windows of agents, and the returns that it prints."""
 
+import contextlib
 import io
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +67,20 @@ def test_play_invalid_arguments_or_no_renderer_print_one_line(
     assert not list(tmp_path.glob("*.mp4"))
 
 
+class Ended(Exception):  # noqa: N818 - not an error
+    """The end of a process, with its exit code."""
+
+
+def filmed_here(command: Sequence[str], environment: dict[str, str], timeout: float) -> tuple[int, str, list[str]]:
+    """As `video._run`, in this process."""
+    errors = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(errors), pytest.raises(Ended) as ended:
+        patch.setattr("sys.argv", command[2:])
+        patch.setattr("os._exit", lambda code: (_ for _ in ()).throw(Ended(code)))
+        video.main()
+    return ended.value.args[0], "", errors.getvalue().strip().splitlines()
+
+
 UNDRAWN = """
 import errno, gymnasium, numpy as np
 from gymnasium.envs.classic_control import PendulumEnv
@@ -94,7 +110,11 @@ def test_play_says_why_there_are_no_pictures(
 ) -> None:
     (tmp_path / "undrawn.py").write_text(UNDRAWN.format(render=render))
     monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", gymnasium.registry["Pendulum-v1"])  # it is put back
+    monkeypatch.delitem(sys.modules, "undrawn", raising=False)  # of another case
+    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("MUJOCO_GL", "disabled")
+    if code == 2:  # the others show that the process says so too
+        monkeypatch.setattr(video, "_run", filmed_here)
     done = inline_cli("play", "run", "--video", "a.mp4", "--plugins", "undrawn")
     assert done.returncode == code, done.stderr
     assert words in done.stderr

@@ -16,7 +16,7 @@ import pytest
 from decision_rnn.data import catalog
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.sources import SOURCES
-from decision_rnn.data.standin import recipes
+from decision_rnn.data.standin import collection, recipes
 from decision_rnn.data.standin.recipes import JOINED
 from decision_rnn.data.store import cache
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -31,8 +31,9 @@ import time
 from dataclasses import replace
 from decision_rnn.data import catalog
 from decision_rnn.data.formats import minari
-from decision_rnn.data.standin import recipes
+from decision_rnn.data.standin import collection, recipes
 
+collection.available_cores = lambda: 1
 recipes.RECIPES["standin/hopper-medium"] = replace(recipes.RECIPES["standin/hopper-medium"], steps={steps})
 if __name__ == "__main__":
     read_episodes = minari.read_episodes
@@ -47,8 +48,9 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def small(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a store that opening the dataset makes in seconds; it does not exist yet."""
+    """The folder of a store that opening the dataset makes in seconds, with one process; it does not exist yet."""
     monkeypatch.setitem(recipes.RECIPES, NAME, SMALL)
+    monkeypatch.setattr(collection, "available_cores", lambda: 1)
     return folders / "cache" / "stores" / "standin" / "hopper-medium"
 
 
@@ -60,6 +62,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("DECISION_RNN_CACHE", str(root / "cache"))
         patch.setenv("MINARI_DATASETS_PATH", str(root / "minari"))
         patch.setitem(recipes.RECIPES, NAME, SMALL)
+        patch.setattr(collection, "available_cores", lambda: 1)
         open_dataset(NAME).open()
     return root
 
@@ -123,7 +126,7 @@ def test_shipped_behaviour_policies_are_those_used() -> None:
 
 
 def test_medium_expert_standin_concatenates_medium_and_expert(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     expert = "standin/hopper-expert"
     monkeypatch.setitem(recipes.RECIPES, expert, replace(recipes.RECIPES[expert], steps=1500))

@@ -68,7 +68,7 @@ def test_minari_dataset_of_unknown_body_is_scored_between_its_own_returns() -> N
     assert (spec.reference_min, spec.reference_max) == pytest.approx((returns[0], returns[-1]))
     assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
     assert 1 <= abs(returns[0]) / spec.return_scale < 10
-    assert "ours" in spec.comparable
+    assert "these data alone" in spec.comparable
 
 
 def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:

@@ -113,6 +113,33 @@ def test_stream_of_tbptt_slices_continues_rows_and_marks_new_slices_by_reset(sto
     assert abs(new / could - 1 / slices) < 0.04  # four standard deviations
 
 
+@pytest.mark.parametrize("weighting", [0.0, 2.0])
+def test_slices_that_start_with_an_episode_draw_episodes_by_their_weight(
+    store: EpisodeStore, episodes: list[Episode], weighting: float
+) -> None:
+    """exp(w g) of returns g between 0 and 1, whatever the length; none starts where it would leave the store."""
+    beginnings, returns = store.offsets[:-1], np.array([episode.rewards.sum() for episode in episodes])
+    expected = np.exp(weighting * (returns - returns.min()) / np.ptp(returns)) * (beginnings <= 85 - 10)
+    stream = StepStream(store, 10, 500, 0, return_weighting=weighting, starts="episode")
+    drawn = np.concatenate([starts_of(stream.sample(), store) for _ in range(40)])
+    counts = (drawn[:, None] == beginnings).sum(0)
+    assert counts.sum() == len(drawn)
+    expected /= expected.sum()
+    spread = np.sqrt(expected * (1 - expected) / len(drawn))
+    np.testing.assert_array_less(np.abs(counts / len(drawn) - expected), 4.5 * spread + 1e-12)
+
+
+def test_rows_that_go_on_from_slice_to_slice_restart_with_an_episode(store: EpisodeStore) -> None:
+    stream = StepStream(store, 5, 64, 0, tbptt_slices=3, starts="episode")
+    before, restarted = np.array(starts_of(stream.sample(), store)), 0
+    for _ in range(30):
+        starts = np.array(starts_of(stream.sample(), store))
+        elsewhere = starts != before + 5
+        assert np.isin(starts[elsewhere], store.offsets).all()
+        before, restarted = starts, restarted + elsewhere.sum()
+    assert 400 < restarted < 1200  # of 1,920, a third and those at the store's end
+
+
 @pytest.mark.parametrize(("slices", "weighting"), [(1, 0.0), (4, 0.0), (1, 3.0), (4, 3.0)])
 def test_restored_stream_continues_with_the_same_batches(
     store: EpisodeStore, tmp_path: Path, slices: int, weighting: float

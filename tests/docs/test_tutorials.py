@@ -23,7 +23,7 @@ from decision_rnn.metrics import METRICS
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 SIZES = {
-    "train": {"--training.steps": 3, "--backbone.width": 8, "--evaluation.episodes": 1},
+    "train": {"--training.steps": 3, "--backbone.width": 8, "--backbone.layers": 1, "--evaluation.episodes": 1},
     "compare": {
         "--training.steps": 3,
         "--backbone.layers": 1,

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from decision_rnn.backbones.contract import SequenceMixer, State, reset_rows
 from decision_rnn.backbones.ops.blocks import full_precision
+from decision_rnn.backbones.ops.first_order import first_order
 from decision_rnn.backbones.resets import Resets, rows_by_step, send
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward
@@ -184,7 +184,7 @@ class _Loop(torch.autograd.Function):
         return states[0][1:], *(part[-1].clone() for part in states)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor, grad_h: Tensor, *grad_cell: Tensor) -> tuple[Tensor | None, ...]:
         mixer: GatedMixer = ctx.mixer
         recurrent, extra, saved, *states = ctx.saved_tensors

@@ -15,15 +15,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from decision_rnn.backbones.ops.first_order import first_order
 from decision_rnn.backbones.resets import Resets, rows_by_step
 
 
 def linear_recurrence(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t.
 
-    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision.
+    Computed in float32 (complex64) or wider, even if autocast passes gates in half precision. Second derivatives are
+    refused: NotImplementedError.
 
     Args:
         a: (batch, time, width), or (width,) for a decay that is constant in time; real or complex.
@@ -156,7 +157,7 @@ class _LinearRecurrence(torch.autograd.Function):
         return h
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
         (a, h, initial), reset = ctx.saved_tensors, ctx.reset
         d, grad_initial = run_adjoint(a.conj().resolve_conj(), grads[0], reset)
@@ -194,7 +195,7 @@ class _GatedRecurrence(torch.autograd.Function):
         return h
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         gate, candidate, h, initial, *gates = ctx.saved_tensors
         keep = 1 - gate

@@ -21,6 +21,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
+from decision_rnn.backbones.ops.first_order import first_order
+
 CHANNELS = 128
 """Threads of a program, each with one channel."""
 
@@ -220,6 +222,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(a, output, initial, reset)
 
 
+@first_order
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, h, initial, reset = ctx.saved_tensors
     grad_a, grad_b, grad_initial = adjoint(a, h, initial, reset, grad, *ctx.form, ctx.b_dtype)

@@ -1,7 +1,7 @@
 """D4RL's HDF5 layout (Fu et al. 2020), version 2: steps end to end, cut into episodes by flags.
 
 `observations` (N, O), `actions` (N, A), `rewards`, `terminals` and `timeouts` (N,) or (N, 1), of any numeric type;
-`next_observations` (N, O) if present. Everything else in the file is ignored.
+`next_observations` (N, O) if present. Everything else in the file, such as `infos`, is ignored.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,16 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_file
+from decision_rnn.messages import counted
 
 DEFLATE = 1032  # the maximum compression factor of HDF5's gzip filter (zlib's technical details)
+FINGERPRINT = "decision_rnn_fingerprint"
+"""The attribute of files that `write_file` wrote."""
 
 
 class D4RLFile:
@@ -27,7 +30,7 @@ class D4RLFile:
     a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is kept,
     neither terminated nor truncated; `--partial drop` leaves such episodes out. Without `next_observations` the
     observation after an episode's last action is unknown, and the last observation is repeated. `notes` are sentences
-    on which of these cases occurred.
+    on which of these cases occurred. `environment_id` is the Gymnasium id that the file names, or None.
     """
 
     def __init__(self, path: Path, max_episode_steps: int | None = None, observed: int | None = None) -> None:
@@ -35,7 +38,8 @@ class D4RLFile:
 
         Args:
             path: The HDF5 file.
-            max_episode_steps: The environment's time limit, which no episode may exceed.
+            max_episode_steps: The environment's time limit, which no episode may exceed; None for a file of any task,
+                which may lack timeouts.
             observed: The number of leading observation columns that the environment gives; the others are left out.
 
         Raises:
@@ -48,15 +52,20 @@ class D4RLFile:
             with h5py.File(path, "r") as file:
                 has_next = "next_observations" in file
                 keys = ("observations", "actions", "rewards", "terminals", "timeouts")
-                arrays = [self._read(file, key) for key in (*keys, *["next_observations"] * has_next)]
+                untimed = max_episode_steps is None and "timeouts" not in file
+                arrays = [self._read(file, key) for key in (keys[:4] if untimed else keys)]
+                if untimed:
+                    arrays.append(np.zeros_like(arrays[3]))
+                self.following = self._read(file, "next_observations") if has_next else arrays[0]
+                self.exported, environment = FINGERPRINT in file.attrs, file.attrs.get("environment_id")
         except InputError:
             raise
         except Exception as error:  # h5py raises many types for a damaged file
             reason = " ".join(str(error).split())
             raise InputError(f"{path} cannot be read as HDF5 ({reason}): fetch or write it again") from None
-        self.observations, self.actions, self.rewards, terminals, timeouts = arrays[:5]
-        self.following = arrays[-1] if has_next else self.observations
-        shapes, steps = [values.shape for values in arrays[:5]], self.rewards.size
+        self.environment_id = environment if isinstance(environment, str) else None
+        self.observations, self.actions, self.rewards, terminals, timeouts = arrays
+        shapes, steps = [values.shape for values in arrays], self.rewards.size
         if [len(shape) for shape in shapes] != [2, 2, 1, 1, 1] or any(s[0] != steps or 0 in s for s in shapes):
             raise InputError(
                 f"{path} has {', '.join(keys)} of shapes {shapes}: (N, O), (N, A) and (N,) for the others are needed"
@@ -76,6 +85,8 @@ class D4RLFile:
         self.observations, self.following = self.observations[:, :observed], self.following[:, :observed]
         self.observation_dim = self.observations.shape[1]
         self._cut(seams & ~self.terminals & ~self.timeouts, max_episode_steps)
+        if untimed:
+            self.notes.append("it has no timeouts: episodes end only at its terminals")
         if not has_next:
             self.notes.append("it has no next_observations: an episode's last observation stands for what followed")
 
@@ -87,16 +98,14 @@ class D4RLFile:
         if item.size is None or item.size * item.dtype.itemsize > DEFLATE * self.path.stat().st_size:
             raise InputError(f"{self.path} has {key} of shape {item.shape}, too much for its size: fetch it again")
         values: np.ndarray = item[()]
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(values.astype(np.float32, copy=False))
-        if not finite.all():
+        if not is_finite(values).all():
             raise InputError(f"{self.path} has {key} that are not finite in float32: fix them or leave them out")
         return values[:, 0] if key in ("rewards", "terminals", "timeouts") and values.shape[1:] == (1,) else values
 
     def _cut(self, seams: np.ndarray, limit: int | None) -> None:
         """Find the first rows of the episodes and the end, and check that they are plausible."""
         flagged = self.terminals | self.timeouts
-        if limit is not None and seams.sum() > (~flagged).sum() // 2:
+        if (limit is not None or not self.exported) and seams.sum() > (~flagged).sum() // 2:
             raise InputError(
                 f"{self.path} has next_observations that are not the next row's observations: its rows are not in "
                 "the order of time, and no sequences can be made of them"
@@ -111,9 +120,10 @@ class D4RLFile:
             )
         partial = ~flagged[self.offsets[1:] - 1]
         if partial.any():
+            steps = counted(lengths[partial].sum(), "step")
             self.notes.append(
-                f"{partial.sum()} of {len(partial)} episodes ({lengths[partial].sum()} steps) break off with no flag: "
-                "they are kept, neither terminated nor truncated, unless --partial drop is asked for"
+                f"{partial.sum()} of {counted(len(partial), 'episode')} ({steps}) break off with no flag: they "
+                "are kept, neither terminated nor truncated, unless --partial drop is asked for"
             )
 
     def episodes(self) -> Iterator[Episode]:
@@ -144,7 +154,7 @@ def write_file(path: Path, store: EpisodeStore) -> None:
     if path.exists():
         raise InputError(f"{path} exists: remove it, or name another file")
     with new_file(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs["decision_rnn_fingerprint"] = store.fingerprint
+        file.attrs[FINGERPRINT] = store.fingerprint
         if store.environment_id is not None:
             file.attrs["environment_id"] = store.environment_id
         for key, flags in (("terminals", store.terminated), ("timeouts", store.truncated)):

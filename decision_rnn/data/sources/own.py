@@ -23,6 +23,7 @@ from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.missing import Missing, check_policy, without_missing
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import locked, remove_directory
@@ -80,6 +81,7 @@ def write_store(
     append: bool = False,
     observation_space: gymnasium.Space[Any] | None = None,
     action_space: gymnasium.Space[Any] | None = None,
+    missing: Missing = "error",
 ) -> EpisodeStore:
     """Write episodes, one at a time, as the new dataset `name`, completely or not at all.
 
@@ -89,7 +91,8 @@ def write_store(
         name: `own/` and a word.
         episodes: Episodes of one environment, in any order: `Episode`, or objects with the same attributes, as arrays
             or lists; Minari's `EpisodeData` has `terminations` and `truncations` of every step instead. An episode of T
-            steps has observations (T+1, O), actions (T, A) and rewards (T,).
+            steps has observations (T+1, O), actions (T, A) and rewards (T,). If no observation follows the last action,
+            repeat the last one: agents are not trained on it.
         environment_id: The Gymnasium id of the environment that agents trained on them are evaluated in. If it is not
             registered here, the episodes are not checked against its sizes. None for data of no environment, such as a
             robot's: agents trained on them are not evaluated.
@@ -100,6 +103,8 @@ def write_store(
         observation_space, action_space: The spaces, if they are not those of the registered environment, such as
             `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values of Discrete, MultiDiscrete, MultiBinary, Dict
             and Tuple spaces are stored as rows of numbers, as `gymnasium.spaces.flatten` makes them, without text.
+        missing: What is done with an episode in which a number is NaN or infinite: `error`, `drop_episode`, or
+            `end_episode`, which ends it before that step, neither terminated nor truncated.
 
     Returns:
         The store: `.episodes` and `.steps` count them, `.episode_returns` (episodes,) are undiscounted.
@@ -121,45 +126,95 @@ def write_store(
         >>> store.episodes, store.steps, store.episode_returns.round(3)
         (1, 3, array([-0.3]))
     """
-    if environment_id is not None:
-        check_id(environment_id, "write_store")
-    source: dict[str, Any] = {"notes": []}
-    if environment_settings is not None:
-        source["environment_settings"] = environment_settings
-    if environment_id is not None and registered(environment_id) is None:
-        source["notes"].append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     if not isinstance(episodes, Iterable) or isinstance(episodes, dict | str):
         raise InputError(f"{name}: {type(episodes).__name__} is no sequence of episodes: give a list or a generator")
+    return write_own(
+        name,
+        episodes,
+        environment_id,
+        environment_settings=environment_settings,
+        append=append,
+        observation_space=observation_space,
+        action_space=action_space,
+        missing=missing,
+        notes=[],
+    )
+
+
+def write_own(
+    name: str,
+    episodes: Iterable[Any],
+    environment_id: str | None,
+    *,
+    environment_settings: dict[str, Any] | None = None,
+    append: bool,
+    observation_space: gymnasium.Space[Any] | None = None,
+    action_space: gymnasium.Space[Any] | None = None,
+    missing: Missing,
+    notes: list[str],
+    columns: dict[str, list[str]] | None = None,
+) -> EpisodeStore:
+    """Write episodes as `write_store` does.
+
+    Args:
+        notes: Sentences on the data; the list is extended, and may be until the last episode is read.
+        columns: The names of the entries of observations and actions, as in a log.
+
+    Returns, raises and other arguments: as of `write_store`.
+    """
+    check_policy(missing)
+    source: dict[str, Any] = {"notes": notes}
+    if columns:
+        source["columns"] = columns
+    if environment_settings is not None:
+        source["environment_settings"] = environment_settings
+    if environment_id is not None:
+        check_id(environment_id, "write_store")
+        if registered(environment_id) is None:
+            notes.append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     known = known_spaces(environment_id, environment_settings) or (None, None)
     spaces = (observation_space or known[0], action_space or known[1])
     source["spaces"] = described_spaces(*spaces)
     layouts = layouts_of(spaces, name)
     sizes = sizes_of(layouts)
-    added = as_episodes(episodes, name, layouts)
+    added = without_missing(as_episodes(episodes, name, layouts), missing, notes)
     with _writing(name) as path:
+        check_new(name, append)
         if not path.exists():
             store = EpisodeStore.write(path, added, environment_id=environment_id, source=source, sizes=sizes)
-        elif not append:
-            raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name")
         else:
             before = OwnSource().open(name, False, None)
+            former = before.manifest["source"]
             given = environment_id, _effective(environment_id, environment_settings)
             if environment_of(before) != given:
                 raise InputError(
                     f"{name} has episodes of {_describe(environment_of(before))} and these are of {_describe(given)}: "
                     "choose another name"
                 )
+            if columns and former.get("columns", columns) != columns:
+                raise InputError(
+                    f"{name} has the columns {former['columns']!s:.200} and these are {columns!s:.200}: choose "
+                    "another name"
+                )
+            notes[:0] = [note for note in former.get("notes", ()) if note not in notes]
             EpisodeStore.write(
                 _appended(path),
                 itertools.chain(before.read_episodes(), added),
                 environment_id=environment_id,
-                source=before.manifest["source"],
+                source={**former, "notes": notes},
                 sizes=(before.observation_dim, before.action_dim),
             )
             _replace(path)
             store = EpisodeStore.open(path)
     store.name = name
     return store
+
+
+def check_new(name: str, append: bool) -> None:
+    """Raise InputError if no dataset can be written by that name, or, with `append`, appended to."""
+    path = OwnSource().folder(name)
+    if path.exists() and not append:
+        raise InputError(f"{name} exists in {path}: remove it, append to it, or choose another name")
 
 
 def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:

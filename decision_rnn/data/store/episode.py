@@ -34,17 +34,26 @@ class Episode:
         length = len(self.rewards) if self.rewards.ndim == 1 else 0
         dims = (self.observations.ndim, self.actions.ndim)
         if dims != (2, 2) or length == 0 or (len(self.observations), len(self.actions)) != (length + 1, length):
+            repeat = "; if no observation follows the last action, repeat the last one"
             raise InputError(
                 f"{name} has observations of shape {self.observations.shape}, actions {self.actions.shape} "
-                f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) of at least one step are needed; "
+                f"and rewards {self.rewards.shape} where (T+1, O), (T, A) and (T,) of at least one step are needed"
+                f"{repeat if dims == (2, 2) and len(self.observations) == length > 0 else ''}; "
                 "values of other spaces, such as discrete actions, need observation_space or action_space"
             )
         for field in ARRAYS:
-            # Cast first: values that overflow float32 would be stored as infinite.
-            with np.errstate(over="ignore"):
-                finite = np.isfinite(getattr(self, field).astype(np.float32)).all()
-            if not finite:
-                raise InputError(f"{name} has {field} that are not finite in float32: leave the episode out")
+            finite = is_finite(getattr(self, field))
+            if not finite.all():
+                first = ", ".join(map(str, np.argwhere(~finite)[0]))
+                raise InputError(
+                    f"{name} has {field} that are not finite in float32, as at {first}: leave the episode out"
+                )
+
+
+def is_finite(values: np.ndarray) -> np.ndarray:
+    """Whether each number is finite in float32, in which it is stored: bool, of the shape of `values`."""
+    with np.errstate(over="ignore"):  # values that overflow float32 would be stored as infinite
+        return np.isfinite(values.astype(np.float32, copy=False))
 
 
 def as_episodes(

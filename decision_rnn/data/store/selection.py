@@ -10,6 +10,7 @@ import numpy as np
 from decision_rnn.data.store.episode_store import EpisodeStore, fingerprint_of
 from decision_rnn.data.store.writing import FINAL, TABLE, RowSummary, npy_header, summarise
 from decision_rnn.errors import InputError
+from decision_rnn.messages import counted
 
 
 class Selection(EpisodeStore):
@@ -97,7 +98,9 @@ def complete_episodes(name: str, store: EpisodeStore) -> EpisodeStore:
     if complete.all():
         return store
     if not complete.any():
-        raise InputError(f"all {store.episodes} episodes of {name} are partial: --partial drop would leave none")
+        raise InputError(
+            f"{name} has {counted(store.episodes, 'partial episode')} and no other: --partial drop would leave none"
+        )
     dropped, steps = (~complete).sum(), store.episode_lengths[~complete].sum()
-    note = f"{dropped} of {store.episodes} episodes ({steps} steps) were partial and are dropped"
+    note = f"{dropped} of {counted(store.episodes, 'episode')} ({counted(steps, 'step')}) were partial and are dropped"
     return Selection(store, complete, note)

@@ -16,11 +16,11 @@ interpreted = pytest.mark.skipif(
 )
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
-GROUPS = {"numbers": "not gates and not contract", "gates": "gates", "contract": "contract"}
+GROUPS = {"kernels": "not contract", "contract": "contract"}
 
 
 PLACES = [
-    *(pytest.param("interpreter", cases, marks=interpreted) for cases in ("numbers", "gates")),
+    pytest.param("interpreter", "kernels", marks=interpreted),
     pytest.param("interpreter", "contract", marks=[interpreted, pytest.mark.slow]),  # 44 s of one core
     *(pytest.param("cuda", cases, marks=on_cuda) for cases in GROUPS),
 ]

@@ -1,0 +1,53 @@
+"""What the slices of the data that a run is trained on contain, compared with how long its agent remembers."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from decision_rnn.backbones import outlasts
+from decision_rnn.config import RunConfig
+from decision_rnn.data.store.episode_store import EpisodeStore
+
+
+def describe_slices(config: RunConfig, store: EpisodeStore, remembers: bool) -> str:
+    """What a slice is, and whether an agent that `remembers` can learn from what it saw longer ago."""
+    training, middle = config.training, np.median(store.episode_lengths)
+    begins = "with an episode" if _from_beginnings(config) else "anywhere"
+    text = f"slices of {training.context} steps, each beginning {begins}"
+    if _carried(config):
+        return f"{text} and going on with its state in later batches, {training.tbptt_slices} slices on average"
+    if not remembers or middle <= training.context:
+        return text
+    return (
+        f"{text}: half of the episodes have {middle:,.0f} steps or more, but the agent learns to use only what it saw "
+        f"in the last {training.context}"
+    )
+
+
+def odd_slices(config: RunConfig, store: EpisodeStore) -> Iterator[str]:
+    """Sentences on steps that are in no slice, and on a state that is carried further in acting than in training."""
+    training, lengths = config.training, store.episode_lengths
+    if _carried(config):
+        return
+    unseen = np.maximum(lengths - training.context, 0).sum() / store.steps
+    if _from_beginnings(config) and unseen > 0:
+        yield (
+            f"{unseen:.1%} of the steps are never trained on, those after an episode's first {training.context}: set "
+            f"training.context to the longest episode's {lengths.max()} steps, or training.tbptt_slices above 1, or "
+            "leave training.starts out"
+        )
+    long = np.median(lengths) > training.context
+    if long and outlasts(config.backbone, training.context) and config.evaluation.state == "recurrent":
+        yield (
+            f"the state of {config.backbone.name} outlasts a slice of {training.context} steps, and every slice starts "
+            "from the initial state: carried over an episode, the state leaves what it was trained on, so leave "
+            "training.tbptt_slices out, or set evaluation.state to window"
+        )
+
+
+def _carried(config: RunConfig) -> bool:
+    return (config.training.tbptt_slices or 1) > 1
+
+
+def _from_beginnings(config: RunConfig) -> bool:
+    return config.training.starts == "episode"

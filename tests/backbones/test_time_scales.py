@@ -1,0 +1,79 @@
+"""Half-lives at the start of training, measured from what layers keep of a state when their input is zero."""
+
+import math
+
+import pytest
+import torch
+
+from decision_rnn.backbones import FadingConfig, outlasts, registered, registered_names
+from decision_rnn.testing.harness import noise
+
+FADING = sorted(name for name in registered_names() if issubclass(registered(name).config, FadingConfig))
+OPTIONS = {"mamba": {"state_size": 1}, "retention": {"heads": 64}, "mlstm": {"heads": 64}, "s4d": {"state_size": 2}}
+"""With one state for each channel or head."""
+
+
+def make(name, **options):
+    torch.manual_seed(0)
+    return registered(name).cls(registered(name).config(width=128, **OPTIONS.get(name, {}), **options)).double()
+
+
+def half_lives(name, **options):
+    """Of each channel or head, sorted: from what one step without input leaves of a small change of the state."""
+    mixer, zero = make(name, **options), torch.zeros(1, 128, dtype=torch.float64)
+    for key, parameter in mixer.named_parameters():
+        if key.endswith("weight_hh_l0"):
+            parameter.data.zero_()  # a channel's memory of itself, not what the others make of it
+    _, before = mixer.step(zero, mixer.initial_state(1))
+    fading = slice(-1, None) if name in ("lstm", "mamba", "mlstm") else slice(None)
+    change = tuple(torch.zeros_like(part) for part in before)
+    for part in change[fading]:
+        part.fill_(1)
+    after, left = torch.func.jvp(lambda *state: mixer.step(zero, state)[1], before, change)
+    if name in ("lru", "s4d"):  # complex numbers
+        kept = torch.hypot(*left) / math.sqrt(2)
+    elif name == "retention":  # rotated
+        kept = left[0][..., 0].square().mean(-1).sqrt()
+    elif name == "mlstm":  # stored divided by exp(m)
+        kept = left[1][..., 0, 0] * torch.exp(after[0] - before[0])
+    else:
+        kept = left[-1]
+    return (math.log(0.5) / torch.log(kept.detach().flatten())).sort().values
+
+
+@pytest.mark.parametrize("name", FADING)
+@pytest.mark.parametrize("memory", [1, 30, 3000])
+def test_half_lives_are_spread_evenly_over_their_logarithms_from_one_step_to_memory(name, memory):
+    measured = half_lives(name, memory=memory)
+    assert len(measured) >= 64
+    right = torch.exp(torch.linspace(0, math.log(memory), len(measured), dtype=torch.float64))
+    # Biases, or the maps of the input to them, are random around these values.
+    assert (torch.log(measured) - torch.log(right)).abs().max() < 0.4
+
+
+@pytest.mark.parametrize("name", FADING)
+def test_a_lone_channel_or_head_has_the_longest_half_life(name):
+    config = registered(name).config(memory=100)
+    assert config.half_lives(1).tolist() == pytest.approx([100])
+
+
+@pytest.mark.parametrize("memory", [0.5, 2e6, math.inf, math.nan])
+def test_memory_out_of_range_raises(memory):
+    with pytest.raises(ValueError, match=r"backbone\.memory .* must be between 1 and 1,000,000 steps"):
+        registered("mingru").config(memory=memory)
+
+
+def test_a_million_steps_are_resolved_in_float32():
+    for name in ("mingru", "lru", "mamba"):
+        mixer = make(name, memory=1e6).float()
+        _, state = mixer(noise(1, 50, 128, dtype=torch.float32))
+        assert all(part.isfinite().all() for part in state)
+    bias = registered("mingru").config(memory=1e6).keeping_bias(1)
+    assert math.log(0.5) / math.log(torch.sigmoid(bias).item()) == pytest.approx(1e6, rel=0.1)
+
+
+def test_states_outlast_slices_that_are_shorter_than_the_memory():
+    assert outlasts(registered("gru").config(memory=21), 20)
+    assert not outlasts(registered("gru").config(memory=20), 20)
+    assert outlasts(registered("aaren").config(), 1000)
+    assert not any(outlasts(registered(name).config(), 1) for name in ("mlp", "conv", "transformer", "rnn"))

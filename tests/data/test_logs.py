@@ -1,0 +1,273 @@
+"""`import_log`: CSV, parquet, tables in memory and HDF5 files of any task as datasets."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from conftest import random_episode
+from d4rl_files import write
+
+from decision_rnn.api.datasets import import_log
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.formats.d4rl import write_file
+from decision_rnn.data.info import format_info
+from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.errors import InputError
+
+NAMES: dict[str, Any] = {"observations": "obs_*", "actions": ["u", "v"], "reward": "r", "episode": "run"}
+FLAGS = {"terminated": "over", "truncated": "late"}
+
+
+def table_of(episodes: list[Episode]) -> dict[str, np.ndarray]:
+    """The log of episodes, a row for every step, with the columns of NAMES and FLAGS and a time `t`."""
+    lengths = [len(episode.rewards) for episode in episodes]
+    last = np.concatenate([np.arange(length) == length - 1 for length in lengths])
+    observations = np.concatenate([episode.observations[:-1] for episode in episodes])
+    actions = np.concatenate([episode.actions for episode in episodes])
+    return {
+        "run": np.repeat([f"flight {index}" for index in range(len(lengths))], lengths),
+        "t": np.concatenate([np.arange(length) * 0.02 for length in lengths]),
+        **{f"obs_{index}": column for index, column in enumerate(observations.T)},
+        "u": actions[:, 0],
+        "v": actions[:, 1],
+        "r": np.concatenate([episode.rewards for episode in episodes]),
+        "over": last & np.repeat([episode.terminated for episode in episodes], lengths),
+        "late": last & np.repeat([episode.truncated for episode in episodes], lengths),
+    }
+
+
+def short_log(**changes: Any) -> dict[str, Any]:
+    """A log of two episodes, of two and three rows, with changed columns; a column None is left out."""
+    log = {
+        "run": [1, 1, 2, 2, 2],
+        "t": [0, 1, 0, 1, 2],
+        "obs_0": [0.0, 1.0, 2.0, 3.0, 4.0],
+        "u": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "v": [0.0] * 5,
+        "r": [1.0, 10.0, 100.0, 1000.0, 10000.0],
+        **changes,
+    }
+    return {name: column for name, column in log.items() if column is not None}
+
+
+def imported(log: Any, name: str = "own/log", **options: Any) -> list[Episode]:
+    return list(import_log(log, name, **{**NAMES, **options}).open().read_episodes())
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("kind", ["csv", "semicolons", "parquet", "memory"])
+@pytest.mark.parametrize("order", ["contiguous", "interleaved"])
+def test_log_gives_the_episodes_it_was_made_of(
+    kind: str, order: str, episodes: list[Episode], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, options = pa.table(table_of(episodes)), {**FLAGS}
+    if order == "interleaved":
+        first = log.slice(0, 1)  # of an episode of one step, which stays the first
+        rows = 1 + np.random.default_rng(0).permutation(len(log) - 1)
+        log, options = pa.concat_tables([first, log.take(rows)]), {**FLAGS, "time": "t"}
+    path = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        pa.parquet.write_table(log, path, row_group_size=20)
+    elif kind != "memory":
+        delimiter = ";" if kind == "semicolons" else ","
+        pa.csv.write_csv(log, path, pa.csv.WriteOptions(delimiter=delimiter))
+    read = imported(log if kind == "memory" else path, **options)
+    if order == "interleaved":
+        by_length = [sorted(listed, key=lambda episode: len(episode.rewards)) for listed in (read, episodes)]
+        read, episodes = by_length
+        assert "4 of 5 episodes are apart in the log, and were joined" in capsys.readouterr().err
+    for ours, theirs in zip(read, episodes, strict=True):
+        np.testing.assert_array_equal(ours.observations[:-1], theirs.observations[:-1].astype(np.float32))
+        np.testing.assert_array_equal(ours.observations[-1], theirs.observations[-2].astype(np.float32))
+        np.testing.assert_array_equal(ours.actions, theirs.actions)
+        np.testing.assert_array_equal(ours.rewards, theirs.rewards)
+        assert (ours.terminated, ours.truncated) == (theirs.terminated, theirs.truncated)
+
+
+@pytest.mark.usefixtures("own")
+def test_last_row_without_an_action_is_the_observation_after_the_last_action(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = imported(short_log(u=[1, 2, 3, 4, None], v=[0, 0, 0, 0, None], r=[1, 10, 100, 1000, None]))
+    np.testing.assert_array_equal(first.observations[:, 0], [0, 1, 1])  # no row is lost
+    np.testing.assert_array_equal(second.observations[:, 0], [2, 3, 4])
+    np.testing.assert_array_equal(second.actions[:, 0], [3, 4])
+    np.testing.assert_array_equal(second.rewards, [100, 1000])
+    assert (first.terminated, first.truncated) == (second.terminated, second.truncated) == (False, True)
+    note = "no observation after the last action of 1 of 2 episodes: the last observation stands for it"
+    dataset = open_dataset("own/log")
+    info = format_info(dataset.spec, dataset.open())
+    assert note in capsys.readouterr().err
+    assert note in info
+    assert "observations obs_0" in info
+    assert "actions      u, v" in info
+
+
+@pytest.mark.usefixtures("own")
+def test_csv_with_spaces_after_its_commas(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("run, t, obs_0, u, v, r, over\nA, 0, 1, 2, 3, 4, False\nA, 1, 5, , 3, 0, True\n")
+    (read,) = imported(tmp_path / "log.csv", time="t", terminated="over", missing="end_episode")
+    np.testing.assert_array_equal(read.observations, [[1], [5]])
+    np.testing.assert_array_equal(read.actions, [[2, 3]])
+
+
+@pytest.mark.usefixtures("own")
+def test_log_without_a_column_of_episodes_is_cut_at_flags_and_files() -> None:
+    flagged = short_log(over=[0, 1, None, 0, 0])
+    cut = imported(flagged, episode=None, terminated="over")
+    whole = imported([short_log(), short_log()], "own/whole", episode=None)
+    assert [(len(episode.rewards), episode.terminated) for episode in cut] == [(2, True), (3, False)]
+    assert [len(episode.rewards) for episode in whole] == [5, 5]
+
+
+@pytest.mark.usefixtures("own")
+def test_parquet_lists_are_entries_and_a_log_without_rewards_has_zeros(tmp_path: Path) -> None:
+    """The layout of LeRobot's files."""
+    log = {
+        "observation.state": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+        "action": [[0.5], [0.25], [0.125]],
+        "id": [7, 7, 8],
+    }
+    pa.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    dataset = import_log(tmp_path / "log.parquet", "own/lists", "observation.state", "action", episode="id")
+    first, second = dataset.open().read_episodes()
+    np.testing.assert_array_equal(first.observations, [[1, 2], [3, 4], [3, 4]])
+    np.testing.assert_array_equal(second.actions, [[0.125]])
+    assert not first.rewards.any()
+    info = format_info(dataset.spec, dataset.open())
+    assert "observation.state[0], observation.state[1]" in info
+    assert "the log has no rewards: all are 0" in info
+
+
+@pytest.mark.usefixtures("own")
+def test_missing_numbers_are_an_error_or_drop_or_end_their_episode(capsys: pytest.CaptureFixture[str]) -> None:
+    log = short_log(obs_0=[0, 1, 2, 3, None])
+    with pytest.raises(InputError, match="row 4 has no finite number in the column obs_0"):
+        imported(log)
+    (dropped,) = imported(log, "own/dropped", missing="drop_episode")
+    np.testing.assert_array_equal(dropped.rewards, [1, 10])
+    _, ended = imported(log, "own/ended", missing="end_episode")
+    np.testing.assert_array_equal(ended.observations[:, 0], [2, 3, 3])
+    assert (ended.terminated, ended.truncated) == (False, False)
+    assert "1 of 2 episodes had missing numbers: cut before the first" in capsys.readouterr().err
+    _, known = imported(short_log(r=[1, 10, 100, 1000, np.inf]), "own/known", missing="end_episode")
+    np.testing.assert_array_equal(known.observations[:, 0], [2, 3, 4])  # the row's observation is complete
+    with pytest.raises(InputError, match="no episodes"):
+        imported(short_log(u=[None] * 5), "own/none", missing="end_episode")
+
+
+@pytest.mark.usefixtures("own")
+def test_logs_are_appended_only_with_the_same_columns() -> None:
+    imported(short_log())
+    assert len(imported(short_log(), append=True)) == 4
+    with pytest.raises(InputError, match=r"own/log has the columns .*obs_0.*these are .*obs_0.*obs_1.*another name"):
+        imported(short_log(obs_1=[0.0] * 5), append=True)
+    with pytest.raises(InputError, match=r"has the columns obs_0, obs_1, u, v where the log before has .* obs_0, u, v"):
+        imported([short_log(), short_log(obs_1=[0.0] * 5)], "own/new")
+    with pytest.raises(InputError, match="own/log exists"):
+        imported(short_log())
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({}, {"reward": "rew"}, "no column 'rew', given for reward: it has the columns run, t, obs_0, u, v, r"),
+        ({}, {"actions": "u,obs0"}, "no column 'obs0', given for actions: did you mean obs_0?"),
+        ({}, {"observations": "state_*"}, "no column 'state_*', given for observations"),
+        ({}, {"observations": ""}, "no columns of observations are named"),
+        ({}, {"observations": "*"}, "the column 'run' is named twice"),
+        ({"u": ["1", "2", "three", "4", "5"]}, {}, "the column u holds something else than numbers, 'three' in row 2"),
+        ({"run": [1, 1, None, 2, 2]}, {}, "row 2 has nothing in the column run"),
+        ({"t": [0, 1, 0, 1, 1]}, {"time": "t"}, "rows 3 and 4 are of one episode and one t"),
+        ({}, {"time": "t", "episode": None}, "row 2 is not later than the one before: name the column of the episodes"),
+        ({"over": [1, 0, 0, 0, 0]}, {"terminated": "over"}, "row 0 is flagged in the column over and is not the last"),
+        ({"over": [2, 0, 0, 0, 0]}, {"terminated": "over"}, "row 0 has 2 in over, which must be a flag"),
+        ({"r": [[1.0, 2.0]] * 5}, {}, "the rows of the column r are lists: one number is needed"),
+        ({"u": [[1.0]] * 4 + [[1.0, 2.0]]}, {}, "column u are not lists of equally many numbers"),
+        ({"u": [1.0]}, {}, "dict is no log"),
+        ({}, {"missing": "ignore"}, "missing is 'ignore': it must be error, drop_episode, end_episode"),
+        ({}, {"name": "log"}, "own/"),
+    ],
+)
+def test_invalid_log_raises_one_sentence_and_writes_nothing(
+    changes: dict[str, Any], options: dict[str, Any], words: str, own: Path
+) -> None:
+    with pytest.raises(InputError) as raised:
+        imported(short_log(**changes), **options)
+    assert words in str(raised.value)
+    assert not list(own.glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"run,obs_0,u,v,r\n", "has no rows"),
+        (b"run,obs_0,u,v,r\n1,2,3,4\n", "Expected 5 columns, got 4"),
+        (b"run,obs_0,u,v,r,u\n1,2,3,4,5,6\n", "has two columns 'u'"),
+        (b"run,obs_0,u,v,r\n1,2,3,4,5\n1,2,-,4,5\n", "holds something else than numbers, '-' in row 1"),
+        (b"PAR1 and so on", "is not valid CSV or parquet"),
+        (b"\x7fELF\0\0", "is neither parquet nor text"),
+        (None, "No such file"),
+    ],
+)
+def test_unreadable_file_raises_one_sentence_that_names_it(
+    content: bytes | None, words: str, own: Path, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "log.csv").write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        imported(tmp_path / "log.csv")
+    assert "log.csv" in str(raised.value)
+    assert words in str(raised.value)
+    assert not list(own.glob("*"))
+
+
+@pytest.mark.usefixtures("own")
+def test_import_without_pyarrow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "decision_rnn.data.formats.logs", raising=False)
+    with pytest.raises(InputError, match=r"reading a log needs pyarrow, which is missing: .*decision-rnn\[logs\]"):
+        imported(short_log())
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("seed", range(3))
+def test_own_data_exported_as_d4rl_are_imported_with_the_same_fingerprint(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    ends = [(True, False), (False, True), (True, True), (False, False)]
+    kinds = [(int(random.integers(1, 20)), *ends[random.integers(4)]) for _ in range(8)]
+    written = write_store("own/first", [random_episode(random, *kind) for kind in kinds])
+    write_file(tmp_path / "first.hdf5", written)
+    again = import_log(tmp_path / "first.hdf5", "own/again").open()
+    assert again.fingerprint == written.fingerprint
+    np.testing.assert_array_equal(again.exact_rewards, written.exact_rewards)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("timed", [True, False])
+def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Maze2d's sizes, flags as numbers and goals in `infos`; older files have no timeouts."""
+    random = np.random.default_rng(0)
+    arrays = {
+        "observations": random.normal(size=(9, 4)),
+        "actions": random.normal(size=(9, 2)),
+        "rewards": np.arange(9.0)[:, None],
+        "terminals": np.array([0, 0, 0, 1, 0, 0, 0, 0, 1.0]),
+        "infos/goal": random.normal(size=(9, 2)),
+    }
+    if timed:
+        arrays["timeouts"] = np.array([0, 1, 0, 0, 0, 0, 0, 0, 0.0])
+    import_log(write(tmp_path / "maze.hdf5", arrays), "own/maze", environment_id="Maze-v9")
+    store = open_dataset("own/maze").open()
+    assert store.episode_lengths.tolist() == ([2, 2, 5] if timed else [4, 5])
+    assert (store.environment_id, store.observation_dim, store.action_dim) == ("Maze-v9", 4, 2)
+    assert ("it has no timeouts: episodes end only at its terminals" in capsys.readouterr().err) == (not timed)
+    with pytest.raises(InputError, match="columns are named"):
+        import_log(tmp_path / "maze.hdf5", "own/other", "x", "u")

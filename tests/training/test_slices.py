@@ -1,0 +1,55 @@
+"""What `train` says about slices, episodes and a carried state."""
+
+import re
+
+import numpy as np
+import pytest
+
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.data.store.episode_store import Episode, EpisodeStore
+from decision_rnn.training.slices import describe_slices, odd_slices
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
+    """Episodes of 10, 30 and 60 steps."""
+    episodes = [Episode(np.zeros((n + 1, 2)), np.zeros((n, 1)), np.ones(n), True, False) for n in (10, 30, 60)]
+    return EpisodeStore.write(tmp_path_factory.mktemp("store") / "s", episodes, environment_id="Toy-v0", source={})
+
+
+GRU = "--backbone gru --backbone.memory"
+FROM_EPISODES = "--training.starts episode"
+
+
+@pytest.mark.parametrize(
+    ("words", "described", "warned"),
+    [
+        (f"{GRU} 1", "anywhere: half of the episodes have 30 steps or more.* only what it saw in the last 20", None),
+        (f"{GRU} 1 --training.context 30", "slices of 30 steps, each beginning anywhere$", None),
+        ("--backbone mlp", "slices of 20 steps, each beginning anywhere$", None),
+        (f"{GRU} 100", "going on with its state in later batches, 50 slices on average$", None),
+        (
+            f"{GRU} 100 --training.tbptt_slices 1",
+            "only what it saw in the last 20",
+            "state of gru outlasts a slice of 20",
+        ),
+        (f"{GRU} 100 --training.tbptt_slices 1 --evaluation.state window", "only what it saw in the last 20", None),
+        (
+            f"{GRU} 1 {FROM_EPISODES}",
+            "each beginning with an episode",
+            "50.0% of the steps .* the longest episode's 60",
+        ),
+        (f"{GRU} 1 {FROM_EPISODES} --training.context 60", "slices of 60 steps, each beginning with an episode$", None),
+        (f"{GRU} 100 {FROM_EPISODES}", "with an episode and going on with its state", None),
+    ],
+)
+def test_train_says_what_slices_are_and_warns_where_they_do_not_fit_the_episodes(
+    store: EpisodeStore, words: str, described: str, warned: str | None
+) -> None:
+    config = parse_run("decision-rnn train", ["toy", *words.split()])[0]
+    remembers = config.backbone.name != "mlp"
+    assert re.search(described, describe_slices(config, store, remembers))
+    warnings = list(odd_slices(config, store))
+    assert len(warnings) == (warned is not None)
+    if warned:
+        assert re.search(warned, warnings[0])
