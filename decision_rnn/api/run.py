@@ -296,8 +296,8 @@ def evaluate(
 
     Returns:
         The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
-        `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps), `.returns`, every
-        episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`. `print(result)` shows it as a table.
+        `.score_mean`, `.score_sd` (`print(result)` says what scores 0 and 100), `.length_mean` (steps), `.returns`,
+        every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`.
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
