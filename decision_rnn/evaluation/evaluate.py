@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gymnasium.spaces.utils import flatdim
 
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
@@ -31,6 +30,7 @@ from decision_rnn.evaluation.results import (
 )
 from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
+from decision_rnn.layouts import Layout
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.messages import counted
 from decision_rnn.metrics import metrics_named
@@ -182,10 +182,13 @@ def check_spaces(data: DataSummary) -> None:
     """Raise InputError if the environment's observations or actions have other sizes than those trained on."""
     trained = {"observations": data.observation_space, "actions": data.action_space}
     for (kind, space), now in zip(trained.items(), environment_spaces(data.environment_id), strict=True):
-        if space is not None and flatdim(space) != flatdim(now):
+        if space is None:
+            continue
+        then, here = (Layout.of_space(of, kind).size for of in (space, now))
+        if then != here:
             raise InputError(
-                f"the agent was trained on {kind} of {counted(flatdim(space), 'number')}, and {data.environment_id} as "
-                f"it is registered here has {flatdim(now)}: register the environment of its data, or train on new ones"
+                f"the agent was trained on {kind} of {counted(then, 'number')}, and {data.environment_id} as "
+                f"it is registered here has {here}: register the environment of its data, or train on new ones"
             )
 
 
