@@ -40,6 +40,7 @@ class Answer(gymnasium.Env):
 
     def step(self, action):
         assert self.action_space.contains(action), action
+        assert isinstance(action, int | np.integer) or np.ndim(action)  # environments look discrete actions up in dicts
         reward = -float(np.abs(np.asarray(action, float) - self.best(self.seen)).sum())
         self.seen = self.observation_space.sample()
         return self.seen, reward, False, False, {}
