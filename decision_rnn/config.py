@@ -113,6 +113,9 @@ class EvaluationConfig:
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.
+        environment_id: The Gymnasium id of the environment to play in, if it is not that of the data. It must have the
+            same observations and actions, such as a longer version of the task; references and target returns stay
+            those of the data.
         metrics: What is measured in every episode besides its return: `success`, or metrics that a plugin registers.
         checkpoint_episodes: Episodes with which every checkpoint is evaluated during training, at the first target
             return and at the best in the data; 0 for none.
@@ -125,6 +128,7 @@ class EvaluationConfig:
     actions: Literal["greedy", "sampled"] = "greedy"
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
+    environment_id: str | None = None
     metrics: tuple[str, ...] = ()
     checkpoint_episodes: NonNegativeInt = 0
 

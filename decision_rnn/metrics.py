@@ -3,6 +3,7 @@
 import math
 import re
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
@@ -102,3 +103,21 @@ class Success(Metric):
             )
         succeeded: float = said[0] if said else 0.0
         return succeeded
+
+
+@register_metric
+class LastEpisodes(Metric):
+    """The mean return of the last ten inner episodes, where an episode of the environment is a history of them and the
+    info of the step that ends one has its `episode_return`, as in Dark Key-to-Door; 0 before the first has ended."""
+
+    name = "last_episodes"
+
+    def __init__(self) -> None:
+        self.returns: deque[float] = deque(maxlen=10)
+
+    def step(
+        self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
+    ) -> float:
+        if "episode_return" in info:
+            self.returns.append(info["episode_return"])
+        return sum(self.returns) / max(1, len(self.returns))

@@ -16,11 +16,15 @@ from decision_rnn.checkpoint import TrainedAgent, checkpoints_of, last_checkpoin
 from decision_rnn.code_hashes import never_checked
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.environments import check_environment
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy, checkpoint_settings, evaluate_once
+from decision_rnn.evaluation.evaluate import (
+    EvaluatedPolicy,
+    checkpoint_settings,
+    evaluate_once,
+    evaluation_environment,
+)
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
 from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
@@ -212,15 +216,15 @@ def train_run(
     dataset = open_dataset(config.dataset, config.path, config.partial)
     name = dataset.name.replace("/", "-")
     folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
-    if (config.evaluation.episodes or config.evaluation.checkpoint_episodes) and dataset.spec.environment_id is None:
+    evaluated = config.evaluation.episodes or config.evaluation.checkpoint_episodes
+    if evaluated and dataset.spec.environment_id is None and config.evaluation.environment_id is None:
         tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
         config = replace(config, evaluation=replace(config.evaluation, episodes=0, checkpoint_episodes=0))
     metrics_named(config.evaluation.metrics)  # raises now if one is unknown
     if resume:
         config = check_resumed_run(config, folder)
     if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
-        spec = dataset.spec
-        check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+        evaluation_environment(config.evaluation, dataset.spec)
 
     layer: Any = registered(config.backbone.name).cls
     if never_checked(layer):
@@ -257,6 +261,7 @@ def evaluate(
     actions: Literal["greedy", "sampled"] | None = None,
     seed: int | None = None,
     max_episode_steps: int | None = None,
+    environment_id: str | None = None,
     metrics: Sequence[str] | None = None,
     rtg_cap: float | None = None,
     output: Path | str | None = None,
@@ -281,6 +286,7 @@ def evaluate(
         actions: `greedy` for the most probable of discrete actions, or `sampled` to draw them with their probabilities.
         seed: Episode i of every target starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode.
+        environment_id: The environment to play in, if not the data's: one with the same observations and actions.
         metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
             registered by `register_metric`.
         rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
@@ -292,8 +298,8 @@ def evaluate(
 
     Returns:
         The result. `.targets` has an entry for each target return: `.return_mean`, `.return_sd` (over episodes),
-        `.score_mean`, `.score_sd` (0 is a random policy, 100 an expert), `.length_mean` (steps), `.returns`, every
-        episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`. `print(result)` shows it as a table.
+        `.score_mean`, `.score_sd` (`print(result)` says what scores 0 and 100), `.length_mean` (steps), `.returns`,
+        every episode's, and `.metrics` by name, each with `.mean`, `.sd` and `.values`.
 
     Raises:
         InputError: If there is no such agent, its environment cannot be made here, a value is invalid, the result
@@ -330,6 +336,7 @@ def evaluate(
         actions=actions,
         seed=seed,
         max_episode_steps=max_episode_steps,
+        environment_id=environment_id,
         metrics=metrics,
     )
     written = output_folder(output) or folder
@@ -352,7 +359,7 @@ def evaluate(
 def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) -> None:
     """Report how many of the training episodes reach the target returns, and warn if few do, or if episodes are
     evaluated under another time limit."""
-    if limits := remark_on_limits(provenance, config.evaluation.max_episode_steps):
+    if limits := remark_on_limits(provenance, config.evaluation):
         warn(f"warning: {limits}")
     if not config.takes_target:
         return

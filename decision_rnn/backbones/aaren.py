@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
-from decision_rnn.backbones.resets import Resets, rows_by_step
+from decision_rnn.backbones.ops.running_max import earlier_max, running_max
+from decision_rnn.backbones.resets import Resets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +65,8 @@ class Aaren(SequenceMixer):
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         before, sums = self.initial_state(len(x)) if state is None else state
         score, value = self._score_and_value(x)
-        top = _running_max(score.detach(), before.detach(), reset)
-        earlier = torch.cat([before.unsqueeze(1), top[:, :-1]], dim=1)
-        if reset is not None:
-            earlier = reset.fill(earlier, -torch.inf)
-        decay = torch.exp(earlier - top).unsqueeze(-1).expand_as(value)
+        top = running_max(score.detach(), before.detach(), reset)
+        decay = torch.exp(earlier_max(top, before, reset) - top).unsqueeze(-1).expand_as(value)
         sums = linear_recurrence(
             decay.flatten(2), (value * torch.exp(score - top).unsqueeze(-1)).flatten(2), sums.flatten(1), reset
         ).unflatten(2, (self.heads, -1))
@@ -89,14 +87,3 @@ class Aaren(SequenceMixer):
 
     def _output(self, sums: Tensor) -> Tensor:
         return self.output((sums[..., :-1] / sums[..., -1:]).flatten(-2))
-
-
-def _running_max(score: Tensor, before: Tensor, reset: Resets | None) -> Tensor:
-    """m over time, (batch, time, heads), restarted at resets."""
-    tops = []
-    for score_t, rows in zip(score.unbind(1), rows_by_step(reset, score.shape[1]), strict=True):
-        if rows is not None:
-            before = before.index_fill(0, rows, -torch.inf)
-        before = torch.maximum(before, score_t)
-        tops.append(before)
-    return torch.stack(tops, dim=1)

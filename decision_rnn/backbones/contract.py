@@ -92,6 +92,10 @@ class SequenceMixer(nn.Module, ABC):
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Map one step, (batch, width) -> (batch, width), in real arithmetic and constant memory."""
 
+    def place_above(self, below: "SequenceMixer") -> None:
+        """Called by the stack once, with the mixer of the block below, from the second block up: for mixers that depend
+        on their depth."""
+
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         """Parameters of the recurrence itself, trained without weight decay and at `recurrent_learning_rate`."""
         return ()

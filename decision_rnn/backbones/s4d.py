@@ -61,9 +61,9 @@ class S4DConfig(FadingConfig):
             raise ValueError(f"backbone.start {self.start!r} must be lin, inv or real")
 
 
-@register(S4DConfig)
-class S4D(SequenceMixer):
-    """State: the real and imaginary parts of x, each (batch, width, state_size / 2)."""
+class DiagonalStateSpace(SequenceMixer):
+    """s_t = 2 Re(C x_t), the state space without D. State: the real and imaginary parts of x, each (batch, width,
+    state_size / 2)."""
 
     def __init__(self, config: S4DConfig) -> None:
         super().__init__()
@@ -78,8 +78,6 @@ class S4D(SequenceMixer):
         self.a_log = nn.Parameter(real.log().repeat(width, 1))
         self.a_imag = nn.Parameter(imag.repeat(width, 1))
         self.c = nn.Parameter(torch.randn(width, pairs, 2) * 0.5**0.5)
-        self.d = nn.Parameter(torch.randn(width))
-        self.output = nn.Linear(width, 2 * width)
 
     def initial_state(self, batch_size: int) -> State:
         zeros = self.a_log.new_zeros(batch_size, *self.a_log.shape)
@@ -87,11 +85,9 @@ class S4D(SequenceMixer):
 
     def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
         before = self.initial_state(len(x)) if state is None else state
-        s, after = full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
-        return self._output(s, x), after
+        return full_precision(lambda x, state: self._convolve(x, state, reset), x, before)
 
     def _convolve(self, x: Tensor, state: State, reset: Resets | None) -> tuple[Tensor, State]:
-        """s without D u, (batch, time, width), and the state after it."""
         length = min(x.shape[1], CHUNK)
         decay, (out_real, out_imag) = self._discrete(torch.arange(length + 1, device=x.device))
         # Contribution to s of a state from that many steps ago: Re(readout * decay * state).
@@ -121,7 +117,7 @@ class S4D(SequenceMixer):
         (decay_real, decay_imag), (out_real, out_imag) = self._discrete(torch.ones(1, device=x.device))
         real, imag = _product((state[0], state[1]), (decay_real[:, 0], decay_imag[:, 0]))
         real = real + x.to(real.dtype).unsqueeze(-1)
-        return self._output((real * out_real - imag * out_imag).sum(-1), x), (real, imag)
+        return (real * out_real - imag * out_imag).sum(-1), (real, imag)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         return self.dt_log, self.a_log, self.a_imag
@@ -144,6 +140,24 @@ class S4D(SequenceMixer):
         scale = 2 / (real**2 + imag**2)
         decay = (magnitude * torch.cos(phase)).to(self.c.dtype), (magnitude * torch.sin(phase)).to(self.c.dtype)
         return decay, ((scale * readout[0]).to(self.c.dtype), (scale * readout[1]).to(self.c.dtype))
+
+
+@register(S4DConfig)
+class S4D(DiagonalStateSpace):
+    """State: the real and imaginary parts of x, each (batch, width, state_size / 2)."""
+
+    def __init__(self, config: S4DConfig) -> None:
+        super().__init__(config)
+        self.d = nn.Parameter(torch.randn(config.width))
+        self.output = nn.Linear(config.width, 2 * config.width)
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        s, after = super().forward(x, state, reset)
+        return self._output(s, x), after
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        s, after = super().step(x, state)
+        return self._output(s, x), after
 
     def _output(self, s: Tensor, x: Tensor) -> Tensor:
         return F.glu(self.output(F.gelu(s + self.d * x)), dim=-1)

@@ -1,6 +1,7 @@
 """The residual stack that all mixers share, so that backbones differ only in their mixers."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -74,6 +75,8 @@ class Backbone(SequenceMixer):
         super().__init__()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        for below, block in pairwise(self._blocks()):
+            block.mixer.place_above(below.mixer)
         self.norm = make_norm(config)
 
     def initial_state(self, batch_size: int) -> State:

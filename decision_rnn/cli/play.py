@@ -25,9 +25,8 @@ def run(arguments: Sequence[str]) -> None:
     if command.video is None and not has_screen():
         raise InputError("there is no screen to open a window on: write a video instead with --video episode.mp4")
     from decision_rnn.api.agents import find_subject, load_subject  # here: slow, and not needed for `--help`
-    from decision_rnn.data.environments import check_environment
     from decision_rnn.evaluation.actor import describe_state, window_of
-    from decision_rnn.evaluation.evaluate import check_spaces
+    from decision_rnn.evaluation.evaluate import evaluation_environment
     from decision_rnn.evaluation.report import format_return
     from decision_rnn.evaluation.targets import check_conditioned, default_return
     from decision_rnn.evaluation.video import film
@@ -35,15 +34,14 @@ def run(arguments: Sequence[str]) -> None:
     folder = find_subject(command.agent)
     trained, _ = load_subject(folder)
     spec, settings, asked = trained.provenance, trained.config.evaluation, command.target_returns
-    check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
-    check_spaces(spec)
+    environment_id = evaluation_environment(settings, spec)
     if asked is None:
         asked = default_return(trained.config, spec)
     else:
         check_conditioned(trained.config, command.agent)
     seed = settings.seed if command.seed is None else command.seed
     acts = describe_state(window_of(settings))
-    print(f"{trained.config.backbone.name} of {spec.name} in {spec.environment_id}, {acts}", flush=True)
+    print(f"{trained.config.backbone.name} of {spec.name} in {environment_id}, {acts}", flush=True)
     if command.video is None:
         ends = _in_window(trained, asked, command.episodes, seed)
     else:
@@ -81,13 +79,13 @@ def _in_window(
 ) -> Iterator["Moment"]:
     """Play episodes on the screen; yields the last moment of each."""
     from decision_rnn.evaluation.actor import actor_of
-    from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+    from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
     from decision_rnn.evaluation.video import play, watched_environment
 
     settings = trained.config.evaluation
     actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
-    limits = settings.max_episode_steps, trained.provenance.longest_episode
-    environment = watched_environment(trained.provenance.environment_id)
+    limits = step_limits(settings, trained.provenance)
+    environment = watched_environment(settings.environment_id or trained.provenance.environment_id)
     try:
         for number in range(episodes):
             *_, end = play(actor, environment, asked, seed + number, *limits)

@@ -17,10 +17,9 @@ from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Ro
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.environments import check_environment
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, cannot_write
-from decision_rnn.evaluation.evaluate import checkpoint_settings, summarise_data
+from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
@@ -185,8 +184,7 @@ class Plan:
         configs = [variant.config for variant in self.variants]
         opened = {name: open_dataset(name, configs[0].path, configs[0].partial) for name in self.datasets}
         for dataset in opened.values():
-            spec = dataset.spec
-            check_environment(spec.environment_id, spec.requirements, spec.environment_settings)
+            evaluation_environment(configs[0].evaluation, dataset.spec)
         compared = {}
         for name, dataset in opened.items():
             store = dataset.open()

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from decision_rnn.data import memory
 from decision_rnn.data.playing import Quota, play_one, spec_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
@@ -40,6 +41,15 @@ def check_id(environment_id: Any, where: str) -> str:
     return environment_id
 
 
+def registered(environment_id: str | None) -> EnvSpec | None:
+    """The spec of a registered environment; None if there is none. Those of `data.memory` are registered when they are
+    first asked for."""
+    if environment_id is not None:
+        with contextlib.suppress(ModuleNotFoundError):
+            memory.register(environment_id)
+    return gymnasium.registry.get(environment_id or "")
+
+
 def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.Env:
     """Make an environment, without its libraries' warnings about their own files, which users cannot fix.
 
@@ -56,6 +66,12 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         )
     import mujoco  # here: the import is slow, and listing datasets does not need it
 
+    try:
+        memory.register(environment_id)
+    except ModuleNotFoundError as error:
+        raise MissingEnvironmentError(
+            f"{environment_id} needs the package {error.name}, which is missing: pip install 'decision-rnn[popgym]'"
+        ) from None
     if environment_id not in gymnasium.registry:
         raise MissingEnvironmentError(
             f"there is no environment {environment_id!r} here: "
@@ -150,7 +166,7 @@ def describe_alteration(environment_id: str | None, settings: dict[str, Any] | N
 
     No environment is made with a dataset's settings, which could name any code.
     """
-    if settings is None or environment_id is None or environment_id not in gymnasium.registry:
+    if settings is None or environment_id is None or registered(environment_id) is None:
         return None
     altered = _first_difference(settings, registered_settings(environment_id))
     if altered is not None:  # a registered function may wrap what it makes, or give it a time limit
@@ -169,7 +185,8 @@ def _first_difference(settings: dict[str, Any], expected: dict[str, Any]) -> str
 
 def time_limit(environment_id: str) -> int | None:
     """The largest number of steps of an episode in a registered environment; None if it has no limit."""
-    limit = gymnasium.registry[environment_id].max_episode_steps
+    spec = registered(environment_id)
+    limit = None if spec is None else spec.max_episode_steps
     if limit is None:  # a registered function may give it one
         with contextlib.suppress(MissingEnvironmentError), contextlib.closing(make_environment(environment_id)) as made:
             limit = None if made.spec is None else made.spec.max_episode_steps
@@ -181,7 +198,9 @@ def registered_settings(environment_id: str) -> dict[str, Any]:
 
     Gymnasium's own `EnvSpec.to_json` refuses environments whose entry point is a class.
     """
-    return _settings(gymnasium.registry[environment_id])
+    spec = registered(environment_id)
+    assert spec is not None, environment_id
+    return _settings(spec)
 
 
 def settings_of(

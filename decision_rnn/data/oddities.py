@@ -32,7 +32,8 @@ def odd_entries(
         entries = entries[~Layout.of_space(observations, "observations").categorical[entries]]
     mean, std = np.abs(store.observation_mean[entries]), store.observation_std[entries]
     lost = (mean >= UNRESOLVED) & (std < LEVELS * np.spacing(mean.astype(np.float32)))
-    constant = (std == 0) & ~lost
+    known = store.manifest["source"].get("constant_entries", ())  # to the source, and the same in the environment
+    constant = (std == 0) & ~lost & ~np.isin(entries, known)
     if constant.any():
         yield (
             f"{_named(entries[constant])} of the observations never changes in the data, and an agent that meets "

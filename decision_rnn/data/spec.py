@@ -80,7 +80,7 @@ class DatasetSpec:
         return None if described is None else deserialize_space(described)
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
-        """The scores of returns: 0 is a random policy, 100 an expert (Fu et al., "D4RL", 2020)."""
+        """The scores of returns: 0 is `reference_min`, 100 `reference_max` (Fu et al., "D4RL", 2020)."""
         span = self.reference_max - self.reference_min
         return 100.0 * (np.asarray(returns, np.float64) - self.reference_min) / span
 

@@ -14,7 +14,8 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import code_of, code_of_metrics
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.environments import check_environment, environment_spaces
+from decision_rnn.data.environments import check_environment, environment_spaces, known_spaces, layouts_of, sizes_of
+from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import Actor, actor_of
@@ -30,7 +31,6 @@ from decision_rnn.evaluation.results import (
 )
 from decision_rnn.evaluation.rollout import RolloutResult, one_thread, rollout
 from decision_rnn.evaluation.targets import asked_returns, capped_as_best
-from decision_rnn.layouts import Layout
 from decision_rnn.machine import commit, hardware, versions
 from decision_rnn.messages import counted
 from decision_rnn.metrics import metrics_named
@@ -97,8 +97,7 @@ def evaluate(
             imported.
         SystemFault: If a process dies.
     """
-    if policy.provenance.environment_id is None:
-        check_environment(None)  # raises: that the run was not evaluated either is not the reason
+    environment_id = evaluation_environment(settings, policy.provenance)  # first: it may be why episodes are 0
     if settings.episodes == 0:
         raise InputError("evaluation.episodes is 0, which means no evaluation: give at least 1, such as 100")
     if isinstance(policy, TrainedAgent):
@@ -111,9 +110,8 @@ def evaluate(
             actor, policy.config, policy.provenance, policy.step, policy.seconds, *counts, cost, *code
         )
     metrics = metrics_named(settings.metrics)
-    config, dataset = policy.config, summarise_data(policy.provenance, policy.config)
-    environment_id = check_environment(dataset.environment_id, dataset.requirements, dataset.environment_settings)
-    check_spaces(dataset)
+    config = policy.config
+    dataset = summarise_data(policy.provenance, replace(config, evaluation=settings))
     protocol = Protocol.from_settings(settings, dataset, config)
     begun = time.perf_counter()
     played = rollout(
@@ -124,8 +122,7 @@ def evaluate(
         protocol.seed,
         default_processes() if processes is None else processes,
         [name for name in config.plugins if name in sys.modules],  # an exported policy needs its environment's only
-        settings.max_episode_steps,
-        dataset.longest_episode,
+        *step_limits(settings, dataset),
         tuple(metrics.values()),
     )
     seconds = time.perf_counter() - begun
@@ -178,18 +175,35 @@ def _target_result(dataset: DataSummary, target: float | None, episodes: Rollout
     )
 
 
-def check_spaces(data: DataSummary) -> None:
-    """Raise InputError if the environment's observations or actions have other sizes than those trained on."""
-    trained = {"observations": data.observation_space, "actions": data.action_space}
-    for (kind, space), now in zip(trained.items(), environment_spaces(data.environment_id), strict=True):
-        if space is None:
-            continue
-        then, here = (Layout.of_space(of, kind).size for of in (space, now))
-        if then != here:
+def evaluation_environment(settings: EvaluationConfig, data: DatasetSpec) -> str:
+    """The id of the environment that agents trained on these data are evaluated in.
+
+    Raises InputError, with a remedy, if it cannot be made here, or has observations or actions of other sizes.
+    """
+    if settings.environment_id is None:
+        environment_id = check_environment(data.environment_id, data.requirements, data.environment_settings)
+        remedy = "register the environment of its data, or train on new ones"
+    else:
+        environment_id = check_environment(settings.environment_id)
+        remedy = "choose an evaluation.environment_id with those of the data"
+    spaces = data.observation_space, data.action_space
+    if data.spaces is None:  # as in checkpoints of version 0.2
+        spaces = known_spaces(data.environment_id, data.environment_settings) or spaces
+    trained = sizes_of(layouts_of(spaces, data.name))
+    here = sizes_of(layouts_of(environment_spaces(environment_id), environment_id))
+    for kind, size, now in zip(("observations", "actions"), trained, here, strict=True):
+        if size not in (None, now):
             raise InputError(
-                f"the agent was trained on {kind} of {counted(then, 'number')}, and {data.environment_id} as "
-                f"it is registered here has {here}: register the environment of its data, or train on new ones"
+                f"the agent was trained on {kind} of {counted(size, 'number')}, and {environment_id} as it is "
+                f"registered here has {now}: {remedy}"
             )
+    return environment_id
+
+
+def step_limits(settings: EvaluationConfig, data: DataSummary) -> tuple[int | None, int | None]:
+    """The largest number of steps of an episode and that of the longest in the data, which is that of the data's
+    environment alone."""
+    return settings.max_episode_steps, data.longest_episode if settings.environment_id is None else None
 
 
 def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
@@ -197,6 +211,8 @@ def summarise_data(data: DataSummary, config: RunConfig) -> DataSummary:
     comparable, mask = data.comparable, config.observation.mask
     if mask != "none":
         comparable = f"the agent sees no {mask}: compare only with agents that see none either"
+    if (played := config.evaluation.environment_id) is not None:
+        comparable = f"played in {played}, not in that of the data: compare only with agents that play there"
     if config.partial == "drop":
         comparable += "; partial episodes were dropped"
     return replace(data, comparable=comparable)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import gymnasium
 import numpy as np
 
 from decision_rnn.backbones.time_scales import outlasts
+from decision_rnn.data.environments import registered
 from decision_rnn.messages import counted
 
 if TYPE_CHECKING:
-    from decision_rnn.config import RunConfig
+    from decision_rnn.config import EvaluationConfig, RunConfig
     from decision_rnn.data.summary import DataSummary
     from decision_rnn.evaluation.results import Protocol, Result, TargetResult
     from decision_rnn.evaluation.rollout import RolloutResult
@@ -82,7 +82,7 @@ def format_result(result: Result) -> str:
     zero, hundred = ("the data's lowest return", "its highest") if own else ("a random policy", "an expert")
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"
-        f"{' of cloning' if cloning else ' per target'}, {protocol}, {data.environment_id}",
+        f"{' of cloning' if cloning else ' per target'}, {protocol}, {protocol.environment_id or data.environment_id}",
         f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}{measured}",
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
@@ -107,7 +107,7 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
             share = f"the {cap:g} quantile of " if cap < 1 else ""
             text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
         yield text
-    if limits := remark_on_limits(dataset, protocol.max_episode_steps):
+    if limits := remark_on_limits(dataset, protocol):
         yield limits
     if config.top_fraction < 1 and config.takes_target:
         yield (
@@ -123,11 +123,11 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         )
 
 
-def remark_on_limits(dataset: DataSummary, max_episode_steps: int | None) -> str | None:
+def remark_on_limits(dataset: DataSummary, evaluation: EvaluationConfig | Protocol) -> str | None:
     """A sentence if the data's episodes were recorded under another time limit than they are evaluated under."""
-    registered = gymnasium.registry.get(dataset.environment_id or "")
-    own = None if registered is None else registered.max_episode_steps
-    limits = [limit for limit in (max_episode_steps, own) if limit is not None]
+    spec = registered(evaluation.environment_id or dataset.environment_id)
+    own = None if spec is None else spec.max_episode_steps
+    limits = [limit for limit in (evaluation.max_episode_steps, own) if limit is not None]
     if dataset.time_limit is None or not limits or min(limits) == dataset.time_limit:
         return None
     return (

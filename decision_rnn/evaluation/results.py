@@ -48,6 +48,7 @@ class Protocol:
         target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
         max_episode_steps: As in `EvaluationConfig`.
+        environment_id: As there.
         metrics: The names of the metrics.
     """
 
@@ -58,6 +59,7 @@ class Protocol:
     seed: int
     actions: Literal["greedy", "sampled"] = "greedy"
     max_episode_steps: int | None = None
+    environment_id: str | None = None
     metrics: tuple[str, ...] = ()
 
     @classmethod
@@ -71,6 +73,7 @@ class Protocol:
             target_returns=asked_returns(settings, data, config) if config.takes_target else (None,),
             seed=settings.seed,
             max_episode_steps=settings.max_episode_steps,
+            environment_id=settings.environment_id,
             metrics=tuple(dict.fromkeys(settings.metrics)),
         )
 

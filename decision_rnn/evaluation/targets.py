@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from decision_rnn.config import EvaluationConfig, RunConfig
-from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 
@@ -16,9 +15,19 @@ slice of such an episode. In a small dataset, 10 episodes, with fewer of which h
 distinguished from chance; in a very small one, which has few episodes of any return, a tenth."""
 
 
-def paper_returns(settings: EvaluationConfig, spec: DatasetSpec | DataSummary) -> tuple[float, ...]:
-    """The target returns that the user named, or else those of the dataset's spec, which are the paper's."""
-    return tuple(float(target) for target in settings.target_returns or spec.target_returns)
+ROUNDING = 1e-6
+"""The relative difference up to which returns are the same: rewards are stored in float32, and 200 of 1/200 sum to
+0.99999998."""
+
+
+def paper_returns(settings: EvaluationConfig, data: DataSummary) -> tuple[float, ...]:
+    """The target returns that the user named, or else those of the dataset's spec, which are the paper's. One that
+    rounding alone tells from the data's best is that."""
+    best = data.return_max
+    return tuple(
+        best if math.isclose(target, best, rel_tol=ROUNDING) else float(target)
+        for target in settings.target_returns or data.target_returns
+    )
 
 
 def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:

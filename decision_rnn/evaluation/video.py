@@ -30,11 +30,11 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from decision_rnn.checkpoint import TrainedAgent, load_agent
-from decision_rnn.data.environments import make_environment
+from decision_rnn.data.environments import make_environment, registered
 from decision_rnn.data.playing import play_together
 from decision_rnn.errors import FULL, InputError, SystemFault, cannot_write
 from decision_rnn.evaluation.actor import Actor, actor_of
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy
+from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 from decision_rnn.files import new_file
 from decision_rnn.messages import bar
@@ -101,8 +101,8 @@ def watched_environment(environment_id: str | None, size: int | None = None) -> 
     shadows and no reflections, which take three quarters of the time when rendered in software.
     """
     settings: dict[str, Any] = {"render_mode": "human" if size is None else "rgb_array"}
-    registered = gymnasium.registry.get(environment_id or "")
-    if registered is not None and str(registered.entry_point).startswith("gymnasium.envs.mujoco"):
+    spec = registered(environment_id)
+    if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
         settings["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
         if size is not None:
             settings |= {"width": size, "height": size}
@@ -251,8 +251,8 @@ def _film(
     first = settings.seed if seed is None else seed
     actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
     size, rate = FORMATS[suffix]
-    limits = settings.max_episode_steps, trained.provenance.longest_episode
-    environment = watched_environment(trained.provenance.environment_id, size)
+    limits = step_limits(settings, trained.provenance)
+    environment = watched_environment(settings.environment_id or trained.provenance.environment_id, size)
     speed = float(environment.metadata.get("render_fps") or 30)
     every = max(1, round(speed / rate))
     ends = []

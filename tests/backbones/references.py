@@ -20,7 +20,7 @@ def sigmoid(x):
 
 def before_step(h, reset, t):
     """h_{t-1}: zero in the rows that start an episode at t."""
-    return torch.stack([torch.zeros_like(h[i]) if reset[i, t] else h[i] for i in range(len(h))])
+    return torch.where(reset[:, t].view(-1, *[1] * (h.dim() - 1)), torch.zeros_like(h), h)
 
 
 def g(x):
@@ -63,6 +63,78 @@ def lru(config, parameters, x, state, reset):
         h = decay * before_step(h, reset, t) + gamma * (x[:, t].to(b.dtype) @ b.T)
         outputs.append((h @ c.T).real + parameters["d"] * x[:, t])
     return torch.stack(outputs, dim=1), (h.real, h.imag)
+
+
+def hgrn(config, parameters, x, state, reset):
+    """Of a layer above others, `parameters["rises"]` are those of all layers from the second up to it."""
+    width, bound = config.width, 0
+    for rise in parameters.get("rises", []):
+        bound = bound + (1 - bound) * sigmoid(rise)
+    turn = torch.exp(1j * parameters["theta"]) if config.complex else 1
+    h, outputs = (state[0] + 1j * state[1] if config.complex else state[0]), []
+    for t in range(x.shape[1]):
+        z = affine(parameters, "input", x[:, t])
+        inner = z.shape[1] // 2 - width // 2
+        forget, candidate, gate = z.split((width, inner, inner), dim=-1)
+        silu = candidate * sigmoid(candidate)
+        c = silu[:, :width] + 1j * silu[:, width:] if config.complex else silu
+        keep = bound + (1 - bound) * sigmoid(forget)
+        h = keep * turn * before_step(h, reset, t) + (1 - keep) * c
+        planes = (h.real, h.imag) if config.complex else (h,)
+        normed = layer_norm(parameters, "norm", torch.cat(planes, dim=-1))
+        outputs.append(affine(parameters, "output", normed * gate * sigmoid(gate)))
+    return torch.stack(outputs, dim=1), planes
+
+
+def rwkv(config, parameters, x, state, reset):
+    """With the sums themselves, without a stabiliser. The state's scale m is computed alongside and is constant to the
+    gradient."""
+    past, m, sums = state
+    a, b = (part * torch.exp(m) for part in sums.chunk(2, dim=-1))
+    m, w, u, outputs = m.detach(), torch.exp(parameters["decay_log"]), parameters["bonus"], []
+    for t in range(x.shape[1]):
+        past, a, b = (before_step(part, reset, t) for part in (past, a, b))
+        m = torch.where(reset[:, t, None], -torch.inf, m)
+        r, k, v = (
+            (mu * x[:, t] + (1 - mu) * past) @ parameters[f"{name}.weight"].T
+            for mu, name in zip(parameters["mix"], ("receptance", "key", "value"), strict=True)
+        )
+        wkv = (a + torch.exp(u + k) * v) / (b + torch.exp(u + k))
+        a, b = torch.exp(-w) * a + torch.exp(k) * v, torch.exp(-w) * b + torch.exp(k)
+        m, past = torch.maximum(m - w, k).detach(), x[:, t]
+        outputs.append((sigmoid(r) * wkv) @ parameters["output.weight"].T)
+    return torch.stack(outputs, dim=1), (past, m, torch.cat([a, b], dim=-1) / torch.exp(m).repeat(1, 2))
+
+
+def scrn(config, parameters, x, state, reset):
+    h, s = state
+    a_p, r, b, c = (parameters[f"hidden.cell.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    alpha, outputs = sigmoid(parameters["beta"]), []
+    for t in range(x.shape[1]):
+        h, s = before_step(h, reset, t), before_step(s, reset, t)
+        s = (1 - alpha) * (x[:, t] @ parameters["context.weight"].T) + alpha * s
+        h = sigmoid(torch.cat([x[:, t], s], dim=-1) @ a_p.T + b + h @ r.T + c)
+        outputs.append(affine(parameters, "output", torch.cat([h, s], dim=-1)))
+    return torch.stack(outputs, dim=1), (h, s)
+
+
+def slstm(config, parameters, x, state, reset):
+    """With c and n themselves, without a stabiliser. The state's scale m is computed alongside and is constant to the
+    gradient."""
+    m, h, c, n = state
+    c, n, m, outputs = c * torch.exp(m), n * torch.exp(m), m.detach(), []
+    for t in range(x.shape[1]):
+        h, c, n = (before_step(part, reset, t) for part in (h, c, n))
+        m = torch.where(reset[:, t, None, None], -torch.inf, m)
+        mixed = torch.stack([h[:, i] @ block for i, block in enumerate(parameters["recurrent"])], dim=1)
+        z, i, f, o = (affine(parameters, "gates", x[:, t]).view(mixed.shape) + mixed).chunk(4, dim=-1)
+        m = torch.maximum(torch.log(sigmoid(f)) + m, i).detach()
+        c, n = sigmoid(f) * c + torch.exp(i) * torch.tanh(z), sigmoid(f) * n + torch.exp(i)
+        h = sigmoid(o) * c / n
+        centred = h - h.mean(-1, keepdim=True)
+        normed = centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)
+        outputs.append(normed.flatten(1) * parameters["scale"])
+    return torch.stack(outputs, dim=1), (m, h, c / torch.exp(m), n / torch.exp(m))
 
 
 def gru(config, parameters, x, state, reset):
@@ -160,20 +232,37 @@ def aaren(config, parameters, x, state, reset):
     return torch.stack(outputs).view(x.shape), (torch.stack(tops), torch.stack(sums))
 
 
+def discretised(parameters, prefix=""):
+    """S4D's system: exp(dt A), and C times its integral."""
+    dt_log, a_log, a_imag, c = (parameters[prefix + name] for name in ("dt_log", "a_log", "a_imag", "c"))
+    dt, a = torch.exp(dt_log)[:, None], -torch.exp(a_log) + 1j * a_imag
+    return torch.exp(dt * a), (c[..., 0] + 1j * c[..., 1]) * (torch.exp(dt * a) - 1) / a
+
+
 def s4d(config, parameters, x, state, reset):
     """The discretised system; the state is the paper's divided by b_bar, in which it is linear."""
-    dt = torch.exp(parameters["dt_log"])[:, None]
-    a = -torch.exp(parameters["a_log"]) + 1j * parameters["a_imag"]
-    a_bar, b_bar = torch.exp(dt * a), (torch.exp(dt * a) - 1) / a
-    c = parameters["c"][..., 0] + 1j * parameters["c"][..., 1]
+    a_bar, c_bar = discretised(parameters)
     h, outputs = state[0] + 1j * state[1], []
     for t in range(x.shape[1]):
         h = a_bar * before_step(h, reset, t) + x[:, t].unsqueeze(-1)
-        s = 2 * (c * b_bar * h).sum(-1).real + parameters["d"] * x[:, t]
+        s = 2 * (c_bar * h).sum(-1).real + parameters["d"] * x[:, t]
         gelu = s / 2 * (1 + torch.erf(s / math.sqrt(2)))
         value, gate = affine(parameters, "output", gelu).chunk(2, dim=-1)
         outputs.append(value * sigmoid(gate))
     return torch.stack(outputs, dim=1), (h.real, h.imag)
+
+
+def h3(config, parameters, x, state, reset):
+    past, real, imag = state
+    (a_bar, c_bar), h, outputs = discretised(parameters, "diagonal."), real + 1j * imag, []
+    for t in range(x.shape[1]):
+        q, k, v = affine(parameters, "qkv", x[:, t]).chunk(3, dim=-1)
+        seen = [*before_step(past, reset, t).unbind(1), k]
+        p = sum(parameters["shift"][:, j] * seen[j] for j in range(config.kernel)) * v
+        h, past = a_bar * before_step(h, reset, t) + p.unsqueeze(-1), torch.stack(seen[1:], dim=1)
+        s = 2 * (c_bar * h).sum(-1).real + parameters["d"] * p
+        outputs.append(affine(parameters, "output", q * s))
+    return torch.stack(outputs, dim=1), (past, h.real, h.imag)
 
 
 def mamba(config, parameters, x, state, reset):
@@ -290,6 +379,8 @@ REFERENCES = {
     "aaren": aaren,
     "conv": conv,
     "gru": gru,
+    "h3": h3,
+    "hgrn": hgrn,
     "lru": lru,
     "lstm": lstm,
     "mamba": mamba,
@@ -299,7 +390,10 @@ REFERENCES = {
     "mlstm": mlstm,
     "retention": retention,
     "rnn": rnn,
+    "rwkv": rwkv,
     "s4d": s4d,
+    "scrn": scrn,
+    "slstm": slstm,
     "transformer": transformer,
 }
 
@@ -312,6 +406,7 @@ def stack(mixer, config, parameters, x, state, reset):
         prefix, own = f"blocks.{i}.", state[i * size : (i + 1) * size]
         block = {k.removeprefix(prefix): p for k, p in parameters.items() if k.startswith(prefix)}
         inside = {k.removeprefix("mixer."): p for k, p in block.items() if k.startswith("mixer.")}
+        inside["rises"] = [parameters[k] for j in range(1, i + 1) if (k := f"blocks.{j}.mixer.rise") in parameters]
         if config.convolution:
             y, past = convolution(block, x, own[0], reset)
             x, parts, own = x + y, (*parts, past), own[1:]

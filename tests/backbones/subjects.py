@@ -19,6 +19,8 @@ WIDTH = 8
 SMALL: dict[str, list[dict[str, Any]]] = {
     "aaren": [{"heads": 2}, {"heads": 8}],
     "conv": [{"kernel": 4}, {"kernel": 2}, {"kernel": 20}],
+    "h3": [{"state_size": 6}, {"state_size": 2, "kernel": 2, "start": "real"}],
+    "hgrn": [{}, {"complex": False}],
     "lstm": [{}, {"peepholes": True}],
     "lru": [
         {"state_size": 6},
@@ -32,6 +34,8 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "retention": [{"heads": 2}, {"heads": 1, "expansion": 1.5}],
     "rnn": [{}, {"activation": "relu"}],
     "s4d": [{"state_size": 6}, {"state_size": 2}, {"state_size": 4, "start": "real"}],
+    "scrn": [{"context_units": 5}, {"learn_alpha": False}],
+    "slstm": [{"heads": 2}],
     "transformer": [{"window": 4, "heads": 2}, {"window": 1}, {"window": 20, "output_gate": True}],
 }
 """Configurations to try, by mixer; the first is the one that is stacked."""
@@ -88,5 +92,5 @@ OTHER_STACK = {"convolution": 4, "norm": "rms", "mlp_ratio": 0.0}
 def subjects(name: str) -> list[Subject]:
     """The mixer in all its small configurations, and stacks of the first, in both forms of the block."""
     small = SMALL.get(name, [{}])
-    stacks = [Subject(name, small[0], layers=3), Subject(name, small[0] | OTHER_STACK, layers=2)]
+    stacks = [Subject(name, small[0], layers=2), Subject(name, small[0] | OTHER_STACK, layers=2)]
     return [*(Subject(name, options) for options in small), *stacks]

@@ -65,8 +65,19 @@ def average_reference(config, parameters, x, state, reset):
     return torch.stack(outputs, dim=1), (torch.stack(h),)
 
 
-@pytest.mark.parametrize("layers", [None, 2])
-@pytest.mark.parametrize("check", properties.PROPERTIES, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    ("check", "layers"),
+    [
+        pytest.param(
+            check,
+            layers,
+            marks=[pytest.mark.slow] if layers and check is properties.long_sequences else [],
+            id=f"{check.__name__}-{layers}",
+        )
+        for check in properties.PROPERTIES
+        for layers in (None, 2)
+    ],
+)
 def test_mixer_from_outside_the_package_keeps_the_contract(check, layers):
     register(AverageConfig)(Average)
     check(Subject("average", layers=layers, reference=average_reference))
@@ -82,6 +93,7 @@ def test_registered_names_are_sorted_and_include_new_mixer():
     names = set(registered_names())
     assert {"gru", "lru", "lstm", "mingru", "minlstm", "rnn", "transformer"} <= names
     assert {"aaren", "conv", "mamba", "mlp", "mlstm", "retention", "s4d"} <= names
+    assert {"h3", "hgrn", "rwkv", "scrn", "slstm"} <= names
     assert register(AverageConfig)(Average) is Average
     assert registered_names() == sorted(registered_names())
     assert registered("average").cls is Average

@@ -9,7 +9,13 @@ from decision_rnn.backbones import FadingConfig, outlasts, registered, registere
 from decision_rnn.testing.harness import noise
 
 FADING = sorted(name for name in registered_names() if issubclass(registered(name).config, FadingConfig))
-OPTIONS = {"mamba": {"state_size": 1}, "retention": {"heads": 64}, "mlstm": {"heads": 64}, "s4d": {"state_size": 2}}
+OPTIONS = {
+    "h3": {"state_size": 2},
+    "mamba": {"state_size": 1},
+    "mlstm": {"heads": 64},
+    "retention": {"heads": 64},
+    "s4d": {"state_size": 2},
+}
 """With one state for each channel or head."""
 
 
@@ -25,17 +31,22 @@ def half_lives(name, **options):
         if key.endswith("weight_hh_l0"):
             parameter.data.zero_()  # a channel's memory of itself, not what the others make of it
     _, before = mixer.step(zero, mixer.initial_state(1))
-    fading = slice(-1, None) if name in ("lstm", "mamba", "mlstm") else slice(None)
+    parts = {"h3": 2, "hgrn": 2, "lru": 2, "s4d": 2}.get(name, 1)  # complex numbers have two
+    fading = slice(-parts, None)  # the last parts of every state
     change = tuple(torch.zeros_like(part) for part in before)
     for part in change[fading]:
         part.fill_(1)
     after, left = torch.func.jvp(lambda *state: mixer.step(zero, state)[1], before, change)
-    if name in ("lru", "s4d"):  # complex numbers
-        kept = torch.hypot(*left) / math.sqrt(2)
+    if parts == 2:
+        kept = torch.hypot(*left[fading]) / math.sqrt(2)
     elif name == "retention":  # rotated
         kept = left[0][..., 0].square().mean(-1).sqrt()
-    elif name == "mlstm":  # stored divided by exp(m)
+    elif name == "mlstm":  # stored divided by exp(m), as the next two
         kept = left[1][..., 0, 0] * torch.exp(after[0] - before[0])
+    elif name == "slstm":
+        kept = left[3] * torch.exp(after[0] - before[0])
+    elif name == "rwkv":
+        kept = left[2][:, :128] * torch.exp(after[1] - before[1])
     else:
         kept = left[-1]
     return (math.log(0.5) / torch.log(kept.detach().flatten())).sort().values
@@ -64,7 +75,7 @@ def test_memory_out_of_range_raises(memory):
 
 
 def test_a_million_steps_are_resolved_in_float32():
-    for name in ("mingru", "lru", "mamba"):
+    for name in ("mingru", "lru", "mamba", "hgrn", "rwkv"):
         mixer = make(name, memory=1e6).float()
         _, state = mixer(noise(1, 50, 128, dtype=torch.float32))
         assert all(part.isfinite().all() for part in state)

@@ -153,9 +153,9 @@ def test_help_lists_commands_and_the_options_of_the_chosen_backbone(inline_cli: 
     assert "train DATASET" in inline_cli("--help").stdout
     done = inline_cli("train", "--backbone", "lru", "--help")
     assert done.returncode == 0
-    assert "--backbone.r_max" in done.stdout
+    assert "--backbone.max_phase" in done.stdout
     assert "--training.steps" in done.stdout
     done = inline_cli("compare", "--backbones", "lru", "--help")
     assert done.returncode == 0
-    assert "--backbone.r_max" in done.stdout
+    assert "--backbone.max_phase" in done.stdout
     assert "--backbone BACKBONE" not in done.stdout

@@ -17,6 +17,7 @@ from decision_rnn.data.environments import check_environment
 from decision_rnn.data.formats.minari import dataset_folder, write_dataset
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 
 MEDIUM, EXPERT = "mujoco/hopper/medium-v0", "mujoco/hopper/expert-v0"
@@ -63,12 +64,15 @@ def test_local_minari_dataset_has_its_environment_and_d4rl_references(folders: P
 def test_minari_dataset_of_unknown_body_is_scored_between_its_own_returns() -> None:
     episodes = play("Pendulum-v1", 5)
     publish("pendulum/random-v0", episodes, "Pendulum-v1")
-    spec = open_dataset("minari/pendulum/random-v0").spec
+    dataset = open_dataset("minari/pendulum/random-v0")
+    spec = dataset.spec
     returns = sorted(float(e.rewards.astype(np.float32).sum(dtype=np.float64)) for e in episodes)
     assert (spec.reference_min, spec.reference_max) == pytest.approx((returns[0], returns[-1]))
     assert spec.target_returns == pytest.approx((returns[-1], returns[2]))
     assert 1 <= abs(returns[0]) / spec.return_scale < 10
-    assert "ours" in spec.comparable
+    assert "the scale is that of these data alone" in spec.comparable
+    summary = DataSummary.from_store(spec, dataset.open())
+    assert summary.references_are_returns  # so no report calls them those of a random policy and an expert
 
 
 def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:

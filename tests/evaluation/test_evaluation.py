@@ -187,6 +187,33 @@ def test_remark_on_episodes_cut_before_the_environment_ended_them(pendulum: Make
     assert whole.key != evaluate(pendulum(), asked).key != cut.key
 
 
+def test_evaluation_in_another_environment_with_the_same_spaces(
+    pendulum: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pendulum-v1 ends after 200 steps; the longest episode of the data has 30."""
+    spec = replace(gymnasium.spec("Pendulum-v1"), id="LongPendulum-v0", max_episode_steps=250)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    trained = pendulum()
+    trained = replace(trained, provenance=replace(trained.provenance, longest_episode=30))
+    asked = EvaluationConfig(episodes=1, target_returns=(-200.0,))
+    own, other = evaluate(trained, asked), evaluate(trained, replace(asked, environment_id="LongPendulum-v0"))
+    assert (own.targets[0].length_mean, other.targets[0].length_mean) == (200, 250)
+    assert own.key != other.key
+    text = format_result(other)
+    assert "carried state, LongPendulum-v0\n" in text
+    assert "played in LongPendulum-v0, not in that of the data" in text
+    for name, fault in (
+        (
+            "Hopper-v5",
+            "trained on observations of 3 numbers, and Hopper-v5 .* has 11: choose an evaluation.environment_id",
+        ),
+        ("CartPole-v1", "trained on observations of 3 numbers, and CartPole-v1 .* has 4"),
+        ("Absent-v0", "there is no environment 'Absent-v0' here"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            evaluate(trained, replace(asked, environment_id=name))
+
+
 def test_format_result_says_what_scores_of_0_and_100_are(pendulum: Make, played: list[list[float]]) -> None:
     trained, settings = pendulum(), EvaluationConfig(episodes=1)
     assert "score 0 is a random policy, 100 an expert" in format_result(evaluate(trained, settings))
@@ -234,8 +261,8 @@ def test_time_limit_of_data_is_the_length_at_which_most_episodes_were_truncated(
 @pytest.mark.parametrize("size", [2, 4])
 def test_evaluate_in_an_environment_of_other_sizes_says_so(pendulum: Make, size: int) -> None:
     """Also where a window would read the first entries of a longer observation: those of Pendulum are three."""
-    boxes = gymnasium.spaces.Box(-np.inf, np.inf, (size,)), gymnasium.spaces.Box(-1, 1, (1,))
-    spaces, trained = described_spaces(*boxes), pendulum()
+    box = gymnasium.spaces.Box
+    spaces, trained = described_spaces(box(-1, 1, (size,)), box(-1, 1, (1,))), pendulum()
     trained = replace(trained, provenance=replace(trained.provenance, spaces=spaces))
     with pytest.raises(InputError, match=rf"observations of {size} numbers, and Pendulum-v1 as .* has 3: register"):
         evaluate(trained, EvaluationConfig(episodes=1, state="window"), 1)

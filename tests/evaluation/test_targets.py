@@ -1,9 +1,14 @@
 """How many episodes of the data reach a target return, and the warning if few do."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from decision_rnn.evaluation.targets import describe_few, describe_reach
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import EvaluationConfig
+from decision_rnn.evaluation.targets import asked_returns, describe_few, describe_reach
 
 
 def thousand_and(*best: float) -> np.ndarray:
@@ -52,3 +57,15 @@ def test_describe_few_names_targets_and_proposes_a_target_return() -> None:
     proposed = float(sentence.partition("such as [")[2].partition("]")[0])
     assert 0.1 <= np.mean(returns >= proposed) < 0.102
     assert sentence.endswith("], which 10% of the episodes reach")
+
+
+def test_target_that_rounding_alone_tells_from_the_best_is_the_best(
+    pendulum: Callable[..., TrainedAgent],
+) -> None:
+    """200 rewards of 1/200, in float32."""
+    best = float(np.full(200, 1 / 200, np.float32).sum(dtype=np.float64))
+    assert best < 1
+    trained = pendulum(return_min=0.0, return_max=best)
+    data = replace(trained.provenance, target_returns=(1.0, 0.5))
+    assert asked_returns(EvaluationConfig(), data, trained.config) == (best, 0.5)
+    assert asked_returns(EvaluationConfig(target_returns=(1.0, 1.001)), data, trained.config) == (best, 1.001)

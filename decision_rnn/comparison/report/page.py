@@ -44,6 +44,7 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
     made = [*(make(findings) for make in SECTIONS), *filter(None, [clips])]
     names = [dataset.data.name for dataset in comparison.datasets]
     failed = plural(len(comparison.failed), "failed run")
+    played = comparison.variants[0].config["evaluation"].get("environment_id")
     environment = Environment(
         loader=PackageLoader("decision_rnn.comparison.report"),
         autoescape=True,
@@ -62,7 +63,7 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
         made=[
             describe_origin(comparison),
             *(
-                f"{of.data.name}: played in {of.data.environment_id}, fingerprint {of.data.fingerprint[:16]}."
+                f"{of.data.name}: played in {played or of.data.environment_id}, fingerprint {of.data.fingerprint[:16]}."
                 for of in comparison.datasets
             ),
         ],

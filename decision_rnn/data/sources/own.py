@@ -11,7 +11,14 @@ from typing import Any
 
 import gymnasium
 
-from decision_rnn.data.environments import check_id, known_spaces, layouts_of, registered_settings, sizes_of
+from decision_rnn.data.environments import (
+    check_id,
+    known_spaces,
+    layouts_of,
+    registered,
+    registered_settings,
+    sizes_of,
+)
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
@@ -163,7 +170,7 @@ def write_own(
         source["environment_settings"] = environment_settings
     if environment_id is not None:
         check_id(environment_id, "write_store")
-        if environment_id not in gymnasium.registry:
+        if registered(environment_id) is None:
             notes.append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     known = known_spaces(environment_id, environment_settings) or (None, None)
     spaces = (observation_space or known[0], action_space or known[1])
@@ -271,7 +278,7 @@ def _describe(environment: tuple[str | None, dict[str, Any]]) -> str:
 
 def _effective(environment_id: str | None, settings: dict[str, Any] | None) -> dict[str, Any]:
     """Settings without those that say nothing; those of the registered environment if none are known."""
-    if settings is None and environment_id is not None and environment_id in gymnasium.registry:
+    if settings is None and environment_id is not None and registered(environment_id) is not None:
         settings = registered_settings(environment_id)
     plain = json.loads(json.dumps(settings or {}, default=repr))
     return {key: value for key, value in plain.items() if value}

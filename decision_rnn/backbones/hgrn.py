@@ -1,0 +1,132 @@
+"""HGRN, hierarchically gated linear recurrence: the forget gate has a lower bound that grows with depth.
+
+Qin et al., "Hierarchically Gated Recurrent Neural Network for Sequence Modeling" (2023), section 3, in layer k:
+
+    lambda_t = gamma_k + (1 - gamma_k) * sigmoid(W_f x_t + b_f)                 forget gate
+    h_t = lambda_t exp(i theta) * h_{t-1} + (1 - lambda_t) * silu(W_c x_t + b_c)       candidate; all complex
+    y_t = W_o (norm([Re h_t, Im h_t]) * silu(W_g x_t + b_g)) + b_o              output gate
+
+gamma_1 = 0, and gamma_k grows from layer to layer in every channel, so that low layers model what is near and high
+layers what is far. With `complex: false`, h is real and does not rotate.
+
+What differs: the paper's gamma is a cumulative sum of a softmax over layers; here layer k closes a learnt fraction
+sigmoid(rise) of what the layers below leave, gamma_k = gamma_{k-1} + (1 - gamma_{k-1}) sigmoid(rise_k): the same
+sequences, from the same start, 0, 1/H, 2/H and so on for H layers, without a parameter that all layers share. A layer
+alone is the first. b_f starts from time_scales.py: the half-lives of layer k are spread from that of a gate that is
+half open above its bound (one step in the first layer) to `memory`. Norm and output gate are those of the authors'
+code, as is theta's start.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from decision_rnn.backbones.contract import SequenceMixer, State, register
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.resets import Resets
+from decision_rnn.backbones.time_scales import FadingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class HGRNConfig(FadingConfig):
+    """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling".
+
+    Attributes:
+        complex: Whether the state is complex and rotates.
+    """
+
+    name: str = "hgrn"
+    complex: bool = True
+
+
+@register(HGRNConfig)
+class HGRN(SequenceMixer):
+    """State: the real and, with `complex`, the imaginary part of h, each (batch, width)."""
+
+    rise: nn.Parameter | None
+
+    def __init__(self, config: HGRNConfig) -> None:
+        super().__init__()
+        width, self.planes = config.width, 1 + config.complex
+        self.sizes = (width, self.planes * width, self.planes * width)  # f, c and g
+        self.input = nn.Linear(width, sum(self.sizes))
+        self.theta = nn.Parameter(10_000.0 ** (-2 * torch.arange(width) / width)) if config.complex else None
+        self.norm = nn.LayerNorm(self.planes * width)
+        self.output = nn.Linear(self.planes * width, width)
+        self.register_parameter("rise", None)
+        self.below: tuple[HGRN, ...] = ()  # in a tuple, since it is not a part of this module
+        self.depth, self.layers, self.memory = 0, config.layers, config.memory
+        self._start(0.0)
+
+    def place_above(self, below: SequenceMixer) -> None:
+        assert isinstance(below, HGRN)
+        self.below, self.depth = (below,), below.depth + 1
+        self.rise = nn.Parameter(torch.full_like(self.norm.bias[: self.sizes[0]], -math.log(self.layers - self.depth)))
+        self._start(self.depth / self.layers)
+
+    def _start(self, bound: float) -> None:
+        """Set the bias of the forget gate, given its lower bound."""
+        shortest = -math.log(2) / math.log((1 + bound) / 2)
+        ends = math.log(max(self.memory, shortest)), math.log(shortest)
+        half_lives = torch.exp(torch.linspace(*ends, self.sizes[0], dtype=torch.float64))
+        forgotten = -torch.expm1(-math.log(2) / half_lives)
+        with torch.no_grad():
+            self.input.bias[: self.sizes[0]] = torch.log((1 - bound - forgotten) / forgotten)
+
+    def initial_state(self, batch_size: int) -> State:
+        zeros = self.norm.weight.new_zeros(batch_size, self.sizes[0])
+        return tuple(zeros.clone() for _ in range(self.planes))
+
+    def forward(self, x: Tensor, state: State | None = None, reset: Resets | None = None) -> tuple[Tensor, State]:
+        state = self.initial_state(len(x)) if state is None else state
+        decay, drive, gate = self._project(x)
+        if self.theta is None:
+            h = linear_recurrence(decay[0], drive[0], state[0], reset)
+            parts: State = (h,)
+        else:
+            h = linear_recurrence(torch.complex(*decay), torch.complex(*drive), torch.complex(*state), reset)
+            parts = h.real, h.imag
+        return self._output(parts, gate), tuple(part[:, -1].clone() for part in parts)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        decay, drive, gate = self._project(x)
+        if self.theta is None:
+            parts: State = (decay[0] * state[0] + drive[0],)
+        else:
+            (real, imag), (decay_real, decay_imag), (drive_real, drive_imag) = state, decay, drive
+            parts = (
+                decay_real * real - decay_imag * imag + drive_real,
+                decay_real * imag + decay_imag * real + drive_imag,
+            )
+        return self._output(parts, gate), parts
+
+    def recurrent_parameters(self) -> Iterable[nn.Parameter]:
+        return [part for part in (self.theta, self.rise) if part is not None]
+
+    def lower_bound(self) -> Tensor | float:
+        """gamma, (width,); 0 in the first layer."""
+        if self.rise is None:
+            return 0.0
+        below = self.below[0].lower_bound()
+        return below + (1 - below) * torch.sigmoid(self.rise)
+
+    def _project(self, x: Tensor) -> tuple[State, State, Tensor]:
+        """The real and imaginary parts of the decay and of (1 - lambda) c, (..., width), and the output gate.
+
+        In float32 also under autocast.
+        """
+        forget, candidate, gate = self.input(x).to(self.norm.weight.dtype).split(self.sizes, dim=-1)
+        free = 1 - self.lower_bound()
+        forgotten = free * torch.sigmoid(-forget)  # without the cancellation of 1 - lambda
+        keep = 1 - free + free * torch.sigmoid(forget)
+        decay = (keep,) if self.theta is None else (keep * torch.cos(self.theta), keep * torch.sin(self.theta))
+        drive = tuple(forgotten * part for part in F.silu(candidate).chunk(self.planes, dim=-1))
+        return decay, drive, F.silu(gate)
+
+    def _output(self, parts: State, gate: Tensor) -> Tensor:
+        h = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return self.output(self.norm(h) * gate)

@@ -1,0 +1,45 @@
+"""Tasks where memory decides: their environments, scripted experts and recipes.
+
+Importing this registers `decision_rnn/TMaze-90-v0`, of 9, 30, 90, 270 and 900 steps, and
+`decision_rnn/DarkKeyToDoor-v0`; `register` a T-Maze of any other length.
+"""
+
+import importlib
+import re
+
+import gymnasium
+
+TMAZE = re.compile(r"decision_rnn/TMaze-([1-9][0-9]{0,8})-v0")
+TMAZE_STEPS = (9, 30, 90, 270, 900)
+"""The lengths of T-Maze that are listed and registered; all others exist too."""
+POPGYM = re.compile(r"popgym-\w+-v0")
+
+
+def tmaze_id(steps: int) -> str:
+    """The Gymnasium id of the T-Maze whose episodes have at most `steps` steps."""
+    return f"decision_rnn/TMaze-{steps}-v0"
+
+
+def register(environment_id: str) -> None:
+    """Register an environment if it is a T-Maze of any length, or one of POPGym's, whose package this imports.
+
+    Raises:
+        ModuleNotFoundError: If it is one of POPGym's, and the package is not installed.
+    """
+    if environment_id in gymnasium.registry:
+        return
+    if (maze := TMAZE.fullmatch(environment_id)) and int(maze[1]) >= 3:
+        steps = int(maze[1])
+        entry = "decision_rnn.data.memory.tmaze:TMaze"
+        gymnasium.register(environment_id, entry, kwargs={"steps": steps}, max_episode_steps=steps)
+    elif POPGYM.fullmatch(environment_id):
+        importlib.import_module("popgym")  # registers them
+
+
+for _steps in TMAZE_STEPS:
+    register(tmaze_id(_steps))
+gymnasium.register(
+    "decision_rnn/DarkKeyToDoor-v0",
+    "decision_rnn.data.memory.dark_key_to_door:DarkKeyToDoor",
+    max_episode_steps=20_000,  # 400 inner episodes of 50 steps
+)
