@@ -3,7 +3,7 @@
 In each, a random policy is recorded, an agent is trained for a few steps, evaluated, and exported to ONNX; the exported
 policy then plays an episode, in which every action must be within the environment's action space.
 
-    pip install minigrid gymnasium-robotics  # for the last rows
+    pip install minigrid gymnasium-robotics
     python scripts/environments.py
 """
 
@@ -15,6 +15,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import (
+    ClipAction,
+    FlattenObservation,
+    FrameStackObservation,
+    NormalizeObservation,
+    RescaleAction,
+)
+from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
 from results_folder import RESULTS, Made, write_report
 
 import decision_rnn
@@ -64,24 +72,44 @@ ENVIRONMENTS = (
     "AntMaze_UMaze-v5",
     "AdroitHandDoor-v1",
 )
+WRAPPED: dict[str, Callable[[], gymnasium.Env]] = {
+    "FlattenObservation-FrameStackObservation-Pendulum-v1": lambda: FlattenObservation(
+        FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
+    ),
+    "FlattenObservation-PointMaze_UMaze-v3": lambda: FlattenObservation(gymnasium.make("PointMaze_UMaze-v3")),
+    "NormalizeObservation-Hopper-v5": lambda: NormalizeObservation(gymnasium.make("Hopper-v5")),
+    "RescaleAction-Pendulum-v1": lambda: RescaleAction(gymnasium.make("Pendulum-v1"), -1.0, 1.0),
+    "ClipAction-Humanoid-v5": lambda: ClipAction(gymnasium.make("Humanoid-v5")),
+    "ImgObsWrapper-MiniGrid-Empty-5x5-v0": lambda: ImgObsWrapper(gymnasium.make("MiniGrid-Empty-5x5-v0")),
+    "RGBImgPartialObsWrapper-MiniGrid-Empty-5x5-v0": lambda: RGBImgPartialObsWrapper(
+        gymnasium.make("MiniGrid-Empty-5x5-v0")
+    ),
+}
+"""Environments of your own, registered as docs/tutorials/own-data.md says, by the wrappers in their names."""
 
 
 def main() -> None:
     made = Made.here(seeds=[0], packages=["onnx", "onnxruntime", "minigrid", "gymnasium-robotics"])
     import_plugins(PLUGINS)
+    for name, wrapped in WRAPPED.items():
+        gymnasium.register(name, wrapped)
     lines = [
         "# Environments",
         "",
         "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's, Minigrid's and "
         "Gymnasium-Robotics' environments. The last column is the action space, or the sentence that says why not. The "
-        "agents are trained for 30 steps, so that their scores mean nothing.",
+        "agents are trained for 30 steps, so that their scores mean nothing. The last rows are of "
+        "environments in wrappers.",
         "",
         "| environment | " + " | ".join(STEPS) + " | observations | actions |",
         "| --- " * (len(STEPS) + 3) + "|",
     ]
-    with bar(total=len(ENVIRONMENTS), desc="environments") as shown, tempfile.TemporaryDirectory() as folder:
+    with (
+        bar(total=len(ENVIRONMENTS) + len(WRAPPED), desc="environments") as shown,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         os.environ["DECISION_RNN_DATA"] = folder
-        for environment_id in ENVIRONMENTS:
+        for environment_id in (*ENVIRONMENTS, *WRAPPED):
             lines.append(row(environment_id, Path(folder)))
             shown.update()
     write_report(RESULTS / "environments" / "README.md", "\n".join(lines), made)
@@ -90,7 +118,7 @@ def main() -> None:
 def row(environment_id: str, folder: Path) -> str:
     """The table's row of an environment."""
     environment = gymnasium.make(environment_id)
-    space, seen = environment.action_space, type(environment.observation_space).__name__
+    space, seen = environment.action_space, describe(environment.observation_space)
     remark, done = str(space), 0
     dataset = run = None
 
@@ -122,11 +150,16 @@ def row(environment_id: str, folder: Path) -> str:
             break
         done += 1
     marks = ["yes"] * done + ["no"] * (len(steps) - done)
-    return (
-        f"| {environment_id} | "
-        + " | ".join(marks)
-        + f" | {seen} of {Layout.of_space(environment.observation_space, 'observations').size} numbers | {remark} |"
-    )
+    return f"| {environment_id} | " + " | ".join(marks) + f" | {seen} | {remark} |"
+
+
+def describe(space: gymnasium.Space) -> str:
+    """Its class, and how many numbers an agent reads."""
+    name = type(space).__name__
+    try:
+        return f"{name}, {Layout.of_space(space, 'observations').size} numbers"
+    except decision_rnn.InputError:
+        return name
 
 
 def play(environment_id: str, policy: Policy) -> None:
