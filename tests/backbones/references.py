@@ -330,15 +330,15 @@ def transformer(config, parameters, x, state, reset):
 
     outputs, new_keys, new_values, new_count = [], [], [], []
     for row in range(batch):
-        memory = [(s, keys[row, s], values[row, s]) for s in range(-int(count[row]), 0)]
+        memory = [(s, keys[row, s], turned(keys[row, s], s), values[row, s]) for s in range(-int(count[row]), 0)]
         for t in range(time):
             if reset[row, t]:
                 memory = []
-            memory = [*memory, (t, k[row, t], v[row, t])]  # the whole episode so far
-            weights, mixed = 0, 0
-            for s, key, value in memory:
+            memory = [*memory, (t, k[row, t], turned(k[row, t], t), v[row, t])]  # the whole episode so far
+            query, weights, mixed = turned(q[row, t], t), 0, 0
+            for s, _, key, value in memory:
                 if s > t - window:
-                    inner = (turned(q[row, t], t) * turned(key, s).conj()).real.sum(-1, keepdim=True)
+                    inner = (query * key.conj()).real.sum(-1, keepdim=True)
                     weight = torch.exp(inner / math.sqrt(2 * pairs))
                     weights, mixed = weights + weight, mixed + weight * value.view(heads, -1)
             mixed = (mixed / weights).flatten()
@@ -347,8 +347,8 @@ def transformer(config, parameters, x, state, reset):
             outputs.append(affine(parameters, "output", mixed))
         kept = memory[-window:]
         unwritten = [torch.full((width,), torch.nan, dtype=x.dtype)] * (window - len(kept))
-        new_keys.append(torch.stack(unwritten + [key for _, key, _ in kept]))
-        new_values.append(torch.stack(unwritten + [value for _, _, value in kept]))
+        new_keys.append(torch.stack(unwritten + [key for _, key, *_ in kept]))
+        new_values.append(torch.stack(unwritten + [value for *_, value in kept]))
         new_count.append(len(kept))
     y = torch.stack(outputs).view(batch, time, width)
     return y, (torch.stack(new_keys), torch.stack(new_values), torch.tensor(new_count))
