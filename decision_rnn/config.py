@@ -109,6 +109,7 @@ class EvaluationConfig:
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
+        actions: `greedy` for the most probable of discrete actions, or `sampled` to draw them with their probabilities.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.
@@ -124,6 +125,7 @@ class EvaluationConfig:
     target_returns: Annotated[tuple[float, ...], Meta(min_length=1)] | None = None
     state: Literal["recurrent", "window"] = "recurrent"
     window: PositiveInt = 20
+    actions: Literal["greedy", "sampled"] = "greedy"
     seed: NonNegativeInt = 1_000_000
     max_episode_steps: PositiveInt | None = None
     environment_id: str | None = None

@@ -3,6 +3,7 @@
 In each, a random policy is recorded, an agent is trained for a few steps, evaluated, and exported to ONNX; the exported
 policy then plays an episode, in which every action must be within the environment's action space.
 
+    pip install minigrid gymnasium-robotics
     python scripts/environments.py
 """
 
@@ -14,18 +15,31 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import (
+    ClipAction,
+    FlattenObservation,
+    FrameStackObservation,
+    NormalizeObservation,
+    RescaleAction,
+)
+from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
 from results_folder import RESULTS, Made, write_report
 
 import decision_rnn
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.deploy.runtime import Policy
+from decision_rnn.layouts import Layout
 from decision_rnn.messages import bar
+from decision_rnn.plugins import import_plugins
 
+PLUGINS = ("minigrid", "gymnasium_robotics")
+"""Modules that register some of them."""
 SMALL: dict[str, Any] = {
     "backbone": {"name": "mingru", "width": 32, "layers": 1},
     "steps": 30,
     "training": {"context": 10, "batch_size": 16},
     "progress": False,
+    "plugins": PLUGINS,
 }
 STEPS = ("recorded", "trained", "evaluated", "exported")
 ENVIRONMENTS = (
@@ -48,24 +62,54 @@ ENVIRONMENTS = (
         )
     ),
     "CartPole-v1",
+    "Acrobot-v1",
+    "FrozenLake-v1",
+    "Taxi-v4",
+    "Blackjack-v1",
+    "MiniGrid-Empty-5x5-v0",
+    "MiniGrid-MemoryS7-v0",
+    "PointMaze_UMaze-v3",
+    "AntMaze_UMaze-v5",
+    "AdroitHandDoor-v1",
 )
+WRAPPED: dict[str, Callable[[], gymnasium.Env]] = {
+    "FlattenObservation-FrameStackObservation-Pendulum-v1": lambda: FlattenObservation(
+        FrameStackObservation(gymnasium.make("Pendulum-v1"), 3)
+    ),
+    "FlattenObservation-PointMaze_UMaze-v3": lambda: FlattenObservation(gymnasium.make("PointMaze_UMaze-v3")),
+    "NormalizeObservation-Hopper-v5": lambda: NormalizeObservation(gymnasium.make("Hopper-v5")),
+    "RescaleAction-Pendulum-v1": lambda: RescaleAction(gymnasium.make("Pendulum-v1"), -1.0, 1.0),
+    "ClipAction-Humanoid-v5": lambda: ClipAction(gymnasium.make("Humanoid-v5")),
+    "ImgObsWrapper-MiniGrid-Empty-5x5-v0": lambda: ImgObsWrapper(gymnasium.make("MiniGrid-Empty-5x5-v0")),
+    "RGBImgPartialObsWrapper-MiniGrid-Empty-5x5-v0": lambda: RGBImgPartialObsWrapper(
+        gymnasium.make("MiniGrid-Empty-5x5-v0")
+    ),
+}
+"""Environments of your own, registered as docs/tutorials/own-data.md says, by the wrappers in their names."""
 
 
 def main() -> None:
-    made = Made.here(seeds=[0], packages=["onnx", "onnxruntime"])
+    made = Made.here(seeds=[0], packages=["onnx", "onnxruntime", "minigrid", "gymnasium-robotics"])
+    import_plugins(PLUGINS)
+    for name, wrapped in WRAPPED.items():
+        gymnasium.register(name, wrapped)
     lines = [
         "# Environments",
         "",
-        "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's environments. The "
-        "last column is the action space, or the sentence that says why not. The agents are trained for 30 steps, so "
-        "that their scores mean nothing.",
+        "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's, Minigrid's and "
+        "Gymnasium-Robotics' environments. The last column is the action space, or the sentence that says why not. The "
+        "agents are trained for 30 steps, so that their scores mean nothing. The last rows are of "
+        "environments in wrappers.",
         "",
-        "| environment | " + " | ".join(STEPS) + " | actions |",
-        "| --- " * (len(STEPS) + 2) + "|",
+        "| environment | " + " | ".join(STEPS) + " | observations | actions |",
+        "| --- " * (len(STEPS) + 3) + "|",
     ]
-    with bar(total=len(ENVIRONMENTS), desc="environments") as shown, tempfile.TemporaryDirectory() as folder:
+    with (
+        bar(total=len(ENVIRONMENTS) + len(WRAPPED), desc="environments") as shown,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         os.environ["DECISION_RNN_DATA"] = folder
-        for environment_id in ENVIRONMENTS:
+        for environment_id in (*ENVIRONMENTS, *WRAPPED):
             lines.append(row(environment_id, Path(folder)))
             shown.update()
     write_report(RESULTS / "environments" / "README.md", "\n".join(lines), made)
@@ -73,7 +117,8 @@ def main() -> None:
 
 def row(environment_id: str, folder: Path) -> str:
     """The table's row of an environment."""
-    space = gymnasium.make(environment_id).action_space
+    environment = gymnasium.make(environment_id)
+    space, seen = environment.action_space, describe(environment.observation_space)
     remark, done = str(space), 0
     dataset = run = None
 
@@ -105,7 +150,16 @@ def row(environment_id: str, folder: Path) -> str:
             break
         done += 1
     marks = ["yes"] * done + ["no"] * (len(steps) - done)
-    return f"| {environment_id} | " + " | ".join(marks) + f" | {remark} |"
+    return f"| {environment_id} | " + " | ".join(marks) + f" | {seen} | {remark} |"
+
+
+def describe(space: gymnasium.Space) -> str:
+    """Its class, and how many numbers an agent reads."""
+    name = type(space).__name__
+    try:
+        return f"{name}, {Layout.of_space(space, 'observations').size} numbers"
+    except decision_rnn.InputError:
+        return name
 
 
 def play(environment_id: str, policy: Policy) -> None:
@@ -115,7 +169,7 @@ def play(environment_id: str, policy: Policy) -> None:
     reward = 0.0
     for _ in range(200):
         action = policy.act(observation, reward)
-        assert environment.action_space.contains(action.astype(environment.action_space.dtype)), action
+        assert environment.action_space.contains(action), action
         observation, gained, terminated, truncated, _ = environment.step(action)
         reward = float(gained)
         if terminated or truncated:

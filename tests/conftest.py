@@ -113,7 +113,7 @@ def pendulum() -> Callable[..., TrainedAgent]:
 
     def make(
         backbone: str = "mingru",
-        tbptt_slices: int = 1,
+        tbptt_slices: int | None = None,
         cloning: bool = False,
         return_min: float = -1500.0,
         return_max: float = -100.0,

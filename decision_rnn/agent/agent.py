@@ -20,6 +20,7 @@ from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
 from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
 
 MAX_TIMESTEP = 1000
@@ -144,6 +145,7 @@ class DecisionAgent(nn.Module):
         box = isinstance(spec.action_space, gymnasium.spaces.Box)
         scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
         self.objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
+        self.sampling = False  # whether actions are drawn with their probabilities
 
     @property
     def _first_token(self) -> int:
@@ -193,7 +195,7 @@ class DecisionAgent(nn.Module):
         """
         asked = self.condition.limit(asked, timestep)
         hidden, state = self.hidden(asked, observation, previous_action, timestep, reset, state)
-        return self.action_scale(self.objective.action(hidden)), state
+        return self.action_scale(self._choose(hidden)), state
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target return of each episode, (batch,)."""
@@ -227,11 +229,22 @@ class DecisionAgent(nn.Module):
             output, memory = self.backbone.step(self.embedding_norm(token), memory)
             hidden.append(output)
         outputs = torch.stack(hidden, dim=-2)
-        action = self.action_scale(self.objective.action(outputs))
+        action = self.action_scale(self._choose(outputs))
         proposed = self.objective.propose(outputs)
         if proposed is not None:
             condition = self.condition.accept(condition, proposed)
         return action, ActingState(condition, action, state.timestep + 1, memory)
+
+    def check_actions(self, actions: Literal["greedy", "sampled"]) -> None:
+        """Raise InputError if actions are to be sampled and the objective gives them no probabilities."""
+        if actions == "sampled" and not self.objective.samples:
+            raise InputError(
+                f"evaluation.actions is sampled, but the objective {type(self.objective).__name__} gives no "
+                f"probabilities of actions in {self.action_space}: leave it out"
+            )
+
+    def _choose(self, hidden: Tensor) -> Tensor:
+        return self.objective.sample(hidden) if self.sampling else self.objective.action(hidden)
 
     def _begin(self, condition: State, batch: int) -> ActingState:
         action = self.encoder.mean.new_zeros(batch, self.action_dim)

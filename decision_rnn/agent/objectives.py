@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.agent.spaces import head_of
+from decision_rnn.agent.spaces import CategoricalHead, head_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
@@ -44,6 +44,9 @@ class Objective(nn.Module, ABC):
     further heads and networks, such as a critic with a target network.
     """
 
+    samples: bool = False
+    """Whether `sample` is defined."""
+
     @abstractmethod
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         """The loss that training minimises, and metrics to log.
@@ -61,6 +64,10 @@ class Objective(nn.Module, ABC):
     def action(self, hidden: Tensor) -> Tensor:
         """The actions to take, (..., action_dim) within [-1, 1], at hidden states (..., tokens, width): one-hot vectors
         for discrete actions, others are scaled to the action space by the agent."""
+
+    def sample(self, hidden: Tensor) -> Tensor:
+        """Actions drawn with their probabilities, as `action`, where `evaluation.actions` is `sampled`."""
+        raise NotImplementedError
 
     def propose(self, hidden: Tensor) -> Tensor | None:
         """The values, (batch, size), that the agent is conditioned on from the next step on, given the hidden states
@@ -107,12 +114,17 @@ class Supervised(Objective):
     def __init__(self, config: SupervisedConfig, spec: AgentSpec) -> None:
         super().__init__()
         self.head = head_of(spec)
+        self.samples = isinstance(self.head, CategoricalHead)
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         return self.head.loss(hidden[..., -1, :], batch.action)
 
     def action(self, hidden: Tensor) -> Tensor:
         return self.head(hidden[..., -1, :])
+
+    def sample(self, hidden: Tensor) -> Tensor:
+        assert isinstance(self.head, CategoricalHead)
+        return self.head.sample(hidden[..., -1, :])
 
 
 def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:

@@ -100,20 +100,20 @@ class CategoricalHead(nn.Linear):
     Args:
         width: Channels of the hidden states.
         choices: The number of choices of each discrete entry of an action.
-
-    Attributes:
-        sampling: Whether actions are drawn with their probabilities; otherwise they are the most probable ones.
     """
 
     def __init__(self, width: int, choices: Sequence[int]) -> None:
         super().__init__(width, sum(choices))
-        self.choices, self.sampling = list(choices), False
+        self.choices = list(choices)
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """The most probable actions."""
+        return self._largest(super().forward(hidden))
+
+    def sample(self, hidden: Tensor) -> Tensor:
+        """Actions drawn with their probabilities: the largest logits after Gumbel noise."""
         logits = super().forward(hidden)
-        if self.sampling:  # the largest after Gumbel noise is a sample
-            logits = logits - torch.empty_like(logits).exponential_().log()
-        return torch.cat([_one_hot(entry) for entry in logits.split(self.choices, dim=-1)], dim=-1)
+        return self._largest(logits - torch.empty_like(logits).exponential_().log())
 
     def loss(self, hidden: Tensor, action: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The cross-entropy, summed over the entries of an action, and the share of actions that are most probable."""
@@ -123,11 +123,14 @@ class CategoricalHead(nn.Linear):
         hits = [entry.argmax(-1) == taken.argmax(-1) for entry, taken in entries]
         return torch.stack(losses).sum(), {"accuracy": torch.stack(hits).all(0).float().mean()}
 
-
-def _one_hot(logits: Tensor) -> Tensor:
-    """1 at the largest entry, 0 elsewhere."""
-    choices = torch.arange(logits.shape[-1], device=logits.device)
-    return (logits.argmax(-1, keepdim=True) == choices).to(logits.dtype)
+    def _largest(self, logits: Tensor) -> Tensor:
+        """1 at the largest logit of each entry of an action, 0 elsewhere."""
+        # Comparing indices, unlike F.one_hot, exports to ONNX.
+        entries = [
+            (entry.argmax(-1, keepdim=True), torch.arange(entry.shape[-1], device=entry.device))
+            for entry in logits.split(self.choices, -1)
+        ]
+        return torch.cat([best == choices for best, choices in entries], dim=-1).to(logits.dtype)
 
 
 def scale_of(space: gymnasium.Space) -> BoxScale | OneHotScale:

@@ -258,6 +258,7 @@ def evaluate(
     episodes: int | None = None,
     state: Literal["recurrent", "window"] | None = None,
     window: int | None = None,
+    actions: Literal["greedy", "sampled"] | None = None,
     seed: int | None = None,
     max_episode_steps: int | None = None,
     environment_id: str | None = None,
@@ -282,6 +283,7 @@ def evaluate(
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `state` is `window`.
+        actions: `greedy` for the most probable of discrete actions, or `sampled` to draw them with their probabilities.
         seed: Episode i of every target starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode.
         environment_id: The environment to play in, if not the data's: one with the same observations and actions.
@@ -319,8 +321,10 @@ def evaluate(
         subject, folder = load_subject(subject)
     if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, EvaluatedPolicy) and (state == "window" or rtg_cap is not None):
-        raise InputError("an exported policy keeps its rtg_cap and its carried state: evaluate its run for others")
+    if isinstance(subject, EvaluatedPolicy) and (state == "window" or actions == "sampled" or rtg_cap is not None):
+        raise InputError(
+            "an exported policy keeps its rtg_cap, its carried state and greedy actions: evaluate its run for others"
+        )
     if target_returns is not None:
         check_conditioned(subject.config)
     settings = evaluation_settings(
@@ -329,6 +333,7 @@ def evaluate(
         episodes=episodes,
         state=state,
         window=window,
+        actions=actions,
         seed=seed,
         max_episode_steps=max_episode_steps,
         environment_id=environment_id,

@@ -48,7 +48,6 @@ class LRUConfig(FadingConfig):
     """
 
     name: str = "lru"
-    memory: float = 69.0
     state_size: int | None = None
     max_phase: float = math.pi / 10
     parametrization: Literal["stable", "exponential", "plain"] = "stable"

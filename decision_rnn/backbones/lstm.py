@@ -38,7 +38,6 @@ class LSTMConfig(FadingConfig):
     """
 
     name: str = "lstm"
-    memory: float = 2.0
     peepholes: bool = False
 
 

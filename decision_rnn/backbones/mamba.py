@@ -43,7 +43,6 @@ class MambaConfig(FadingConfig):
     """
 
     name: str = "mamba"
-    memory: float = 693.0
     expansion: float = 2.0
     state_size: int = 16
     kernel: int = 4

@@ -42,7 +42,6 @@ class MLSTMConfig(FadingConfig):
     """
 
     name: str = "mlstm"
-    memory: float = 280.0
     heads: int = 4
 
     def __post_init__(self) -> None:

@@ -57,7 +57,6 @@ class RetentionConfig(FadingConfig):
     """
 
     name: str = "retention"
-    memory: float = 177.0
     heads: int = 4
     expansion: float = 2.0
 

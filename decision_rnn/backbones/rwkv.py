@@ -36,7 +36,6 @@ class RWKVConfig(FadingConfig):
     """RWKV-4, "RWKV: Reinventing RNNs for the Transformer Era"."""
 
     name: str = "rwkv"
-    memory: float = 103.0
 
 
 @register(RWKVConfig)

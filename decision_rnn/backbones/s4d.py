@@ -49,7 +49,6 @@ class S4DConfig(FadingConfig):
     """
 
     name: str = "s4d"
-    memory: float = 1386.0
     state_size: int = 64
     start: Literal["lin", "inv", "real"] = "lin"
 

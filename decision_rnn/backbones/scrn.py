@@ -36,7 +36,6 @@ class SCRNConfig(FadingConfig):
     """
 
     name: str = "scrn"
-    memory: float = 13.5
     context_units: int | None = None
     learn_alpha: bool = True
 

@@ -40,7 +40,6 @@ class SLSTMConfig(FadingConfig):
     """
 
     name: str = "slstm"
-    memory: float = 103.0
     heads: int = 4
 
     def __post_init__(self) -> None:

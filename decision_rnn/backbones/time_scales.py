@@ -31,7 +31,7 @@ class FadingConfig(BackboneConfig):
             are spread evenly over the logarithms of half-lives from one step to this one.
     """
 
-    memory: float = 1.0
+    memory: float = 30.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

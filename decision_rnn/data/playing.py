@@ -286,8 +286,8 @@ class _Rows:
         return np.array(values) if self.acted.flat else self.acted.rows(values, "action")
 
     def checked(self, action: Any) -> Any:
-        """An action that a policy gave, as an array; InputError unless it has the shape of the environment's and is
-        finite."""
+        """An action that a policy gave, as an array, or a number if it is discrete; InputError unless it has the shape
+        of the environment's and is finite."""
         shape = self.environment.action_space.shape
         if shape is None:
             return action
@@ -298,7 +298,7 @@ class _Rows:
         if action.shape != shape:
             raise InputError(f"the policy gave an action of shape {action.shape} where {self.name} needs {shape}")
         _check_finite("the policy gave an action", action)
-        return action
+        return action[()]
 
 
 def _check_finite(subject: str, values: Any) -> None:

@@ -96,7 +96,7 @@ def describe_spaces(
             "size": layout.size,
             "low": low,
             "high": high,
-            "names": names if len(names) == layout.size else None if layout.flat else layout.names,
+            "names": layout.names if not layout.flat else names if len(names) == layout.size else None,
             **({} if layout.flat else {"layout": layout.to_json()}),
         }
     return spaces
@@ -124,7 +124,7 @@ def _joint_names(environment: Any) -> tuple[list[str], list[str]]:
         for part, kind in enumerate(("position", "velocity"))
     )
     structure = dict(getattr(environment, "observation_structure", None) or {})
-    moving = len(positions) + len(velocities) - environment.observation_space.shape[0]
+    moving = len(positions) + len(velocities) - gymnasium.spaces.flatdim(environment.observation_space)
     skipped = max(structure.get("skipped_qpos", moving), 0)
     others = {name: size for name, size in structure.items() if name not in ("skipped_qpos", "qpos", "qvel")}
     further = [entry for name, size in others.items() for entry in _numbered(name, size)]

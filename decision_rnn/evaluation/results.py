@@ -43,6 +43,7 @@ class Protocol:
     Attributes:
         state: `recurrent` to carry the state over the episode, or `window` to re-run the last steps for every action.
         window: Number of steps in the window; None where the state is carried.
+        actions: As in `EvaluationConfig`.
         episodes: Episodes per target return.
         target_returns: The target returns; (None,) in behaviour cloning.
         seed: Episode i of every target begins with the environment's reset(seed + i).
@@ -56,6 +57,7 @@ class Protocol:
     episodes: int
     target_returns: tuple[float | None, ...]
     seed: int
+    actions: Literal["greedy", "sampled"] = "greedy"
     max_episode_steps: int | None = None
     environment_id: str | None = None
     metrics: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ class Protocol:
         return cls(
             state=settings.state,
             window=window_of(settings),
+            actions=settings.actions,
             episodes=settings.episodes,
             target_returns=asked_returns(settings, data, config) if config.takes_target else (None,),
             seed=settings.seed,
@@ -75,7 +78,7 @@ class Protocol:
         )
 
     def __str__(self) -> str:
-        return describe_state(self.window)
+        return describe_state(self.window) + (", sampled actions" if self.actions == "sampled" else "")
 
 
 @dataclass(frozen=True, kw_only=True)

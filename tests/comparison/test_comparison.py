@@ -230,7 +230,9 @@ def test_controls_have_the_settings_of_the_first_variant() -> None:
     assert replace(config["bc-10%"], top_fraction=1.0) == bc
     for name in ("mlp", "conv"):
         assert (config[name].backbone.name, config[name].backbone.width) == (name, 24)
-        assert replace(config[name], backbone=own.backbone) == own
+        assert replace(config[name], backbone=own.backbone, training=own.training) == own
+        # Without a state that fades, nothing is carried from slice to slice.
+        assert config[name].training == replace(own.training, tbptt_slices=1)
 
 
 def test_variant_with_its_own_window_uses_it_in_every_evaluation(
