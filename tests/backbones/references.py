@@ -320,25 +320,28 @@ def transformer(config, parameters, x, state, reset):
         first, second = vector.view(-1, heads, pairs, 2).unbind(-1)
         return (first + 1j * second) * torch.exp(1j * position * frequency)
 
-    history, outputs = [], []  # of each step its number, the rows in which it was ever taken, its key and its value
+    history, outputs = (
+        [],
+        [],
+    )  # of each step: its number, the rows in which it was taken, its key, turned too, and value
     for s in range(-window, 0):
         taken = count >= -s
         key, value = (torch.where(taken[:, None], part[:, s], 0) for part in (keys, values))
-        history.append((s, taken, key, value))
+        history.append((s, taken, key, turned(key, s), value))
     for t in range(time):
         q, k, v = affine(parameters, "qkv", x[:, t]).chunk(3, dim=-1)
-        history.append((t, torch.ones(batch, dtype=torch.bool), k, v))
-        weights, mixed = 0, 0
-        for s, taken, key, value in history[-window:]:
+        history.append((t, torch.ones(batch, dtype=torch.bool), k, turned(k, t), v))
+        query, weights, mixed = turned(q, t), 0, 0
+        for s, taken, _, key, value in history[-window:]:
             seen = (taken & same_episode(reset, s, t))[:, None, None]
-            inner = (turned(q, t) * turned(key, s).conj()).real.sum(-1, keepdim=True)
+            inner = (query * key.conj()).real.sum(-1, keepdim=True)
             weight = torch.where(seen, torch.exp(inner / math.sqrt(2 * pairs)), 0)
             weights, mixed = weights + weight, mixed + weight * value.view(-1, heads, 2 * pairs)
         mixed = (mixed / weights).flatten(1)
         if config.output_gate:
             mixed = mixed * sigmoid(affine(parameters, "gate", x[:, t]))
         outputs.append(affine(parameters, "output", mixed))
-    kept = [(taken & same_episode(reset, s, time - 1), key, value) for s, taken, key, value in history[-window:]]
+    kept = [(taken & same_episode(reset, s, time - 1), key, value) for s, taken, key, _, value in history[-window:]]
     after = (torch.stack([torch.where(part[0][:, None], part[i], torch.nan) for part in kept], 1) for i in (1, 2))
     return torch.stack(outputs, dim=1), (*after, sum(taken.long() for taken, _, _ in kept))
 
