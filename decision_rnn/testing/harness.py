@@ -221,6 +221,9 @@ def assert_near(
         torch.testing.assert_close(actual, expected, rtol=0, atol=atol, equal_nan=True, check_dtype=False, msg=message)
 
     bound = tolerance * largest(expected) if tolerance else 0.0
+    alike = actual.shape == expected.shape and actual.device == expected.device
+    if alike and actual.is_floating_point() and ((actual - expected).abs() <= bound).all():
+        return  # without `assert_close`, which takes infinities and NaN too, but far longer
     try:
         check(bound)
     except AssertionError:

@@ -306,11 +306,11 @@ def long_sequences(case: MixerCase) -> None:
     """Over 10,000 float32 steps: finite values and gradients; the same in pieces, and by steps from sampled places."""
     module, tolerance = case.build(torch.float32), case.long_tolerance
     x, mask = noise(1, LONG, case.width, dtype=torch.float32), noise(1, LONG, seed=4) > 3  # a reset every 700 steps
-    for name, slope in gradients(lambda x, _: forward(module, x, None, mask), trainable(module), x, ()).items():
+    (y, after), slopes = traced(lambda x, _: forward(module, x, None, mask), trainable(module), x, ())
+    for name, slope in slopes.items():
         require(slope.isfinite().all(), f"the gradient of {name} over {LONG} steps is not finite")
         require(slope.any(), f"no output depends on {name}")
     with torch.no_grad():
-        y, after = forward(module, x, None, mask)
         state, start = module.initial_state(1), 0
         require(y.isfinite().all(), f"an output within {LONG} steps is not finite")
         for length in (1, LONG // 4 - 1, 3 * LONG // 10, 1, 9 * LONG // 20 - 1):

@@ -52,7 +52,7 @@ def levers(monkeypatch, tmp_path):
     ("environment_id", "low", "high"),
     [
         ("Pendulum-v1", -2, 2),
-        ("InvertedPendulum-v5", -3, 3),
+        pytest.param("InvertedPendulum-v5", -3, 3, marks=pytest.mark.slow),  # as Pendulum
         ("Humanoid-v5", -0.4, 0.4),
         ("test/Lever-v0", 0, 1),
     ],

@@ -23,6 +23,11 @@ def before_step(h, reset, t):
     return torch.where(reset[:, t].view(-1, *[1] * (h.dim() - 1)), torch.zeros_like(h), h)
 
 
+def same_episode(reset, s, t):
+    """The rows in which no episode begins after step s up to step t."""
+    return ~reset[:, max(s + 1, 0) : t + 1].any(1)
+
+
 def g(x):
     """minGRU, appendix B.2: the positive candidate."""
     return torch.where(x >= 0, x + 0.5, sigmoid(x))
@@ -180,56 +185,49 @@ def retention(config, parameters, x, state, reset):
     half_lives = [config.memory ** (1 - head / max(heads - 1, 1)) for head in range(heads)]
     gamma = torch.tensor([0.5 ** (1 / steps) for steps in half_lives], dtype=torch.float64)
     q, k, v, gate = (x @ parameters["qkvg.weight"].T).split((width, width, inner, inner), dim=-1)
-    outputs, after = [], []
-    for row in range(len(x)):
-        memory = torch.complex(*state[0][row].unflatten(1, (pairs, 2)).unbind(2)).conj()  # (heads, pairs, values)
-        past = [(-1, None, None)]  # an entry for the memory, then the episode's keys and values
-        for t in range(x.shape[1]):
-            if reset[row, t]:
-                past = []
-            first, second = k[row, t].view(heads, pairs, 2).unbind(-1)
-            key, value = (first + 1j * second).conj() / math.sqrt(2 * pairs), v[row, t].view(heads, -1)
-            past = [*past, (t, key, value)]
-            first, second = q[row, t].view(heads, pairs, 2).unbind(-1)
-            query, r = first + 1j * second, 0
-            for s, key, value in past:
-                turn = gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)
-                if key is None:
-                    r = r + ((query * turn).unsqueeze(-1) * memory).real.sum(1)
-                else:
-                    r = r + (query * turn * key).real.sum(-1, keepdim=True) * value
-            centred = r - r.mean(-1, keepdim=True)
-            r = (centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)).flatten()
-            swish = gate[row, t] * sigmoid(gate[row, t])
-            outputs.append(parameters["output.weight"] @ (swish * r))
-        final = 0
+    memory = torch.complex(*state[0].unflatten(2, (pairs, 2)).unbind(3)).conj()  # (batch, heads, pairs, values)
+    past, outputs = [(-1, None, None)], []  # an entry for the memory, then keys and values
+    for t in range(x.shape[1]):
+        first, second = k[:, t].unflatten(-1, (heads, pairs, 2)).unbind(-1)
+        key, value = (first + 1j * second).conj() / math.sqrt(2 * pairs), v[:, t].unflatten(-1, (heads, -1))
+        past.append((t, key, value))
+        first, second = q[:, t].unflatten(-1, (heads, pairs, 2)).unbind(-1)
+        query, r, final = first + 1j * second, 0, 0
         for s, key, value in past:
-            turn = (gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)).unsqueeze(-1)
-            final = final + turn * (memory if key is None else key.unsqueeze(-1) * value.unsqueeze(1))
-        after.append(torch.stack((final.real, -final.imag), dim=2).flatten(1, 2))
-    return torch.stack(outputs).view(x.shape), (torch.stack(after),)
+            seen = same_episode(reset, s, t)
+            turn = gamma[:, None] ** (t - s) * torch.exp(1j * (t - s) * frequency)
+            if key is None:
+                part = ((query * turn).unsqueeze(-1) * memory).real.sum(2)
+            else:
+                part = (query * turn * key).real.sum(-1, keepdim=True) * value
+            r = r + torch.where(seen[:, None, None], part, 0)
+            if t == x.shape[1] - 1:
+                held = memory if key is None else key.unsqueeze(-1) * value.unsqueeze(2)
+                final = final + torch.where(seen[:, None, None, None], turn.unsqueeze(-1) * held, 0)
+        centred = r - r.mean(-1, keepdim=True)
+        r = (centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)).flatten(1)
+        swish = gate[:, t] * sigmoid(gate[:, t])
+        outputs.append((swish * r) @ parameters["output.weight"].T)
+    return torch.stack(outputs, dim=1), (torch.stack((final.real, -final.imag), dim=3).flatten(2, 3),)
 
 
 def aaren(config, parameters, x, state, reset):
     """Softmax attention over the episode so far, recomputed at every step; the carried sums are one more entry
     of weight exp(m) c. The maximum is only a scale: no gradient goes through it."""
     query, width = parameters["query"], parameters["query"].shape[1]
-    key, value = affine(parameters, "kv", x).unflatten(-1, (2, config.heads, width)).unbind(2)
-    outputs, tops, sums = [], [], []
-    for row in range(len(x)):
-        past = [(state[0][row], state[1][row, :, :-1], state[1][row, :, -1])]  # exponent, value, weight
-        for t in range(x.shape[1]):
-            if reset[row, t]:
-                past = []
-            score = (key[row, t] * query).sum(-1) / math.sqrt(width)
-            past = [*past, (score, value[row, t], torch.ones_like(score))]
-            top = torch.stack([exponent for exponent, _, _ in past]).amax(0).detach()
-            a = sum(v * torch.exp(exponent - top).unsqueeze(-1) for exponent, v, _ in past)
-            c = sum(weight * torch.exp(exponent - top) for exponent, _, weight in past)
-            outputs.append(affine(parameters, "output", (a / c.unsqueeze(-1)).flatten()))
-        tops.append(top)
-        sums.append(torch.cat([a, c.unsqueeze(-1)], dim=-1))
-    return torch.stack(outputs).view(x.shape), (torch.stack(tops), torch.stack(sums))
+    past, outputs = [(-1, state[0], state[1][..., :-1], state[1][..., -1])], []  # step, exponent, value, weight
+    for t in range(x.shape[1]):
+        key, value = affine(parameters, "kv", x[:, t]).unflatten(-1, (2, config.heads, width)).unbind(1)
+        score = (key * query).sum(-1) / math.sqrt(width)
+        past.append((t, score, value, torch.ones_like(score)))
+        exponents = [torch.where(same_episode(reset, s, t)[:, None], exponent, -torch.inf) for s, exponent, *_ in past]
+        top = torch.stack(exponents).amax(0).detach()
+        a, c = 0, 0
+        for exponent, (_, _, value, weight) in zip(exponents, past, strict=True):
+            a = a + value * torch.exp(exponent - top).unsqueeze(-1)
+            c = c + weight * torch.exp(exponent - top)
+        outputs.append(affine(parameters, "output", (a / c.unsqueeze(-1)).flatten(1)))
+    return torch.stack(outputs, dim=1), (top, torch.cat([a, c.unsqueeze(-1)], dim=-1))
 
 
 def discretised(parameters, prefix=""):
@@ -290,68 +288,62 @@ def mlstm(config, parameters, x, state, reset):
     """Step by step, with C and n themselves, without a stabiliser. The state's scale m is computed alongside and is
     constant to the gradient."""
     heads, width = config.heads, config.width // config.heads
-    q, k, v, o = affine(parameters, "qkvo", x).chunk(4, dim=-1)
-    q, k, v = (part.unflatten(-1, (heads, width)) for part in (q, k, v))
-    forget, insert = affine(parameters, "gates", x).chunk(2, dim=-1)
-    outputs, tops, memories = [], [], []
-    for row in range(len(x)):
-        m, both = state[0][row], state[1][row]
-        scale = torch.exp(m)[:, None, None]
-        c, n, m = both[..., :-1] * scale, both[..., -1] * scale[..., 0], m.detach()
-        for t in range(x.shape[1]):
-            if reset[row, t]:
-                c, n, m = torch.zeros_like(c), torch.zeros_like(n), torch.full_like(m, -torch.inf)
-            f, i = sigmoid(forget[row, t]), torch.exp(insert[row, t])
-            m = torch.maximum(torch.log(f) + m, insert[row, t]).detach()
-            c = f[:, None, None] * c + i[:, None, None] * k[row, t].unsqueeze(2) * v[row, t].unsqueeze(1) / width**0.5
-            n = f[:, None] * n + i[:, None] * k[row, t] / width**0.5
-            size = (n * q[row, t]).sum(-1).abs()
-            h = (c * q[row, t].unsqueeze(2)).sum(1) / torch.where(size > 1, size, 1).unsqueeze(1)
-            centred = h - h.mean(-1, keepdim=True)
-            h = (centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)).flatten()
-            outputs.append(affine(parameters, "output", sigmoid(o[row, t]) * h))
-        tops.append(m)
-        memories.append(torch.cat([c, n.unsqueeze(-1)], dim=-1) / torch.exp(m)[:, None, None])
-    return torch.stack(outputs).view(x.shape), (torch.stack(tops), torch.stack(memories))
+    m, both = state
+    scale, outputs = torch.exp(m)[..., None, None], []
+    c, n, m = both[..., :-1] * scale, both[..., -1] * scale[..., 0], m.detach()
+    for t in range(x.shape[1]):
+        q, k, v, o = affine(parameters, "qkvo", x[:, t]).chunk(4, dim=-1)
+        q, k, v = (part.unflatten(-1, (heads, width)) for part in (q, k, v))
+        forget, insert = affine(parameters, "gates", x[:, t]).chunk(2, dim=-1)
+        f, i = sigmoid(forget), torch.exp(insert)
+        c, n = before_step(c, reset, t), before_step(n, reset, t)
+        m = torch.where(reset[:, t, None], -torch.inf, m)
+        m = torch.maximum(torch.log(f) + m, insert).detach()
+        c = f[..., None, None] * c + i[..., None, None] * k.unsqueeze(3) * v.unsqueeze(2) / width**0.5
+        n = f[..., None] * n + i[..., None] * k / width**0.5
+        size = (n * q).sum(-1).abs()
+        h = (c * q.unsqueeze(3)).sum(2) / torch.where(size > 1, size, 1).unsqueeze(2)
+        centred = h - h.mean(-1, keepdim=True)
+        h = (centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-5)).flatten(1)
+        outputs.append(affine(parameters, "output", sigmoid(o) * h))
+    return torch.stack(outputs, dim=1), (m, torch.cat([c, n.unsqueeze(-1)], dim=-1) / torch.exp(m)[..., None, None])
 
 
 def transformer(config, parameters, x, state, reset):
     """One pair (t, s) at a time. Rotary positions are complex factors exp(i * position * frequency), and
     positions count from the first step of x, so that those of the memory are negative."""
-    keys, values, count = state
-    batch, time, width = x.shape
+    (keys, values, count), (batch, time, width) = state, x.shape
     window, heads, pairs = config.window, config.heads, width // config.heads // 2
     frequency = torch.tensor([10000.0 ** (-j / pairs) for j in range(pairs)], dtype=torch.float64)
-    q, k, v = affine(parameters, "qkv", x).chunk(3, dim=-1)
 
     def turned(vector, position):
-        first, second = vector.view(heads, pairs, 2).unbind(-1)
+        first, second = vector.view(-1, heads, pairs, 2).unbind(-1)
         return (first + 1j * second) * torch.exp(1j * position * frequency)
 
-    outputs, new_keys, new_values, new_count = [], [], [], []
-    for row in range(batch):
-        memory = [(s, keys[row, s], values[row, s]) for s in range(-int(count[row]), 0)]
-        for t in range(time):
-            if reset[row, t]:
-                memory = []
-            memory = [*memory, (t, k[row, t], v[row, t])]  # the whole episode so far
-            weights, mixed = 0, 0
-            for s, key, value in memory:
-                if s > t - window:
-                    inner = (turned(q[row, t], t) * turned(key, s).conj()).real.sum(-1, keepdim=True)
-                    weight = torch.exp(inner / math.sqrt(2 * pairs))
-                    weights, mixed = weights + weight, mixed + weight * value.view(heads, -1)
-            mixed = (mixed / weights).flatten()
-            if config.output_gate:
-                mixed = mixed * sigmoid(affine(parameters, "gate", x[row, t]))
-            outputs.append(affine(parameters, "output", mixed))
-        kept = memory[-window:]
-        unwritten = [torch.full((width,), torch.nan, dtype=x.dtype)] * (window - len(kept))
-        new_keys.append(torch.stack(unwritten + [key for _, key, _ in kept]))
-        new_values.append(torch.stack(unwritten + [value for _, _, value in kept]))
-        new_count.append(len(kept))
-    y = torch.stack(outputs).view(batch, time, width)
-    return y, (torch.stack(new_keys), torch.stack(new_values), torch.tensor(new_count))
+    history, outputs = (
+        [],
+        [],
+    )  # of each step: its number, the rows in which it was taken, its key, turned too, and value
+    for s in range(-window, 0):
+        taken = count >= -s
+        key, value = (torch.where(taken[:, None], part[:, s], 0) for part in (keys, values))
+        history.append((s, taken, key, turned(key, s), value))
+    for t in range(time):
+        q, k, v = affine(parameters, "qkv", x[:, t]).chunk(3, dim=-1)
+        history.append((t, torch.ones(batch, dtype=torch.bool), k, turned(k, t), v))
+        query, weights, mixed = turned(q, t), 0, 0
+        for s, taken, _, key, value in history[-window:]:
+            seen = (taken & same_episode(reset, s, t))[:, None, None]
+            inner = (query * key.conj()).real.sum(-1, keepdim=True)
+            weight = torch.where(seen, torch.exp(inner / math.sqrt(2 * pairs)), 0)
+            weights, mixed = weights + weight, mixed + weight * value.view(-1, heads, 2 * pairs)
+        mixed = (mixed / weights).flatten(1)
+        if config.output_gate:
+            mixed = mixed * sigmoid(affine(parameters, "gate", x[:, t]))
+        outputs.append(affine(parameters, "output", mixed))
+    kept = [(taken & same_episode(reset, s, time - 1), key, value) for s, taken, key, _, value in history[-window:]]
+    after = (torch.stack([torch.where(part[0][:, None], part[i], torch.nan) for part in kept], 1) for i in (1, 2))
+    return torch.stack(outputs, dim=1), (*after, sum(taken.long() for taken, _, _ in kept))
 
 
 def conv(config, parameters, x, state, reset):

@@ -43,6 +43,10 @@ gymnasium.register("Corridor-v0", entry_point=Countdown)
 """
 
 
+WAIT = 300
+"""Seconds after which a process counts as hung; on a busy machine, importing torch alone takes twenty."""
+
+
 class Dice(Reflex):
     """Takes random actions."""
 
@@ -236,7 +240,7 @@ def run_script(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def test_rollout_processes_start_while_torch_threads_exist() -> None:
-    assert run_script(AFTER_THREADS).wait(timeout=60) == 0
+    assert run_script(AFTER_THREADS).wait(timeout=WAIT) == 0
 
 
 def sleep(folder: str) -> None:
@@ -262,12 +266,12 @@ def test_rollout_processes_end_with_a_killed_or_interrupted_parent(tmp_path: Pat
     until(lambda: len(list(tmp_path.iterdir())) == 2)
     children = [int(path.name) for path in tmp_path.iterdir()]
     parent.send_signal(signal.Signals[name])
-    parent.wait(timeout=20)
+    parent.wait(timeout=WAIT)
     until(lambda: not any(alive(child) for child in children))
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.05)
