@@ -36,7 +36,7 @@ from decision_rnn.files import write_atomically
 
 STEPS = (9, 30, 90, 270, 900, 2_700, 9_600)
 """The lengths of the T-Mazes that are played."""
-EPISODES = 20
+EPISODES = 8
 """Episodes of every length, asked for 1 and, with the same hints and noise, for 0."""
 SEED = 1_000_000
 ROUNDS = 5
