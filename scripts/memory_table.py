@@ -221,8 +221,8 @@ def report(comparison: Comparison, rows: Sequence[Row], trained_on: int) -> str:
             f"parameters, {config['backbone']['layers']} layers, and {training['steps']} steps of training on batches "
             f"of {training['batch_size']} slices of {training['context']} steps; the learning rate of each was "
             "chosen from three on another seed (configs/comparisons/memory-tmaze.yaml).",
-            "A backbone that does not reach 100 at the lengths of the data has not learnt the task in so short a training: "
-            "its row shows that, and not what it could remember.",
+            "A backbone that does not reach 100 at the lengths of the data has not learnt the task in so short a "
+            "training: its row shows that, and not what it could remember.",
             markdown(rows),
             "A step is one action in one environment on one thread: the median of 200, the least over the seeds, "
             "beside other work.",
@@ -235,7 +235,8 @@ def main() -> None:
     parser.add_argument("comparison", type=Path, help="the folder of the comparison")
     folder = parser.parse_args().comparison
     comparison = read_comparison(folder)
-    made = Made.here(seeds=comparison.seeds)
+    commits = sorted({str(trial.commit) for trial in comparison.trials})
+    made = Made.here(seeds=comparison.seeds, notes=f"agents trained at commit {', '.join(commits)}")
     torch.set_num_threads(1)
     rows = collect(comparison, folder)
     output, trained_on = RESULTS / "memory-tmaze", int(comparison.datasets[0].data.name.rpartition("-")[2])
