@@ -49,8 +49,8 @@ class TrainingConfig:
         tbptt_slices: How many consecutive slices a row of the batch reads, on average, before it restarts at a random
             place. The state is carried from one slice to the next, the gradient is not (truncated backpropagation
             through time). 1: every slice starts from the initial state. If left out, 50 where the state outlasts a
-            slice (`backbone.memory` is above `context`; aaren's never fades), since an agent acts with a state carried
-            over an episode; 1 otherwise.
+            slice (`backbone.memory` is `context` or more; aaren's never fades), since an agent acts with a state
+            carried over an episode; 1 otherwise.
         starts: Where slices begin: `anywhere` in the data, or with an `episode`, so that a slice has what an agent sees
             first, and an episode of up to `context` steps from its beginning to its end.
         learning_rate: Peak learning rate of AdamW.

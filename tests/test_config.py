@@ -86,8 +86,8 @@ def test_command_line_overrides_config_file(tmp_path: Path) -> None:
     ("words", "slices"),
     [
         ("--backbone gru --backbone.memory 21", 50),
-        ("--backbone gru --backbone.memory 20", 1),
-        ("--backbone gru --backbone.memory 21 --training.context 21", 1),
+        ("--backbone gru --backbone.memory 19", 1),
+        ("--backbone gru --backbone.memory 20 --training.context 21", 1),
         ("--backbone aaren", 50),
         ("--backbone transformer", 1),
         ("--backbone mlp", 1),

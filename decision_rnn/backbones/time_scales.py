@@ -31,7 +31,7 @@ class FadingConfig(BackboneConfig):
             are spread evenly over the logarithms of half-lives from one step to this one.
     """
 
-    memory: float = 30.0
+    memory: float = 20.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,8 +52,8 @@ class FadingConfig(BackboneConfig):
 
 
 def outlasts(backbone: BackboneConfig, steps: int) -> bool:
-    """Whether half of what a state holds may be left after so many steps, as training starts."""
+    """Whether half or more of what a state holds may be left after so many steps, as training starts."""
     if isinstance(backbone, FadingConfig):
-        return backbone.memory > steps
+        return backbone.memory >= steps
     known = BACKBONES.entries.get(backbone.name)  # that of a policy may be defined in a plugin that is not imported
     return known is not None and getattr(known.cls, "forgets_slowly", False)
