@@ -3,7 +3,7 @@
 import numpy as np
 
 CAR = "MountainCarContinuous-v0"
-SMALL = {"name": "mingru", "width": 16, "layers": 1}
+SMALL = {"name": "mingru", "width": 16, "layers": 1, "memory": 1}
 
 
 def push(observation: np.ndarray) -> np.ndarray:
