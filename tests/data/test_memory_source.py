@@ -52,7 +52,7 @@ def test_store_is_made_once_and_again_by_another_recipe(
 
 def test_specs_are_known_without_the_data(folders: Path) -> None:
     assert SOURCES["memory"].names() == list(RECIPES)
-    for name in (*RECIPES, "memory/tmaze-33"):
+    for name in (*RECIPES, "memory/repeat-previous-33", "memory/tmaze-33"):
         spec = open_dataset(name).spec
         assert spec.reference_min < spec.reference_max
         assert spec.target_returns[0] == spec.reference_max
@@ -61,9 +61,11 @@ def test_specs_are_known_without_the_data(folders: Path) -> None:
     assert list(folders.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["memory/tmaze-2", "memory/tmaze-03", "memory/tmaze-", "memory/repeat-firts-easy"])
+@pytest.mark.parametrize(
+    "name", ["memory/tmaze-2", "memory/tmaze-03", "memory/repeat-previous-0", "memory/repeat-firts-easy"]
+)
 def test_unknown_dataset_raises_naming_the_known_ones(name: str) -> None:
-    with pytest.raises(InputError, match=rf"unknown dataset '{name}'.*memory/repeat-first-easy.*tmaze-N"):
+    with pytest.raises(InputError, match=rf"unknown dataset '{name}'.*memory/repeat-first-easy.*tmaze-N.*previous-K"):
         open_dataset(name).open()
 
 

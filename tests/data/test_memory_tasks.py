@@ -129,6 +129,26 @@ def test_recall_expert_repeats_what_was_seen_and_earns_all(task: str) -> None:
         assert actions[k - 1 :] == seen[: len(actions) - k + 1]
 
 
+@pytest.mark.parametrize(("k", "level"), [(4, "Easy"), (32, "Medium"), (64, "Hard")])
+def test_repeat_previous_of_any_k_is_that_of_popgyms_levels_at_theirs(k: int, level: str) -> None:
+    ours, theirs = recipe_of(f"memory/repeat-previous-{k}"), recipe_of(f"memory/repeat-previous-{level.lower()}")
+    pytest.importorskip("popgym")
+    np.testing.assert_array_equal(ours.play(1).observations, theirs.play(1).observations)
+    np.testing.assert_array_equal(ours.play(1).rewards, theirs.play(1).rewards)
+    assert (ours.references, ours.target_returns) == (theirs.references, theirs.target_returns)
+
+
+@pytest.mark.parametrize("k", [1, 2, 53])
+def test_repeat_previous_expert_says_the_kth_last_card_of_any_k(k: int) -> None:
+    pytest.importorskip("popgym")
+    recipe = recipe_of(f"memory/repeat-previous-{k}")
+    assert environment_spaces(recipe.environment_id) == (recipe.observation_space, recipe.action_space)
+    episode = recipe.play(0)
+    assert episode.rewards.sum() == pytest.approx(1)
+    assert len(episode.actions) >= k + 49
+    assert episode.actions[k - 1 :].tolist() == episode.observations[: len(episode.actions) - k + 1].tolist()
+
+
 def linearised(environment: gymnasium.Env, upright: np.ndarray, action: Any) -> tuple[np.ndarray, np.ndarray]:
     """State matrix and successor of the upright state, by differences of the environment's own steps."""
 

@@ -1,7 +1,7 @@
 """Tasks where memory decides: their environments, scripted experts and recipes.
 
 Importing this registers `decision_rnn/TMaze-90-v0`, of 9, 30, 90, 270 and 900 steps, and
-`decision_rnn/DarkKeyToDoor-v0`; `register` a T-Maze of any other length.
+`decision_rnn/DarkKeyToDoor-v0`; `register` a T-Maze of any other length, or POPGym's RepeatPrevious of any k.
 """
 
 import importlib
@@ -12,6 +12,7 @@ import gymnasium
 TMAZE = re.compile(r"decision_rnn/TMaze-([1-9][0-9]{0,8})-v0")
 TMAZE_STEPS = (9, 30, 90, 270, 900)
 """The lengths of T-Maze that are listed and registered; all others exist too."""
+PREVIOUS = re.compile(r"decision_rnn/RepeatPrevious-([1-9][0-9]{0,3})-v0")
 POPGYM = re.compile(r"popgym-\w+-v0")
 
 
@@ -20,8 +21,15 @@ def tmaze_id(steps: int) -> str:
     return f"decision_rnn/TMaze-{steps}-v0"
 
 
+def previous_id(k: int) -> str:
+    """The Gymnasium id of POPGym's RepeatPrevious with this k."""
+    return f"decision_rnn/RepeatPrevious-{k}-v0"
+
+
 def register(environment_id: str) -> None:
     """Register an environment if it is a T-Maze of any length, or one of POPGym's, whose package this imports.
+
+    RepeatPrevious is dealt from one deck of 52 cards, and one more for every 32 of its k, as at POPGym's levels.
 
     Raises:
         ModuleNotFoundError: If it is one of POPGym's, and the package is not installed.
@@ -32,6 +40,10 @@ def register(environment_id: str) -> None:
         steps = int(maze[1])
         entry = "decision_rnn.data.memory.tmaze:TMaze"
         gymnasium.register(environment_id, entry, kwargs={"steps": steps}, max_episode_steps=steps)
+    elif previous := PREVIOUS.fullmatch(environment_id):
+        importlib.import_module("popgym")
+        settings = {"k": int(previous[1]), "num_decks": 1 + int(previous[1]) // 32}
+        gymnasium.register(environment_id, "popgym.envs.repeat_previous:RepeatPrevious", kwargs=settings)
     elif POPGYM.fullmatch(environment_id):
         importlib.import_module("popgym")  # registers them
 

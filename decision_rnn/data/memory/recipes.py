@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.memory import TMAZE_STEPS, balance, dark_key_to_door, recall, tmaze, tmaze_id
+from decision_rnn.data.memory import TMAZE_STEPS, balance, dark_key_to_door, previous_id, recall, tmaze, tmaze_id
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.messages import bar
@@ -22,6 +22,7 @@ Begin = Callable[[int, np.random.Generator], tuple[gymnasium.Env, Callable[[], A
 
 LEVELS = ("easy", "medium", "hard")
 TMAZE_NAME = re.compile(r"memory/tmaze-([1-9][0-9]{0,8})")
+PREVIOUS_NAME = re.compile(r"memory/repeat-previous-([1-9][0-9]{0,3})")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def tmaze_recipe(steps: int) -> Recipe:
 
 
 def popgym_recipe(
-    task: str,
+    environment_id: str,
     expert: Callable[[Any], Any],
     spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
     random: float,
@@ -112,7 +113,6 @@ def popgym_recipe(
 ) -> Recipe:
     """A task of POPGym: the episodes with an even index are the expert's own, and each of the others has a rate, drawn
     from 0 to 1, at which its actions are random."""
-    environment_id = f"popgym-{task}-v0"
 
     def begin(index: int, generator: np.random.Generator) -> tuple[gymnasium.Env, Callable[[], Any]]:
         environment = make_environment(environment_id).unwrapped
@@ -131,6 +131,11 @@ def popgym_recipe(
     return Recipe(
         environment_id, *spaces, expert, begin, 3_000, (random, best), (best,), comparable, requirements=("popgym",)
     )
+
+
+def previous_recipe(k: int) -> Recipe:
+    """POPGym's RepeatPrevious with any k."""
+    return popgym_recipe(previous_id(k), recall.repeat_previous, CARDS, -0.5, 1.0)
 
 
 def dark_recipe() -> Recipe:
@@ -162,7 +167,7 @@ OPTIMUM = "an optimal controller by dynamic programming (results/memory-tasks)"
 RECIPES = {
     **{f"memory/tmaze-{steps}": tmaze_recipe(steps) for steps in TMAZE_STEPS},
     **{
-        f"memory/{name}-{level}": popgym_recipe(f"{task}{level.capitalize()}", expert, CARDS, -0.5, 1.0)
+        f"memory/{name}-{level}": popgym_recipe(f"popgym-{task}{level.capitalize()}-v0", expert, CARDS, -0.5, 1.0)
         for name, task, expert in (
             ("repeat-first", "RepeatFirst", recall.repeat_first),
             ("repeat-previous", "RepeatPrevious", recall.repeat_previous),
@@ -171,19 +176,19 @@ RECIPES = {
     },
     **{
         f"memory/position-only-cartpole-{level}": popgym_recipe(
-            f"PositionOnlyCartPole{level.capitalize()}", balance.cartpole, CARTPOLE, random, 1.0
+            f"popgym-PositionOnlyCartPole{level.capitalize()}-v0", balance.cartpole, CARTPOLE, random, 1.0
         )
         for level, random in zip(LEVELS, (0.111, 0.0555, 0.037), strict=True)
     },
     **{
         f"memory/position-only-pendulum-{level}": popgym_recipe(
-            f"PositionOnlyPendulum{level.capitalize()}", balance.pendulum, PENDULUM, 0.246, best, OPTIMUM
+            f"popgym-PositionOnlyPendulum{level.capitalize()}-v0", balance.pendulum, PENDULUM, 0.246, best, OPTIMUM
         )
         for level, best in zip(LEVELS, (0.915, 0.887, 0.83), strict=True)
     },
     "memory/dark-key-to-door": dark_recipe(),
 }
-"""The recipes of the datasets that are listed; a T-Maze may have any other number of steps."""
+"""The recipes of the datasets that are listed; a T-Maze may have any other number of steps, RepeatPrevious any k."""
 
 
 def recipe_of(name: str) -> Recipe:
@@ -192,7 +197,9 @@ def recipe_of(name: str) -> Recipe:
         return RECIPES[name]
     if (maze := TMAZE_NAME.fullmatch(name)) and int(maze[1]) >= 3:
         return tmaze_recipe(int(maze[1]))
+    if previous := PREVIOUS_NAME.fullmatch(name):
+        return previous_recipe(int(previous[1]))
     raise InputError(
-        f"unknown dataset {name!r}: {did_you_mean(name, RECIPES)}known are {', '.join(RECIPES)}, and memory/tmaze-N "
-        "with any number of steps N from 3"
+        f"unknown dataset {name!r}: {did_you_mean(name, RECIPES)}known are {', '.join(RECIPES)}, memory/tmaze-N "
+        "with any number of steps N from 3, and memory/repeat-previous-K with any K from 1 to 9999"
     )

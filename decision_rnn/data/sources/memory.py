@@ -18,8 +18,8 @@ PACKAGES = ("decision-rnn", "gymnasium", "numpy")
 
 @register_source
 class MemorySource(Source):
-    """The datasets of `memory.recipes`, and T-Mazes of any length. Data made by another recipe are made again, with a
-    line on stderr."""
+    """The datasets of `memory.recipes`, T-Mazes of any length and RepeatPrevious of any k. Data made by another recipe
+    are made again, with a line on stderr."""
 
     prefix = "memory"
     pattern = "memory/TASK"
