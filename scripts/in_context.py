@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import gymnasium
 import numpy as np
+import torch
 from matplotlib import pyplot as plt
 from results_folder import RESULTS, Made, write_report
 
@@ -48,6 +49,7 @@ def play(run: Path) -> Play:
     file = run / "histories.json"
     if not file.is_file():
         rooms = gymnasium.vector.SyncVectorEnv([DarkKeyToDoor] * ROOMS)
+        torch.manual_seed(SEED)
         actor = EnvironmentActor(load_agent(run), env=rooms)
         observation, _ = rooms.reset(seed=SEED)
         reward, done = np.zeros(ROOMS), np.zeros(ROOMS, bool)
