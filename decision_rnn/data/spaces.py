@@ -17,23 +17,22 @@ UNIT = 1.01
 
 def spaces_of(store: EpisodeStore) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """The spaces of a store's observations and actions: those recorded with it, else those of the environment that the
-    data were collected in, else boxes. A box of actions has finite bounds, see `action_box`."""
+    data were collected in, else boxes. A box of actions has finite bounds, see `_bounded_box`."""
     observations, actions = _known_spaces(store)
     if observations is None or Layout.of_space(observations, "observations").flat:
         observations = Box(-np.inf, np.inf, (store.observation_dim,))
-    return observations, action_box(store) if actions is None or isinstance(actions, Box) else actions
+    return observations, _bounded_box(store, actions) if actions is None or isinstance(actions, Box) else actions
 
 
-def action_box(store: EpisodeStore) -> Box:
-    """The box of a store's actions, with all bounds finite.
+def _bounded_box(store: EpisodeStore, known: Box | None) -> Box:
+    """The box of a store's actions, with all bounds finite, given the known action space.
 
-    Entries without bounds in the known action space, or all if it is not known, have the range of the data, or [-1, 1]
+    Entries without bounds there, or all if it is None, have the range of the data, or [-1, 1]
     if all data of an unknown environment are within it.
     """
-    known, size = _known_spaces(store)[1], store.action_dim
+    size = store.action_dim
     if known is None and store.largest_action <= UNIT:
         return Box(-1.0, 1.0, (size,))
-    assert known is None or isinstance(known, Box)
     bounds = np.array(
         [np.full(size, -np.inf), np.full(size, np.inf)] if known is None else [known.low.ravel(), known.high.ravel()]
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decision_rnn.data.spaces import action_box, describe_actions
+from decision_rnn.data.spaces import describe_actions, spaces_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 
@@ -41,7 +41,7 @@ ALTERED = {"environment_settings": {"kwargs": {"frame_skip": 1}, "max_episode_st
     ],
 )
 def test_action_box_is_the_environments_or_the_range_of_the_data(write: Write, data, environment_id, source, low, high):
-    box = action_box(write(*data, environment_id, **source))
+    box = spaces_of(write(*data, environment_id, **source))[1]
     np.testing.assert_allclose(box.low, low, rtol=1e-6)
     np.testing.assert_allclose(box.high, high, rtol=1e-6)
 
@@ -65,5 +65,5 @@ def test_describe_box_says_where_it_comes_from_and_how_much_is_clipped(
     write: Write, data, environment_id, source, words
 ):
     store = write(*data, environment_id, **source)
-    described = describe_actions(store, action_box(store))
+    described = describe_actions(store, spaces_of(store)[1])
     assert described is None if words is None else words in described
