@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from conftest import random_episode
 from d4rl_files import write
+from random_episodes import random_episode
 
 from decision_rnn.api.datasets import import_log
 from decision_rnn.data.catalog import open_dataset
