@@ -4,6 +4,7 @@ This and what it imports need only numpy, so that exported policies act without 
 """
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -78,7 +79,7 @@ class ActingLoop(ABC):
 
         Args:
             target_return: The target return from now on, a number or one for each of these environments, in the order
-                of `index`; unchanged if left out.
+                of `index`, or `best`, which as a number is infinity; unchanged if left out.
             index: The environments: distinct indices from 0, or a mask (num_envs,) bool; all if left out.
 
         Raises:
@@ -87,10 +88,12 @@ class ActingLoop(ABC):
         targets = None
         if target_return is not None:
             with contextlib.suppress(TypeError, ValueError):
-                targets = np.asarray(target_return, np.float32)
-            if targets is None or targets.ndim > 1 or not np.isfinite(targets).all():
+                best = isinstance(target_return, str) and target_return == "best"
+                targets = np.asarray(math.inf if best else target_return, np.float32)
+            if targets is None or targets.ndim > 1 or not (np.isfinite(targets) | (targets == math.inf)).all():
                 raise InputError(
-                    f"target_return is {target_return!r:.100}: it must be a finite number, or one for each environment"
+                    f"target_return is {target_return!r:.100}: it must be best or a finite number, or one number for "
+                    "each environment"
                 )
         if index is not None:
             rows = self._rows(index)

@@ -18,7 +18,7 @@ from decision_rnn.agent import (
 )
 from decision_rnn.backbones import BackboneConfig, outlasts
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import NonNegativeFloat, NonNegativeInt, PositiveInt
+from decision_rnn.parsing import BEST, NonNegativeFloat, NonNegativeInt, PositiveInt, TargetReturn
 
 WARMUP_STEPS = 500
 """Default number of warm-up steps in runs of at least 1,000 steps."""
@@ -105,7 +105,8 @@ class EvaluationConfig:
 
     Attributes:
         episodes: Episodes per target return; 0 for no evaluation after training.
-        target_returns: Target returns; if left out, the dataset's own targets and the best return in the data.
+        target_returns: Target returns, or `best` for all that is in reach at every step (`condition.reach`); if left
+            out, `best` if the agent knows what is in reach, the dataset's own targets, and the best return in the data.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
@@ -122,7 +123,7 @@ class EvaluationConfig:
     """
 
     episodes: NonNegativeInt = 100
-    target_returns: Annotated[tuple[float, ...], Meta(min_length=1)] | None = None
+    target_returns: Annotated[tuple[TargetReturn, ...], Meta(min_length=1)] | None = None
     state: Literal["recurrent", "window"] = "recurrent"
     window: PositiveInt = 20
     actions: Literal["greedy", "sampled"] = "greedy"
@@ -180,6 +181,8 @@ class RunConfig:
         if self.training.tbptt_slices is None:
             slices = CARRIED_SLICES if outlasts(self.backbone, self.training.context) else 1
             object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
+        if isinstance(self.condition, ReturnToGoConfig):
+            object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))
 
     @property
     def takes_target(self) -> bool:
@@ -198,7 +201,8 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     """The full configuration as plain JSON values."""
     data = asdict(config)
     targets = config.evaluation.target_returns
-    data["evaluation"]["target_returns"] = None if targets is None else list(targets)
+    spelt = None if targets is None else ["best" if target == BEST else target for target in targets]
+    data["evaluation"]["target_returns"] = spelt
     data["evaluation"]["metrics"] = list(config.evaluation.metrics)
     data["plugins"] = list(config.plugins)
     return data

@@ -21,6 +21,9 @@ from decision_rnn.errors import InputError, did_you_mean
 COMMAND_LINE = "command line"
 MAX_INTEGER = 2**63 - 1  # torch's
 REQUIRED: Any = inspect.Parameter.empty
+BEST = math.inf
+"""A target return above all others, spelt `best`: what an agent can reach limits it."""
+TargetReturn = Annotated[float, Meta(description="best, or a number")]
 PositiveInt = Annotated[int, Meta(ge=1)]
 NonNegativeInt = Annotated[int, Meta(ge=0)]
 NonNegativeFloat = Annotated[float, Meta(ge=0)]
@@ -32,7 +35,8 @@ KINDS = {
     Path: "a path",
     NoneType: "null",
     Sequence[int]: "a list of whole numbers, such as [3, 5]",
-    tuple[float, ...]: "a number or a list of numbers, such as 3600,1800",
+    TargetReturn: "best or a number",
+    tuple[TargetReturn, ...]: "best, a number, or a list of them, such as best,3600,1800",
     tuple[str, ...]: "a list of names, such as [a, b]",
 }
 BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least"}
@@ -65,7 +69,7 @@ def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
     """A value from a file, a command line or a Python call as one of that type.
 
     Text may spell a number (3000, 1e3, 2k, 0.6M) or a list (3000,2000 or [3000, 2000]), and a number is also a list of
-    one.
+    one. A target return may be `best`.
 
     Raises:
         InputError: If it is none, or a number that torch cannot hold or, unless it may be `infinite`, that is not
@@ -78,16 +82,19 @@ def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
         value = None
     elif isinstance(value, str) and hint == tuple[str, ...]:
         value = split_names(value)
-    elif isinstance(value, str | int | float | list | tuple) and _takes_numbers(hint):
+    elif isinstance(value, str | int | float | list | tuple) and _takes(hint, tuple[TargetReturn, ...]):
         parts = re.sub(r"^\s*\[|\]\s*$", "", value).split(",") if isinstance(value, str) else value
         listed = parts if isinstance(parts, list | tuple) else [parts]
-        value = [_load(part) if isinstance(part, str) else part for part in listed if part != ""]
+        value = [_parse_target(part) for part in listed if part != ""]
+    elif isinstance(value, str) and _takes(hint, TargetReturn):
+        value = _parse_target(value)
     elif isinstance(value, str) and not _takes_text(hint):
         value = _load(value)
     try:
         value = msgspec.convert(value, hint, dec_hook=lambda kind, value: kind(value))
     except msgspec.ValidationError:
         raise InputError(f"{key} is {given:.100}: it must be {describe(hint)}") from None
+    infinite |= _takes(hint, TargetReturn)
     for number in value if isinstance(value, tuple) else [value]:
         finite = not isinstance(number, float) or math.isfinite(number) or (infinite and number == math.inf)
         if not finite or (isinstance(number, int) and abs(number) > MAX_INTEGER):
@@ -112,6 +119,11 @@ def suggest(key: str, known: Sequence[str]) -> str:
     """`did you mean KEY? `, for a misspelt key or one that belongs to a section; empty if no known key is similar."""
     within = [other for other in known if other.endswith(f".{key}")]
     return f"did you mean {within[0]}? " if within else did_you_mean(key, known, 0.75)
+
+
+def format_target(target_return: float) -> str:
+    """A target return as users write it."""
+    return "best" if target_return == BEST else f"{target_return:.6g}"
 
 
 def split_names(text: str | None) -> list[str]:
@@ -167,9 +179,13 @@ def _load(text: str) -> Any:
         return text
 
 
-def _takes_numbers(hint: Any) -> bool:
-    """Whether a type is a list of numbers, or one of them."""
-    return hint == tuple[float, ...] or any(map(_takes_numbers, get_args(hint)))
+def _parse_target(written: Any) -> Any:
+    return BEST if written == "best" else _load(written) if isinstance(written, str) else written
+
+
+def _takes(hint: Any, kind: Any) -> bool:
+    """Whether values of a type are of another, or contain such values."""
+    return hint == kind or any(_takes(part, kind) for part in get_args(hint))
 
 
 def _takes_text(hint: Any) -> bool:

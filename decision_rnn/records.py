@@ -1,6 +1,7 @@
 """Reading of JSON into dataclasses: results, comparisons, and what a checkpoint says of its data."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,10 +12,32 @@ from decision_rnn.errors import InputError
 Record = TypeVar("Record")
 
 
+TARGETS = {"target_return", "target_returns"}
+
+
+def spelt(value: Any, target: bool = False) -> Any:
+    """Values for JSON, which has no infinity: a target return of all that is in reach is `best`, as users write it."""
+    if isinstance(value, dict):
+        return {key: spelt(part, key in TARGETS) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [spelt(part, target) for part in value]
+    return "best" if target and value == math.inf else value
+
+
+def _read(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a JSON file, in which a target return may be spelt `best`."""
+    found = dict(entries)
+    for key in found.keys() & TARGETS:
+        asked = found[key]
+        found[key] = [math.inf if of == "best" else of for of in asked] if isinstance(asked, list) else asked
+        found[key] = math.inf if asked == "best" else found[key]
+    return found
+
+
 def read_json(path: Path, remedy: str) -> Any:
     """The content of a JSON file; InputError, as from `damaged`, if it cannot be read."""
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(path.read_bytes(), object_pairs_hook=_read)
     except (OSError, ValueError) as error:
         raise damaged(str(path), error, remedy) from None
 

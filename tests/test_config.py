@@ -160,7 +160,7 @@ def test_configuration_saved_by_version_0_2_is_translated() -> None:
     saved |= {"training": {"averaging": 0.9, "carry": 3}, "evaluation": {"state": "carry"}}
     config = from_dict(saved, "here")
     assert (config.top_fraction, config.training.ema_decay, config.training.tbptt_slices) == (0.1, 0.9, 3)
-    assert config.condition == ReturnToGoConfig(rtg_cap=0.5, noise=0.2)
+    assert config.condition == ReturnToGoConfig(reach=0.0, rtg_cap=0.5, noise=0.2)
     assert config.evaluation.state == "recurrent"
     saved["agent"]["return_conditioning"] = False
     assert from_dict(saved, "here").condition == NoConditionConfig()

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.conditions import CONDITIONS, ConditionConfig, ReturnToGoConfig
+from decision_rnn.agent.conditions import CONDITIONS, ConditionConfig, ReturnToGo, ReturnToGoConfig
 from decision_rnn.agent.objectives import OBJECTIVES, Metrics, ObjectiveConfig, SupervisedConfig
 from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
@@ -40,11 +40,15 @@ class AgentConfig:
             Cloning from Observation Histories" (2020)).
         timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
             Transformer does.
+        condition_at: Where the condition enters: as a `token` or a part of one, as in the Decision Transformer, or at
+            the `head`, where it modulates what the backbone returns (adaptive layer norm, as in DDT, arXiv 2601.15953),
+            whose state then does not depend on what is asked for.
     """
 
     tokens: Literal["step", "interleaved"] = "step"
     previous_action: bool = False
     timestep_embedding: bool = False
+    condition_at: Literal["token", "head"] = "token"
 
 
 class ActingState(NamedTuple):
@@ -87,13 +91,30 @@ class TrainingOutput(NamedTuple):
 
     Attributes:
         loss: A scalar with a gradient.
-        metrics: Scalars by name, to be logged.
+        metrics: Scalars by name, to be logged; a `loss` among them is logged in place of the sum of several.
         state: The recurrent state after the batch's slices.
     """
 
     loss: Tensor
     metrics: Metrics
     state: State
+
+
+class ConditionedHead(nn.Module):
+    """Modulates hidden states by what is asked for: h + mlp(norm(h) * (1 + scale) + shift), with scale and shift from
+    the condition (adaptive layer norm; Peebles & Xie, "Scalable Diffusion Models with Transformers" (2023))."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(size, width)
+        self.modulate = nn.Linear(width, 2 * width)
+        self.norm = nn.LayerNorm(width, elementwise_affine=False)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(inplace=True), nn.Linear(2 * width, width))
+
+    def forward(self, value: Tensor, hidden: Tensor) -> Tensor:
+        with _float32(hidden):
+            scale, shift = self.modulate(F.relu(self.embed(value))).chunk(2, dim=-1)
+        return hidden + self.mlp(self.norm(hidden) * (1 + scale) + shift)
 
 
 class DecisionAgent(nn.Module):
@@ -104,6 +125,9 @@ class DecisionAgent(nn.Module):
     sees, the normalisation statistics, the return scale and the cap of the return-to-go are buffers, stored with the
     weights. Embeddings and heads compute in float32, also under autocast: bfloat16 would round a return-to-go to steps
     of half a percent.
+
+    Attributes:
+        shown: (batch, size), the condition's values that the last actions were conditioned on.
 
     Args:
         config: How histories become tokens.
@@ -134,9 +158,11 @@ class DecisionAgent(nn.Module):
         self.action_layout = Layout.of_space(spec.action_space, "actions")
         self.action_dim = self.action_layout.size
         self.action_scale = scale_of(spec.action_space)
-        self.condition = CONDITIONS.registered(condition.name).cls(condition, spec)
+        self.condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
+        late = config.condition_at == "head" and self.condition.size > 0
         self.encoder = Encoder(spec)
-        self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size else None
+        self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size and not late else None
+        self.conditioned_head = ConditionedHead(self.condition.size, width) if late else None
         self.embed_observation = nn.Linear(self.encoder.features, width)
         self.embed_action = nn.Linear(self.action_dim, width) if config.previous_action else None
         self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
@@ -146,6 +172,7 @@ class DecisionAgent(nn.Module):
         scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
         self.objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
         self.sampling = False  # whether actions are drawn with their probabilities
+        self.shown: Tensor | None = None
 
     @property
     def _first_token(self) -> int:
@@ -165,11 +192,17 @@ class DecisionAgent(nn.Module):
             state: The backbone's state before the slices; the initial state if left out.
         """
         asked = self.condition.from_batch(batch)
-        hidden, state = self.hidden(asked, batch.observation, batch.previous_action, batch.timestep, batch.reset, state)
+        inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
+        memory, state = self._remember(asked, *inputs, state)
+        hidden = self._ask(asked, memory)
         with _float32(hidden):
-            scaled = batch._replace(action=self.action_scale.normalise(batch.action))
-            loss, metrics = self.objective.loss(hidden.float(), scaled)
-        return TrainingOutput(loss, metrics, state)
+            loss, metrics = self.objective.loss(hidden.float(), self.scaled(batch))
+            own, others = self.condition.loss(memory[..., -1, :].float(), batch)
+        return TrainingOutput(loss + own, {"loss": loss, **metrics, **others}, state)
+
+    def scaled(self, batch: Batch) -> Batch:
+        """The batch with actions as objectives read them."""
+        return batch._replace(action=self.action_scale.normalise(batch.action))
 
     def predict(
         self,
@@ -193,9 +226,33 @@ class DecisionAgent(nn.Module):
         Returns:
             Actions, (batch, time, action_dim), and the backbone's state after the slice.
         """
-        asked = self.condition.limit(asked, timestep)
-        hidden, state = self.hidden(asked, observation, previous_action, timestep, reset, state)
+        if self.conditioned_head is None:
+            asked = self.condition.limit(asked, timestep, None)
+        hidden, state = self._remember(asked, observation, previous_action, timestep, reset, state)
+        if self.conditioned_head is not None:
+            asked = self.condition.limit(asked, timestep, hidden[..., -1, :])
+            hidden = self._ask(asked, hidden)
+        self.shown = asked[:, -1]
         return self.action_scale(self._choose(hidden)), state
+
+    def return_in_reach(
+        self, observation: Tensor, previous_action: Tensor, timestep: Tensor, reset: Resets, state: State | None = None
+    ) -> Tensor:
+        """How much could still be earned: the quantiles `reach.LEVELS` of the return-to-go at every step of a slice.
+
+        Arguments are those of `predict`, but for what is asked for, which the quantiles do not depend on.
+
+        Returns:
+            (batch, time, levels), in the environment's units.
+
+        Raises:
+            InputError: If the agent does not judge what is in reach (`condition.reach`).
+        """
+        if not isinstance(self.condition, ReturnToGo) or self.condition.reach is None:
+            raise InputError("the agent does not judge what is in reach: train it with condition.reach above 0")
+        nothing = observation.new_zeros(*timestep.shape, 1)
+        hidden, _ = self._remember(nothing, observation, previous_action, timestep, reset, state)
+        return self.condition.scale * self.condition.reach.quantiles(hidden[..., -1, :], timestep)
 
     def initial_state(self, target_return: Tensor) -> ActingState:
         """The state of `act` before an episode's first step, for the target return of each episode, (batch,)."""
@@ -217,11 +274,17 @@ class DecisionAgent(nn.Module):
         """
         if reset is not None:
             state = state.replaced(self._begin(self.condition.restart(state.condition), len(reward)), reset)
+        action, state, self.shown = self.step(observation, reward, state)
+        return action, state
+
+    def step(self, observation: Tensor, reward: Tensor, state: ActingState) -> tuple[Tensor, ActingState, Tensor]:
+        """As `act` without a reset; also returns the condition's values that the actions are conditioned on, (batch,
+        size), and leaves the agent as it is."""
         first = state.timestep == 0
         asked, condition = self.condition.advance(state.condition, reward, first)
-        tokens = self._embed(
-            self.condition.limit(asked, state.timestep), observation, state.previous_action, state.timestep
-        )
+        if self.conditioned_head is None:
+            asked = self.condition.limit(asked, state.timestep, None)
+        tokens = self._embed(asked, observation, state.previous_action, state.timestep)
         memory, hidden = state.memory, []
         for i, token in enumerate(tokens):
             if 0 < i == self._first_token:  # at token 0, the memory of an episode's first step is already the initial
@@ -229,11 +292,14 @@ class DecisionAgent(nn.Module):
             output, memory = self.backbone.step(self.embedding_norm(token), memory)
             hidden.append(output)
         outputs = torch.stack(hidden, dim=-2)
+        if self.conditioned_head is not None:
+            asked = self.condition.limit(asked, state.timestep, outputs[..., -1, :])
+            outputs = self._ask(asked, outputs)
         action = self.action_scale(self._choose(outputs))
         proposed = self.objective.propose(outputs)
         if proposed is not None:
             condition = self.condition.accept(condition, proposed)
-        return action, ActingState(condition, action, state.timestep + 1, memory)
+        return action, ActingState(condition, action, state.timestep + 1, memory), asked
 
     def check_actions(self, actions: Literal["greedy", "sampled"]) -> None:
         """Raise InputError if actions are to be sampled and the objective gives them no probabilities."""
@@ -260,7 +326,27 @@ class DecisionAgent(nn.Module):
         reset: Resets,
         state: State | None,
     ) -> tuple[Tensor, State]:
-        """The hidden state after every token, (batch, time, tokens, width); arguments as for `predict`."""
+        """The hidden state after every token, (batch, time, tokens, width), as the objective reads it; arguments as for
+        `predict`, but that nothing limits what is asked for."""
+        hidden, state = self._remember(asked, observation, previous_action, timestep, reset, state)
+        return self._ask(asked, hidden), state
+
+    def _ask(self, asked: Tensor, hidden: Tensor) -> Tensor:
+        """The backbone's outputs (..., tokens, width) with what is asked for (..., size), if it enters at the head."""
+        if self.conditioned_head is None:
+            return hidden
+        return self.conditioned_head(self.condition.normalise(asked).unsqueeze(-2), hidden)
+
+    def _remember(
+        self,
+        asked: Tensor,
+        observation: Tensor,
+        previous_action: Tensor,
+        timestep: Tensor,
+        reset: Resets,
+        state: State | None,
+    ) -> tuple[Tensor, State]:
+        """The backbone's output after every token, (batch, time, tokens, width); arguments as for `hidden`."""
         tokens = self._embed(asked, observation, previous_action, timestep)
         if len(tokens) == 1:
             hidden, state = self.backbone(self.embedding_norm(tokens[0]), state, reset)

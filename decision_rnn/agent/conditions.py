@@ -6,13 +6,14 @@ an exported policy contains it. Conditions are defined here or in a user's modul
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.agent.reach import LEVELS, ReturnInReach
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
@@ -72,9 +73,21 @@ class Condition(nn.Module, ABC):
             The values at this step, (batch, size), and the state for the next call.
         """
 
-    def limit(self, value: Tensor, timestep: Tensor) -> Tensor:
-        """The values, (..., size), as the acting agent sees them at `timestep`, (...); unchanged by default."""
+    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
+        """The values, (..., size), as the acting agent sees them; unchanged by default.
+
+        Args:
+            value: From `advance`.
+            timestep: (...), steps since the episode's start.
+            hidden: (..., width), the backbone's output, which does not depend on the values; None unless the condition
+                enters at the head.
+        """
         return value
+
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The loss of what the condition itself learns, from hidden states (batch, time, width), and metrics to log;
+        nothing by default."""
+        return hidden.new_zeros(()), {}
 
     def normalise(self, value: Tensor) -> Tensor:
         """The values, (..., size), as the network reads them; unchanged by default."""
@@ -127,29 +140,58 @@ class NoCondition(Condition):
         return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export
 
 
+REACH, RTG_CAP = 0.99, 0.98
+"""The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReturnToGoConfig(ConditionConfig):
     """The return-to-go, the undiscounted sum of rewards from this step on, as in the Decision Transformer.
 
     Attributes:
+        reach: Largest return-to-go that the agent sees when it acts, as a quantile of what it could still earn in the
+            data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
+            `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
+            out, 0.99 with `agent.condition_at head`, otherwise 0.
         rtg_cap: Largest return-to-go that the agent sees when it acts, as a quantile, at each timestep, over the
-            data's episodes that last that long. A higher target then acts like the return-to-go that a tenth of them
-            exceed (at 0.9), which the network has seen often enough not to extrapolate. 1: the largest; 0: no cap.
+            data's episodes that last that long. 1: the largest; 0: no cap. If left out, 0.98 where `reach` is 0,
+            otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """
 
     name: str = "return_to_go"
-    rtg_cap: float = 0.9
+    reach: float | None = None
+    rtg_cap: float | None = None
     noise: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.noise >= 0:  # also rejects NaN
             raise InputError(f"condition.noise is {self.noise}: it must be at least 0")
-        if not 0 <= self.rtg_cap <= 1:
+        if self.reach and not LEVELS[0] <= self.reach <= LEVELS[-1]:  # also rejects NaN
+            raise InputError(
+                f"condition.reach is {self.reach}: it must be from {LEVELS[0]} to {LEVELS[-1]}, or 0 for no limit"
+            )
+        if self.rtg_cap is not None and not 0 <= self.rtg_cap <= 1:
             raise InputError(
                 f"condition.rtg_cap is {self.rtg_cap}: it must be from 0, which is no cap, to 1, the largest"
             )
+
+    def completed(self, at_head: bool) -> "ReturnToGoConfig":
+        """With values for what was left out; InputError if what is in reach cannot be judged, `at_head` or not."""
+        if self.reach and not at_head:
+            raise InputError(
+                f"condition.reach {self.reach} is judged from a state that must not know what is asked for: set "
+                "agent.condition_at head, or leave condition.reach out"
+            )
+        reach = (REACH if at_head else 0.0) if self.reach is None else self.reach
+        cap = (0.0 if reach else RTG_CAP) if self.rtg_cap is None else self.rtg_cap
+        return replace(self, reach=reach, rtg_cap=cap)
+
+    @property
+    def limited(self) -> bool:
+        """Whether what the acting agent sees is limited, so that it may be asked for `best`."""
+        return bool(self.reach or self.rtg_cap)
 
 
 @register_condition(ReturnToGoConfig)
@@ -164,8 +206,15 @@ class ReturnToGo(Condition):
         super().__init__()
         self.noise = config.noise
         self.register_buffer("scale", torch.tensor(float(spec.return_scale)))
+        self.level = config.reach or 0.0  # 0: what is in reach, though learnt, limits nothing
+        self.reach = ReturnInReach(spec.width) if config.reach else None
         # (timesteps,), with the last value for all later timesteps.
         self.register_buffer("cap", None if spec.rtg_cap is None else spec.rtg_cap.float())
+
+    @property
+    def limits(self) -> bool:
+        """Whether the values that the acting agent sees are limited."""
+        return self.cap is not None or bool(self.reach and self.level)
 
     def from_batch(self, batch: Batch) -> Tensor:
         if not (self.training and self.noise):
@@ -184,10 +233,18 @@ class ReturnToGo(Condition):
         return_to_go = torch.where(first, target, return_to_go - reward)
         return return_to_go.unsqueeze(-1), (target, return_to_go)
 
-    def limit(self, value: Tensor, timestep: Tensor) -> Tensor:
-        if self.cap is None:
-            return value
-        return torch.minimum(value, self.cap[timestep.clamp_max(len(self.cap) - 1)].unsqueeze(-1))
+    def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        if self.reach is None:
+            return super().loss(hidden, batch)
+        loss = self.reach.loss(hidden, batch.timestep, batch.return_to_go / self.scale)
+        return loss, {"reach_loss": loss}
+
+    def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
+        if self.reach is not None and self.level and hidden is not None:
+            value = torch.minimum(value, self.scale * self.reach(hidden, timestep, self.level))
+        if self.cap is not None:
+            value = torch.minimum(value, self.cap[timestep.clamp_max(len(self.cap) - 1)].unsqueeze(-1))
+        return value
 
     def normalise(self, value: Tensor) -> Tensor:
         return value / self.scale

@@ -135,11 +135,12 @@ def check_objective(agent: "DecisionAgent", batch: Batch, name: str) -> None:
             the actions have another shape than the data's or leave [-1, 1].
     """
     agent = copy.deepcopy(agent)
+    inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
     with torch.random.fork_rng():
-        loss, metrics, _ = agent(batch)
+        hidden, _ = agent.hidden(agent.condition.from_batch(batch), *inputs, None)
+        loss, metrics = agent.objective.loss(hidden, agent.scaled(batch))
         with torch.inference_mode():
             asked = agent.eval().condition.from_batch(batch)
-            inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
             actions = agent.objective.action(agent.hidden(asked, *inputs, None)[0])
     fault = None
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():

@@ -1,5 +1,6 @@
 """An agent in your own loop: one environment or many, NumPy in and out, resets at any time."""
 
+import math
 import sys
 from typing import Literal
 
@@ -14,8 +15,9 @@ from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.actor import actor_of
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import check_conditioned, default_return
+from decision_rnn.evaluation.targets import check_conditioned, check_limited, default_return
 from decision_rnn.notebook import html_properties
+from decision_rnn.parsing import format_target
 
 
 class EnvironmentActor(ActingLoop):
@@ -99,15 +101,18 @@ class EnvironmentActor(ActingLoop):
                 "environments": self.num_envs or "one or many",
                 "observation": f"{self.observation_layout.size} entries",
                 "action": f"{self.action_layout.size} entries",
-                "target return": f"{self._default_target:g}" if config.takes_target else None,
+                "target return": format_target(self._default_target) if config.takes_target else None,
             },
         )
 
     def reset(self, target_return: ArrayLike | None = None, index: ArrayLike | None = None) -> None:
-        """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning."""
+        """See `ActingLoop.reset`; raises InputError also for a target return of an agent trained by cloning, and for
+        `best` if nothing limits what the agent sees."""
         if target_return is not None:
             check_conditioned(self._config)
         super().reset(target_return, index)
+        if np.isposinf(self._target).any() or self._default_target == math.inf:
+            check_limited(self._config.condition)
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step: the parts of the agent's state, each (environments, ...)."""

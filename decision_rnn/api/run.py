@@ -26,9 +26,9 @@ from decision_rnn.evaluation.evaluate import (
     evaluation_environment,
 )
 from decision_rnn.evaluation.evaluate import evaluate as play_and_score
+from decision_rnn.evaluation.limits import with_limits
 from decision_rnn.evaluation.report import remark_on_limits
 from decision_rnn.evaluation.results import Result, write_result
-from decision_rnn.evaluation.rtg_cap import with_rtg_cap
 from decision_rnn.evaluation.targets import asked_returns, check_conditioned, describe_few, describe_reach
 from decision_rnn.files import check_folder
 from decision_rnn.messages import quiet, tell, warn
@@ -93,11 +93,11 @@ class Run:
         lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 
-    def evaluate(self, target_returns: float | Sequence[float] | None = None, **options: Any) -> Result:
+    def evaluate(self, target_returns: float | str | Sequence[float | str] | None = None, **options: Any) -> Result:
         """The scores of the agent, also written to the run's folder: `evaluate(run, target_returns, ...)`."""
         return evaluate(self, target_returns, **options)
 
-    def actor(self, target_return: float | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
+    def actor(self, target_return: float | str | np.ndarray | None = None, **options: Any) -> EnvironmentActor:
         """The agent for your own loop: `EnvironmentActor(agent, target_return, ...)`."""
         return EnvironmentActor(self.agent, target_return, **options)
 
@@ -253,7 +253,7 @@ def train_run(
 
 def evaluate(
     agent: Run | TrainedAgent | EvaluatedPolicy | str | Path,
-    target_returns: float | Sequence[float] | None = None,
+    target_returns: float | str | Sequence[float | str] | None = None,
     *,
     episodes: int | None = None,
     state: Literal["recurrent", "window"] | None = None,
@@ -264,6 +264,7 @@ def evaluate(
     environment_id: str | None = None,
     metrics: Sequence[str] | None = None,
     rtg_cap: float | None = None,
+    reach: float | None = None,
     output: Path | str | None = None,
     processes: int | None = None,
     progress: bool = True,
@@ -277,8 +278,9 @@ def evaluate(
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
-        target_returns: Undiscounted sums of the environment's rewards; if left out, the paper's for the task and the
-            best return in the data. An agent trained by cloning takes none.
+        target_returns: Undiscounted sums of the environment's rewards, or `best` for all that is in reach; if left
+            out, `best` if the agent judges what is in reach, the paper's for the task and the best return in the data.
+            An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
@@ -291,6 +293,7 @@ def evaluate(
             registered by `register_metric`.
         rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
             returns-to-go at each time step, 0 for no cap. Values above 0 need the data.
+        reach: A quantile that replaces the run's `condition.reach`, 0 for no such limit.
         output: A folder to write the result to, instead of the run's.
         processes: The number of processes; one per core if left out.
         progress: Whether to show a progress bar.
@@ -321,9 +324,11 @@ def evaluate(
         subject, folder = load_subject(subject)
     if not isinstance(subject, TrainedAgent | EvaluatedPolicy):
         raise InputError(f"evaluate was given {type(agent).__name__}: give it a run, an agent, or the name of one")
-    if isinstance(subject, EvaluatedPolicy) and (state == "window" or actions == "sampled" or rtg_cap is not None):
+    limits = rtg_cap is not None or reach is not None
+    if isinstance(subject, EvaluatedPolicy) and (state == "window" or actions == "sampled" or limits):
         raise InputError(
-            "an exported policy keeps its rtg_cap, its carried state and greedy actions: evaluate its run for others"
+            "an exported policy keeps its rtg_cap, its reach, its carried state and greedy actions: evaluate its run "
+            "for others"
         )
     if target_returns is not None:
         check_conditioned(subject.config)
@@ -346,8 +351,8 @@ def evaluate(
     except OSError as error:
         raise InputError(f"cannot write into {written}: {error.strerror}: name another folder as output") from None
     with quiet(not progress):
-        if isinstance(subject, TrainedAgent) and rtg_cap is not None:
-            subject = with_rtg_cap(subject, rtg_cap)
+        if isinstance(subject, TrainedAgent) and limits:
+            subject = with_limits(subject, rtg_cap, reach)
         result = play_and_score(subject, settings, processes)
     if written is not None:
         write_result(written, result)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.files import check_destination
+from decision_rnn.parsing import TargetReturn
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -38,5 +39,5 @@ def parser() -> CommandParser:
         help="the file, to whose name .onnx is added (default: policy.onnx in the run's folder, or here)",
     )
     text = "default target return of the policy (default: the first of the run's evaluation)"
-    parser.add_argument("--target_returns", type=float, help=text)
+    parser.add_argument("--target_returns", type=TargetReturn, help=text)
     return parser

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
-from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, split_names
+from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, TargetReturn, format_target, split_names
 
 if TYPE_CHECKING:
     from decision_rnn.checkpoint import TrainedAgent
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> None:
     else:
         ends = iter(film(folder, command.video, asked, command.episodes, seed, plugins=split_names(command.plugins)))
     for number, end in enumerate(ends):
-        target = "" if asked is None else f"target {asked:g}, "
+        target = "" if asked is None else f"target {format_target(asked)}, "
         earned, score = format_return(end.earned, spec, least=1), float(spec.normalised(end.earned))
         text = (
             f"seed {seed + number}: {target}return {earned}, normalised score {score:.1f}, {counted(end.steps, 'step')}"
@@ -63,7 +63,7 @@ def parser() -> CommandParser:
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, org/name, or policy.onnx")
     parser.add_argument("--video", type=Path, help="the mp4 to write (default: play in a window)")
     text = "target return (default: the first of the run's evaluation)"
-    parser.add_argument("--target_returns", type=float, help=text)
+    parser.add_argument("--target_returns", type=TargetReturn, help=text)
     parser.add_argument("--episodes", type=PositiveInt, default=1, help="number of episodes")
     parser.add_argument("--seed", type=NonNegativeInt, help="seed of the first episode (default: the evaluation's)")
     return parser

@@ -8,7 +8,7 @@ from typing import Any
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
-from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt
+from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, TargetReturn
 from decision_rnn.plugins import import_callable
 
 
@@ -58,7 +58,7 @@ def parser() -> CommandParser:
     parser.add_argument("--num_envs", type=PositiveInt | None, help=text)
     parser.add_argument("--seed", type=NonNegativeInt, default=0, help="episode i starts with reset(seed + i)")
     text = "target return of the agent (default: the first of the run's evaluation)"
-    parser.add_argument("--target_returns", type=float | None, help=text)
+    parser.add_argument("--target_returns", type=TargetReturn | None, help=text)
     text = "number of steps after which an episode is cut (default: the environment's own limit, or 10,000)"
     parser.add_argument("--max_episode_steps", type=PositiveInt | None, help=text)
     return parser

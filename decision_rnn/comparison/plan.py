@@ -208,7 +208,7 @@ def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, .
     A paper's return beyond the data that every variant sees capped, as it would see the data's best, is both.
     """
     low, high = data.return_min, data.return_max
-    paper = paper_returns(configs[0].evaluation, data)
+    paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
     capped = [of for of in paper if conditioned and all(capped_as_best(of, data, config) for config in conditioned)]
     roles: dict[float, list[Role]] = {}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import Measurements, TargetResult
-from decision_rnn.records import damaged, read_json, read_record
+from decision_rnn.records import damaged, read_json, read_record, spelt
 
 SCHEMA = 4
 """Schema of comparison.json; files of earlier versions are made again from the runs."""
@@ -209,7 +209,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of comparison.json, as plain JSON values: the rows of `table` are in `summary`."""
-        return {"schema": SCHEMA, **asdict(self), "summary": self.table()}
+        return {"schema": SCHEMA, **spelt({**asdict(self), "summary": self.table()})}
 
 
 def read_comparison(path: Path | str) -> Comparison:

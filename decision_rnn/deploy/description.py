@@ -17,6 +17,7 @@ from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.targets import default_return
 from decision_rnn.layouts import Layout
 from decision_rnn.machine import versions
+from decision_rnn.records import spelt
 
 PACKAGES = ("decision-rnn", "torch", "numpy", "onnx", "onnxscript", "onnxruntime")
 WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}
@@ -45,7 +46,8 @@ def describe(trained: TrainedAgent, target_return: float | None, results: Sequen
         "target_return": {
             "input": "target_return",
             "conditioned": config.takes_target,
-            "default": float(target_return or 0.0),
+            "default": spelt(float(target_return or 0.0), target=True),
+            "best": bool(getattr(config.condition, "limited", False)),
             "meaning": "in the environment's units, the same at every step of an episode; without effect on a policy "
             "that is not conditioned",
         },

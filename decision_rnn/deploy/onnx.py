@@ -30,9 +30,10 @@ from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.actor import describe_state, prepare_to_act, window_of
 from decision_rnn.evaluation.results import Result
 from decision_rnn.evaluation.rollout import one_thread
-from decision_rnn.evaluation.targets import check_conditioned
+from decision_rnn.evaluation.targets import check_conditioned, check_limited
 from decision_rnn.files import new_file
 from decision_rnn.messages import warn
+from decision_rnn.parsing import BEST
 
 STEPS = 300
 """Number of steps in the comparison with the agent at the end of every export."""
@@ -72,8 +73,10 @@ def export_onnx(
         raise InputError(f"an export needs the package {error.name}: pip install 'decision-rnn[onnx]'") from None
     if target_return is not None:
         check_conditioned(trained.config)
-        if not math.isfinite(target_return):
-            raise InputError(f"the target return is {target_return}: it must be finite")
+        if target_return == BEST:
+            check_limited(trained.config.condition)
+        elif not math.isfinite(target_return):
+            raise InputError(f"the target return is {target_return}: it must be best or finite")
     agent = prepare_to_act(trained.agent)
     description = describe(trained, target_return, results)
     data = _exported(agent, description)
@@ -108,6 +111,8 @@ def largest_difference(agent: DecisionAgent, policy: Any) -> float:
     generator, batch = torch.Generator().manual_seed(0), TRACED + 2
     scale = float(agent.condition.scale) if isinstance(agent.condition, ReturnToGo) else 1.0
     target = scale * (1 + torch.arange(batch)) / batch * 4
+    if isinstance(agent.condition, ReturnToGo) and agent.condition.limits:
+        target[-1] = BEST
     state, memory = agent.initial_state(target), policy.initial_state(batch)
     worst, others = 0.0, 0
     mean, std = torch.zeros(policy.observation_layout.size), torch.ones(policy.observation_layout.size)
@@ -141,7 +146,8 @@ class _Step(nn.Module):
         initial = self.agent.initial_state(torch.zeros(1))
         before = initial.unflatten((target_return, *state) if self.agent.condition.takes_target else state)
         condition = self.agent.condition.restart(before.condition)
-        action, after = self.agent.act(obs, reward, None, before.replaced(initial._replace(condition=condition), reset))
+        before = before.replaced(initial._replace(condition=condition), reset)
+        action, after, _ = self.agent.step(obs, reward, before)
         return action, *_carried(self.agent, after)
 
 

@@ -30,6 +30,8 @@ from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
 from decision_rnn.files import check_folder, new_directory
 from decision_rnn.machine import describe_versions
+from decision_rnn.parsing import BEST, format_target
+from decision_rnn.records import spelt
 
 SECONDS = 10.0
 """The most seconds of the episode in the video."""
@@ -159,7 +161,10 @@ def _reads(config: RunConfig) -> str:
 def _describe_target(target: TargetResult, return_max: float) -> str:
     if target.target_return is None:
         return "cloning"
-    return f"{target.target_return:g} ({describe_range(target.in_range, target.target_return == return_max)})"
+    name = format_target(target.target_return)
+    if target.target_return == BEST:
+        return name
+    return f"{name} ({describe_range(target.in_range, target.target_return == return_max)})"
 
 
 def _front_matter(data: DataSummary, result: Result | None, title: str, backbone: str) -> dict[str, Any]:
@@ -184,7 +189,7 @@ def _index_entry(data: DataSummary, target: TargetResult) -> dict[str, Any]:
     """The scores for one target return, written `mean +/- sd` over episodes, as is usual for agents on the hub."""
     arguments: dict[str, Any] = {"trained_on": data.name}
     if target.target_return is not None:
-        arguments["target_return"] = target.target_return
+        arguments["target_return"] = spelt(target.target_return, target=True)
     values = {
         "mean_reward": f"{target.return_mean:.2f} +/- {target.return_sd:.2f}",
         "normalized_score": f"{target.score_mean:.2f} +/- {target.score_sd:.2f}",

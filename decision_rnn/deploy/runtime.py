@@ -9,6 +9,7 @@ A policy's file is an ONNX model of one step of the agent. Its metadata:
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +89,9 @@ class Policy(ActingLoop):
                 raise ValueError("the checksum does not fit")
             self.metadata: dict[str, Any] = json.loads(entries[POLICY_KEY])
             self._set_layout()
-            self.default_target = float(self.metadata["target_return"]["default"])
+            target = self.metadata["target_return"]
+            self.default_target = math.inf if target["default"] == "best" else float(target["default"])
+            self._best = bool(target.get("best"))
         except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{source} is damaged or was changed after its export ({type(error).__name__}: {error!s:.200}): export "
@@ -127,6 +130,8 @@ class Policy(ActingLoop):
             self._forget()
             target_return = self.default_target if target_return is None else target_return
         super().reset(target_return, index)
+        if not self._best and (np.isposinf(self._target).any() or self._default_target == math.inf):
+            raise InputError("the target return is best, but nothing limits what this policy sees: name a number")
 
     def initial_state(self, environments: int) -> State:
         """The state before an episode's first step, in the file's order; each (environments, ...)."""

@@ -70,6 +70,11 @@ class WindowActor:
         self.agent = agent
         self.window = window
 
+    @property
+    def shown(self) -> Tensor | None:
+        """As `DecisionAgent.shown`."""
+        return self.agent.shown
+
     def initial_state(self, target_return: Tensor) -> ActingState:
         state = self.agent.initial_state(target_return)
         sizes = (self.agent.condition.size, self.agent.observation_dim, self.agent.action_dim)

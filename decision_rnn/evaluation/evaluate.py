@@ -167,6 +167,8 @@ def _target_result(dataset: DataSummary, target: float | None, episodes: Rollout
         score_mean=float(scores.mean()),
         score_sd=float(scores.std()),
         length_mean=float(episodes.lengths.mean()),
+        asked_mean=None if episodes.asked is None else float(episodes.asked.mean()),
+        limited=None if episodes.limited is None else float(episodes.limited.sum() / episodes.lengths.sum()),
         returns=tuple(round(float(value), decimals) for value in episodes.returns),
         metrics={
             name: MetricResult(mean=float(values.mean()), sd=float(values.std()), values=tuple(values.tolist()))

@@ -11,6 +11,7 @@ import numpy as np
 from decision_rnn.backbones.time_scales import outlasts
 from decision_rnn.data.environments import registered
 from decision_rnn.messages import counted
+from decision_rnn.parsing import BEST, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.config import EvaluationConfig, RunConfig
@@ -68,7 +69,7 @@ def format_result(result: Result) -> str:
         return f"{name:>12}  {returns}  {scores}".rstrip()
 
     def target_row(target: TargetResult) -> str:
-        name = "cloning" if target.target_return is None else f"{target.target_return:g}"
+        name = "cloning" if target.target_return is None else format_target(target.target_return)
         score = f"{target.score_mean:>8.1f}" + (f" ± {target.score_sd:>6.1f}" if several else f"{'':9}")
         where = describe_range(target.in_range, target.target_return == data.return_max)
         scores = f"{score}  {target.length_mean:>6.0f}"
@@ -87,23 +88,35 @@ def format_result(result: Result) -> str:
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
         f"± is one standard deviation over episodes; score 0 is {zero}, 100 {hundred}",
-        *filter(None, (data.comparable, *data.notes, *result.remarks)),
+        *filter(None, (*map(describe_limit, result.targets), data.comparable, *data.notes, *result.remarks)),
     ]
     return "\n".join(lines)
+
+
+def describe_limit(target: TargetResult) -> str:
+    """How often an agent saw less than its target, and what it saw at first; empty if nothing was limited."""
+    if not target.limited or target.target_return is None:
+        return ""
+    name, at_first = format_target(target.target_return), f"{target.asked_mean:,.4g}"
+    if target.target_return == BEST:
+        return f"{name}: at every step all that is in reach, at first {at_first} on average"
+    return f"{name}: limited in {target.limited:.0%} of the steps, at first to {at_first} on average"
 
 
 def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iterator[str]:
     """What a reader has to know before trusting the scores of an evaluation, in one sentence each."""
     low, high = dataset.return_min, dataset.return_max
-    targets = [target for target in protocol.target_returns if target is not None]
+    targets = [target for target in protocol.target_returns if target not in (None, BEST)]
     above, below = [target for target in targets if target > high], [target for target in targets if target < low]
     for beyond, side in ((above, f"best {high:g}"), (below, f"worst {low:g}")):
         if not beyond:
             continue
         verb, whose = ("is", "its score measures") if len(beyond) == 1 else ("are", "their scores measure")
         text = f"{', '.join(f'{target:g}' for target in beyond)} {verb} beyond the data's {side}: {whose} extrapolation"
-        cap = getattr(config.condition, "rtg_cap", 0.0)
-        if beyond is above and cap:
+        cap, reach = getattr(config.condition, "rtg_cap", 0.0), getattr(config.condition, "reach", 0.0)
+        if beyond is above and reach:
+            text += f", though the agent sees at most what it judges in reach (condition.reach {reach:g})"
+        elif beyond is above and cap:
             share = f"the {cap:g} quantile of " if cap < 1 else ""
             text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
         yield text

@@ -25,7 +25,8 @@ from decision_rnn.evaluation.targets import asked_returns
 from decision_rnn.files import new_file
 from decision_rnn.messages import warn
 from decision_rnn.notebook import html_table
-from decision_rnn.records import damaged, read_json, read_record
+from decision_rnn.parsing import format_target
+from decision_rnn.records import damaged, read_json, read_record, spelt
 
 SCHEMA = 3
 """Version of the file format; 2, of version 0.2, has other names in the configuration and the protocol."""
@@ -102,6 +103,9 @@ class TargetResult:
         score_mean: Mean normalised score.
         score_sd: Its standard deviation over episodes.
         length_mean: Mean length of the episodes, in steps.
+        asked_mean: Mean return-to-go that the agent saw at the first step of an episode; None if it sees none, and for
+            old files.
+        limited: Share of the steps in which the agent saw less than the target less the rewards so far, likewise.
         returns: Return of every episode, rounded to three decimals, more if the reference scores are close together.
         metrics: The evaluation's metrics, by name.
     """
@@ -114,6 +118,8 @@ class TargetResult:
     score_sd: float
     length_mean: float
     returns: tuple[float, ...]
+    asked_mean: float | None = None
+    limited: float | None = None
     metrics: dict[str, MetricResult] = field(default_factory=dict)
 
 
@@ -184,14 +190,14 @@ class Result(Measurements):
         """The scores and metrics as TensorBoard shows them: by tag, such as `evaluation/score_at_3600`."""
         scalars = {}
         for target in self.targets:
-            at = "" if target.target_return is None else f"_at_{target.target_return:g}"
+            at = "" if target.target_return is None else f"_at_{format_target(target.target_return)}"
             scalars[f"{kind}/score{at}"] = target.score_mean
             scalars |= {f"{kind}/{name}{at}": metric.mean for name, metric in target.metrics.items()}
         return scalars
 
     def to_dict(self) -> dict[str, Any]:
         """The content of a result file, as plain JSON values."""
-        data: dict[str, Any] = json.loads(json.dumps({**asdict(self), "config": to_dict(self.config)}))
+        data: dict[str, Any] = json.loads(json.dumps(spelt({**asdict(self), "config": to_dict(self.config)})))
         return {"schema": SCHEMA, **data}
 
     def __str__(self) -> str:
@@ -206,7 +212,7 @@ class Result(Measurements):
         title = f"{self.config.backbone.name} on {self.dataset.name}, step {self.step}, {self.protocol}"
         rows = [
             (
-                "behaviour cloning" if target.target_return is None else f"{target.target_return:g}",
+                "behaviour cloning" if target.target_return is None else format_target(target.target_return),
                 f"{target.return_mean:.1f} ± {target.return_sd:.1f}",
                 f"{target.score_mean:.1f} ± {target.score_sd:.1f}",
                 f"{target.length_mean:.0f}",

@@ -20,6 +20,8 @@ from decision_rnn.metrics import Metric, value_after
 from decision_rnn.plugins import import_plugins
 from decision_rnn.workers import parallel_map
 
+ROUNDING = 1e-4
+"""The relative difference up to which a return-to-go, a sum of up to thousands of float32 rewards, is the same."""
 GROUP = 50
 """The most episodes that are stepped as one batch. Groups should be large, since part of an action's cost does not
 depend on the batch size (0.4 of 0.8 ms for 31 episodes); but 100 episodes must be shared equally by two cores."""
@@ -61,6 +63,8 @@ class RolloutResult:
         lengths: (episodes,), steps.
         cut: (episodes,) bool, true where the episode was still going on after the largest number of steps.
         metrics: (episodes,) values by the metric's name.
+        asked: (episodes,), the return-to-go that the agent saw at the first step; None if it saw none.
+        limited: (episodes,), in how many steps it saw less than the target less the rewards so far; likewise.
     """
 
     target_return: float
@@ -68,6 +72,8 @@ class RolloutResult:
     lengths: np.ndarray
     cut: np.ndarray
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
+    asked: np.ndarray | None = None
+    limited: np.ndarray | None = None
 
 
 def episode_groups(count: int) -> list[range]:
@@ -120,7 +126,10 @@ def rollout(
     tasks = [(seed + group[0], begins[group.start :: group.step]) for group in groups]
     limit = step_limit(environment_id, max_episode_steps, longest_episode)
     play = partial(play_group, actor, environment_id, limit, metrics)
-    found = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool), np.zeros((count, len(metrics)))
+    found = (
+        *(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)),
+        *(np.zeros(count), np.zeros(count, np.int64), np.zeros((count, len(metrics)))),
+    )
     with one_thread(), bar(total=count, desc="evaluating", unit="episode") as shown:
         if processes > 1 and len(groups) > 1:
             prepare = partial(import_plugins, plugins)
@@ -130,10 +139,11 @@ def rollout(
         for group, results in zip(groups, played, strict=True):
             for all_of_them, of_group in zip(found, results, strict=True):
                 all_of_them[group] = of_group
-    *parts, values = (part.reshape(len(target_returns), episodes, *part.shape[1:]) for part in found)
+    *parts, asked, limited, values = (part.reshape(len(target_returns), episodes, *part.shape[1:]) for part in found)
     names = [metric.name for metric in metrics]
     measured = [dict(zip(names, of_target.T, strict=True)) for of_target in values]
-    of_targets = zip(target_returns, *parts, measured, strict=True)
+    sees = not np.isnan(asked).any()
+    of_targets = zip(target_returns, *parts, measured, *((asked, limited) if sees else ()), strict=True)
     return [RolloutResult(*of_target) for of_target in of_targets]
 
 
@@ -166,9 +176,9 @@ def play_group(
     metrics: Sequence[type[Metric]],
     group: tuple[int, list[tuple[int, float]]],
     ended: Callable[[int], object],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Play a group of episodes as one batch: their returns, lengths, and whether `max_steps` cut them, (episodes,), and
-    their metrics, (episodes, metrics).
+) -> tuple[np.ndarray, ...]:
+    """Play a group of episodes as one batch: their returns, lengths, whether `max_steps` cut them, what they were asked
+    for at first and how often less than their target, (episodes,), and their metrics, (episodes, metrics).
 
     `group` has the seed of torch's generator, with which an actor may sample, and each episode's own seed and target
     return. `ended` is called with the number of episodes that have just ended.
@@ -179,10 +189,16 @@ def play_group(
     firsts = [env.reset(seed=seed)[0] for env, (seed, _) in zip(environments, episodes, strict=True)]
     policy = GroupPolicy(actor, environments[0], [target for _, target in episodes])
     returns, lengths, cut = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, bool)
+    asked, limited, targets = np.full(count, np.nan), np.zeros(count, np.int64), np.array([of for _, of in episodes])
     values, measuring = np.zeros((count, len(metrics))), [[metric() for metric in metrics] for _ in episodes]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(random_seed)
         for step in play_together(environments, firsts, policy, max_steps):
+            shown = getattr(actor, "shown", None)
+            if shown is not None and shown.shape[-1] == 1:
+                seen, to_go = shown[:, 0].numpy(), targets[step.rows] - returns[step.rows]
+                limited[step.rows] += seen < to_go - ROUNDING * np.maximum(1.0, np.abs(seen))
+                asked[step.rows] = np.where(lengths[step.rows] == 0, seen, asked[step.rows])
             returns[step.rows] += step.rewards
             lengths[step.rows] += 1
             cut[step.rows] = step.cut & ~step.over
@@ -193,7 +209,7 @@ def play_group(
                 ended(int((step.over | step.cut).sum()))
     for env in environments:
         env.close()
-    return returns, lengths, cut, values
+    return returns, lengths, cut, asked, limited, values
 
 
 def outcome(step: Step, index: int) -> tuple[Any, ...]:

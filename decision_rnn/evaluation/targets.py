@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from decision_rnn.agent import ConditionConfig
 from decision_rnn.config import EvaluationConfig, RunConfig
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
+from decision_rnn.parsing import BEST
 
 MIN_SHARE, MIN_EPISODES, ENOUGH_SHARE = 0.01, 10, 0.1
 """The share of the episodes that has to reach a target return: below 1%, a training batch of 128 slices holds about one
@@ -20,37 +22,54 @@ ROUNDING = 1e-6
 0.99999998."""
 
 
-def paper_returns(settings: EvaluationConfig, data: DataSummary) -> tuple[float, ...]:
-    """The target returns that the user named, or else those of the dataset's spec, which are the paper's. One that
-    rounding alone tells from the data's best is that."""
-    best = data.return_max
-    return tuple(
-        best if math.isclose(target, best, rel_tol=ROUNDING) else float(target)
-        for target in settings.target_returns or data.target_returns
-    )
+def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequence[RunConfig]) -> tuple[float, ...]:
+    """The target returns that the user named, or else those of the dataset's spec, which are the paper's, after `BEST`
+    if all of these agents judge what is in reach. One that rounding alone tells from the data's best is that.
+
+    Raises:
+        InputError: If the user named `BEST`, and nothing limits what one of the agents sees.
+    """
+    conditions = [config.condition for config in configs if config.takes_target]
+    named, largest = settings.target_returns, data.return_max
+    if named is None:
+        judged = bool(conditions) and all(getattr(of, "reach", 0.0) for of in conditions)
+        named = (BEST,) * judged + tuple(data.target_returns)
+    elif BEST in named:
+        for condition in conditions:
+            check_limited(condition)
+    return tuple(largest if math.isclose(of, largest, rel_tol=ROUNDING) else float(of) for of in named)
+
+
+def check_limited(condition: ConditionConfig) -> None:
+    """Raise InputError if nothing limits the return-to-go that an agent sees, so that `best` has no meaning."""
+    if not getattr(condition, "limited", False):
+        raise InputError(
+            "the target return is best, but nothing limits what this agent sees: name a number, or train with "
+            "condition.reach or condition.rtg_cap above 0"
+        )
 
 
 def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
-    """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
-    data's best.
+    """The target returns of an evaluation, without duplicates: those that the user named, or else `BEST` if the agent
+    judges what is in reach, the paper's and the data's best.
 
     No single default suits every dataset: the paper's targets may exceed every return in the data, and then their
     scores measure extrapolation. The score at the data's best shows how much of the score is due to the target. An
-    agent with a cap on its return-to-go sees both as the cap: then the data's best is left out.
+    agent that sees a limited return-to-go sees both as the limit: then the data's best is left out.
 
     Args:
         settings: Settings of the evaluation.
         data: The data of the agent.
         config: Its configuration.
     """
-    paper = paper_returns(settings, data)
+    paper = paper_returns(settings, data, [config])
     capped = capped_as_best(max(paper, default=-math.inf), data, config)
     return tuple(dict.fromkeys(paper if settings.target_returns or capped else (*paper, data.return_max)))
 
 
 def capped_as_best(target: float, data: DataSummary, config: RunConfig) -> bool:
-    """Whether a target return is beyond the data and capped, so that an agent sees it as it sees the data's best."""
-    return getattr(config.condition, "rtg_cap", 0.0) > 0 and target > data.return_max
+    """Whether a target return is beyond the data and limited, so that an agent sees it as it sees the data's best."""
+    return getattr(config.condition, "limited", False) and target > data.return_max
 
 
 def default_return(config: RunConfig, data: DataSummary) -> float | None:
@@ -71,7 +90,7 @@ def describe_reach(asked: Sequence[float], returns: np.ndarray) -> str:
         asked: Target returns.
         returns: (episodes,) returns of the training episodes.
     """
-    return "; ".join(_reach(target, returns) for target in asked)
+    return "; ".join(_reach(target, returns) for target in asked if target != BEST)
 
 
 def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
@@ -83,7 +102,7 @@ def describe_few(asked: Sequence[float], returns: np.ndarray) -> str | None:
     """
     count = len(returns)
     enough = max(MIN_SHARE * count, min(MIN_EPISODES, ENOUGH_SHARE * count))
-    few = [target for target in asked if int((returns >= target).sum()) < enough]
+    few = [target for target in asked if target != BEST and int((returns >= target).sum()) < enough]
     if not few:
         return None
     scores = "a score at" if len(few) == 1 else "scores at"

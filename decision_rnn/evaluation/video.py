@@ -38,6 +38,7 @@ from decision_rnn.evaluation.evaluate import EvaluatedPolicy, step_limits
 from decision_rnn.evaluation.rollout import GroupPolicy, step_limit
 from decision_rnn.files import new_file
 from decision_rnn.messages import bar
+from decision_rnn.parsing import BEST, format_target
 from decision_rnn.plugins import import_plugins
 
 FORMATS = {".mp4": (400, 30), ".webp": (240, 15)}
@@ -279,7 +280,8 @@ def label(picture: Image.Image, target_return: float | None, moment: Moment) -> 
     """Write the target return, the return so far and the return-to-go along the upper edge of a picture, in place."""
     words = [f"earned {moment.earned:.0f}", f"step {moment.steps}"]
     if target_return is not None:
-        words = [f"target {target_return:g}", words[0], f"to go {target_return - moment.earned:.0f}", words[1]]
+        left = [] if target_return == BEST else [f"to go {target_return - moment.earned:.0f}"]
+        words = [f"target {format_target(target_return)}", words[0], *left, words[1]]
     font = ImageFont.load_default(size=max(8, picture.width // 26))
     pen = ImageDraw.Draw(picture)
     pen.text((6, 4), "   ".join(words), font=font, fill="white", stroke_width=1, stroke_fill="black")

@@ -76,7 +76,7 @@ def prepare(
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
-    quantile = config.condition.rtg_cap if isinstance(config.condition, ReturnToGoConfig) else 0.0
+    quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
     spec = agent_spec(
         mean[seen],
         std[seen],

@@ -5,7 +5,14 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from decision_rnn.agent import AgentConfig, ConditionConfig, DecisionAgent, NoConditionConfig, agent_spec
+from decision_rnn.agent import (
+    AgentConfig,
+    ConditionConfig,
+    DecisionAgent,
+    NoConditionConfig,
+    ReturnToGoConfig,
+    agent_spec,
+)
 from decision_rnn.backbones import Resets, registered, registered_names
 from decision_rnn.data.stream import Batch
 from decision_rnn.training.optimizer import optimizer_groups
@@ -17,7 +24,9 @@ LAYOUTS: list[tuple[AgentConfig, ConditionConfig | None]] = [
     (AgentConfig(previous_action=True), None),
     (AgentConfig(), CLONING),
     (AgentConfig(timestep_embedding=True), None),
+    (AgentConfig(condition_at="head"), ReturnToGoConfig(reach=0.9)),
     (AgentConfig(tokens="interleaved"), None),
+    (AgentConfig(tokens="interleaved", condition_at="head"), ReturnToGoConfig(reach=0.98)),
     (AgentConfig(tokens="interleaved", previous_action=True), None),
     (AgentConfig(tokens="interleaved"), CLONING),
     (AgentConfig(tokens="interleaved", previous_action=True), CLONING),

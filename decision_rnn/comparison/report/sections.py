@@ -47,6 +47,7 @@ from decision_rnn.evaluation.statistics import (
     probability_of_improvement,
     summarise_seeds,
 )
+from decision_rnn.parsing import BEST
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import ComparedDataset, Role
@@ -186,8 +187,11 @@ def achieved(findings: Findings) -> Section:
                 plot.vertical(dataset.data.return_max, "best in the data", dotted=True)
 
         curves = {}
-        for summary in (summary for summary in found if summary.asked):
-            asked, results = zip(*sorted(summary.asked.items()), strict=True)
+        for summary in found:
+            numbered = sorted((target, of) for target, of in summary.asked.items() if target != BEST)
+            if not numbered:
+                continue
+            asked, results = zip(*numbered, strict=True)
             low, middle, high = np.array([of.return_quantiles for of in results]).T
             medians = np.median([[result.returns for result in of.results] for of in results], axis=-1).T
             seeds = {f"seed {trial.seed}": of for trial, of in zip(summary.trials, medians, strict=True)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
+from decision_rnn.parsing import format_target
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Target
@@ -32,7 +33,9 @@ def describe_targets(targets: Sequence[Target]) -> str:
     """Targets and where they are relative to the data: `target 3600, beyond the data`."""
     if not targets or targets[0].target_return is None:
         return "no target"
-    named = ((f"{of.target_return:.6g}", describe_range(of.in_range, "best" in of.roles)) for of in targets)
+    named = (
+        (format_target(of.target_return or 0.0), describe_range(of.in_range, "best" in of.roles)) for of in targets
+    )
     return f"target {' or '.join(', '.join(filter(None, names)) for names in named)}"
 
 

@@ -1,8 +1,10 @@
 """Evaluating an agent with another return limit than that of its run."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +13,13 @@ from swing import SMALL
 
 import decision_rnn
 from decision_rnn import InputError, Run, TrainedAgent, open_dataset
-from decision_rnn.evaluation.results import Result
-from decision_rnn.evaluation.rtg_cap import with_rtg_cap
+from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.evaluation.limits import with_limits
+from decision_rnn.evaluation.results import Result, results_of
 
 
 @pytest.mark.parametrize("top_fraction", [1.0, 0.5])
-def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_rtg_cap(
+def test_evaluate_with_limits_equals_a_run_trained_with_that_rtg_cap(
     inside: Path, folder: Path, top_fraction: float
 ) -> None:
     def trained(limit: float, output: str) -> Run:
@@ -36,7 +39,7 @@ def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_rtg_cap(
     run = trained(0.25, "run")
     for limit in (0.75, 0.0):
         other = trained(limit, f"other-{limit}")
-        ours, theirs = with_rtg_cap(run.agent, limit).agent.state_dict(), other.agent.agent.state_dict()
+        ours, theirs = with_limits(run.agent, limit).agent.state_dict(), other.agent.agent.state_dict()
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
         changed, expected = scored(run, limit), scored(other, None)
@@ -45,23 +48,55 @@ def test_evaluate_with_rtg_cap_equals_a_run_trained_with_that_rtg_cap(
     assert len(list((run.folder / "results").iterdir())) == 2
 
 
-def test_with_rtg_cap_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_agent(run: Run) -> None:
+def test_with_limits_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_agent(run: Run) -> None:
     before = run.agent.agent.condition.cap
-    changed = with_rtg_cap(run.agent, 0.5)
+    changed = with_limits(run.agent, 0.5)
     rewards = [episode.rewards for episode in open_dataset("own/swing").open().read_episodes()]
     to_go = [np.cumsum(r[::-1].astype(np.float64))[::-1] for r in rewards]
     expected = [np.median([one[t] for one in to_go if t < len(one)]) for t in range(max(map(len, to_go)))]
     np.testing.assert_allclose(changed.agent.condition.cap, expected, rtol=1e-5, atol=1e-5)
     assert changed.config.condition.rtg_cap == 0.5
     assert run.agent.agent.condition.cap is before
-    assert run.config.condition.rtg_cap == 0.9
+    assert run.config.condition.rtg_cap == 0.98
 
 
-def test_with_rtg_cap_0_needs_no_dataset(pendulum: Callable[..., TrainedAgent]) -> None:
+def test_with_limits_of_what_is_in_reach_changes_what_best_asks_for(inside: Path) -> None:
+    judging = decision_rnn.train(
+        "own/swing", SMALL, steps=2, output="judging", progress=False, agent={"condition_at": "head"}
+    )
+    assert (judging.config.condition.reach, judging.config.condition.rtg_cap) == (0.99, 0.0)
+    played: dict[str, Any] = {"episodes": 2, "processes": 1, "progress": False}
+    default, changed = (judging.evaluate("best", reach=of, **played) for of in (None, 0.5))
+    (high,), (low,) = default.targets, changed.targets
+    assert (high.target_return, high.in_range, high.limited) == (math.inf, None, 1.0)
+    assert low.asked_mean < high.asked_mean
+    assert "best: at every step all that is in reach, at first" in str(default)
+    assert changed.config.condition.reach == 0.5
+    assert default.key != changed.key
+    again = judging.evaluate("best", **played)
+    assert again.targets == default.targets
+    (stored,) = [of for of in results_of(judging.folder, judging.agent) if of.protocol.target_returns == (math.inf,)]
+    assert stored.targets == default.targets
+
+
+def test_best_is_refused_where_nothing_limits_what_the_agent_sees(run: Run, inside: Path) -> None:
+    unlimited = with_limits(run.agent, rtg_cap=0.0)
+    for ask in (
+        lambda: decision_rnn.evaluate(unlimited, "best", episodes=1, processes=1, progress=False),
+        lambda: decision_rnn.EnvironmentActor(unlimited, "best"),
+        lambda: export_onnx(unlimited, inside / "policy.onnx", math.inf),
+    ):
+        with pytest.raises(InputError, match=r"best, but nothing limits .* condition.rtg_cap above 0"):
+            ask()
+    with pytest.raises(InputError, match="has not learnt what is in reach"):
+        with_limits(run.agent, reach=0.9)
+
+
+def test_with_limits_0_needs_no_dataset(pendulum: Callable[..., TrainedAgent]) -> None:
     trained = pendulum(rtg_cap=0.5)
-    assert with_rtg_cap(trained, 0.0).agent.condition.cap is None
+    assert with_limits(trained, 0.0).agent.condition.cap is None
     with pytest.raises(InputError, match="own/pendulum"):
-        with_rtg_cap(trained, 0.9)
+        with_limits(trained, 0.9)
 
 
 def test_rtg_cap_invalid_value_cloning_agent_or_other_data_raises_input_error(
@@ -71,7 +106,7 @@ def test_rtg_cap_invalid_value_cloning_agent_or_other_data_raises_input_error(
         with pytest.raises(InputError, match=r"rtg_cap is .* from 0"):
             decision_rnn.evaluate(run, 90.0, episodes=1, processes=1, progress=False, rtg_cap=limit)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="condition none, which sees no return-to-go"):
-        with_rtg_cap(pendulum(cloning=True), 0.0)
+        with_limits(pendulum(cloning=True), 0.0)
     other = replace(run.agent, provenance=replace(run.agent.provenance, fingerprint="0" * 64))
     with pytest.raises(InputError, match="other contents of own/swing"):
-        with_rtg_cap(other, 0.9)
+        with_limits(other, 0.9)
