@@ -36,7 +36,7 @@ KINDS = {
     NoneType: "null",
     Sequence[int]: "a list of whole numbers, such as [3, 5]",
     TargetReturn: "best or a number",
-    tuple[TargetReturn, ...]: "best, a number, or a list of them, such as best,3600,1800",
+    tuple[TargetReturn, ...]: "best, a number or a list of numbers, such as 3600,1800",
     tuple[str, ...]: "a list of names, such as [a, b]",
 }
 BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least"}
