@@ -23,7 +23,7 @@ from decision_rnn.comparison.record import Comparison, read_comparison
 HELD = 90.0
 """The score from which a k counts as held."""
 LINE, OTHERS, DARK = "#1f5a86", "#d5dbe0", "#333333"
-COLUMNS = 4
+COLUMNS = 5
 
 
 class Row(NamedTuple):
@@ -68,7 +68,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     """A panel for every backbone: its curve before those of the others."""
     lines = -(-len(rows) // COLUMNS)
     figure, panels = plt.subplots(
-        lines, COLUMNS, figsize=(11, 0.5 + 2.1 * lines), sharex=True, sharey=True, layout="constrained"
+        lines, COLUMNS, figsize=(11, 0.5 + 2 * lines), sharex=True, sharey=True, layout="constrained"
     )
     for panel, row in zip(panels.flat, rows, strict=False):
         for other in rows:
