@@ -117,8 +117,9 @@ def report(comparison: Comparison, rows: Sequence[Row]) -> str:
             f"steps on batches of {training['batch_size']} slices of {training['context']} steps that begin with an "
             "episode; about as many parameters for every backbone "
             "(configs/comparisons/memory-repeat-previous.yaml).",
-            f"A curve shows what was learnt in so short a training, which is at most what the state can hold: {most} "
-            f"cards of four suits are {2 * most} bits, {most // 4} bytes, less than any state here but the MLP's.",
+            "The curves show what was learnt in so short a training. No state is too small for it: "
+            f"{most} cards of four suits are {2 * most} bits, {most // 4} bytes. Only the convolution cannot do more: "
+            "its two layers see the last 11 steps.",
             markdown(rows),
             "A step is one action in one environment on one thread: the least over k and seeds, beside other work.",
         ]
