@@ -133,7 +133,7 @@ def markdown(rows: Sequence[Row]) -> str:
     """The table of the report."""
     parts = {"1": slice(0, 1), "2 to 10": slice(1, 10), "91 to 100": slice(90, 100), "the last ten": slice(-LAST, None)}
     head = ["agent", *(f"inner episode {part}" if part == "1" else part for part in parts), "of the best", "found both"]
-    lines = [[*head, "CPU µs a step, first to last", "state, bytes", "parameters"]]
+    lines = [[*head, "CPU µs a step, first to last", "state, bytes", "parameters", "training steps"]]
     lines.append(["---"] * len(lines[0]))
     for row in rows:
         found = [f"{row.curve[part].mean():.2f}" for part in parts.values()]
@@ -143,7 +143,7 @@ def markdown(rows: Sequence[Row]) -> str:
             [
                 *(row.name, *found, f"{100 * last.mean() / BEST:.0f}%", f"{100 * np.mean(last > 1):.0f}%"),
                 f"{np.median(step[:LAST]) / ROOMS:.0f} to {np.median(step[-LAST:]) / ROOMS:.0f}",
-                *(f"{row.trials[0].state_bytes or 0:,}", f"{row.trials[0].parameters:,}"),
+                *(f"{row.trials[0].state_bytes or 0:,}", f"{row.trials[0].parameters:,}", f"{row.trials[0].step:,}"),
             ]
         )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -160,7 +160,7 @@ def report(comparison: Comparison, rows: Sequence[Row], references: dict[str, fl
             f"remembers earns {BEST:g} in every later inner episode. Behaviour cloning of 500 histories of 50 to 100 "
             "inner episodes, whose scripted agent knows the places and whose actions are random at first; no "
             f"weights change in evaluation, in {ROOMS} rooms that are not in the data; "
-            f"{'one seed' if seeds == 1 else f'{seeds} seeds'}. Training: {training['steps']:,} steps on batches of "
+            f"{'one seed' if seeds == 1 else f'{seeds} seeds'}. Training on batches of "
             f"{training['batch_size']} slices of {training['context']} steps, with a carried state "
             "(configs/comparisons/memory-dark-key-to-door.yaml).",
             markdown(rows),
