@@ -23,7 +23,7 @@ from decision_rnn.comparison.record import Comparison, read_comparison
 HELD = 90.0
 """The score from which a k counts as held."""
 LINE, OTHERS, DARK = "#1f5a86", "#d5dbe0", "#333333"
-COLUMNS = 4
+COLUMNS = 5
 
 
 class Row(NamedTuple):
@@ -68,7 +68,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     """A panel for every backbone: its curve before those of the others."""
     lines = -(-len(rows) // COLUMNS)
     figure, panels = plt.subplots(
-        lines, COLUMNS, figsize=(11, 0.5 + 2.1 * lines), sharex=True, sharey=True, layout="constrained"
+        lines, COLUMNS, figsize=(11, 0.5 + 2 * lines), sharex=True, sharey=True, layout="constrained"
     )
     for panel, row in zip(panels.flat, rows, strict=False):
         for other in rows:
@@ -117,8 +117,9 @@ def report(comparison: Comparison, rows: Sequence[Row]) -> str:
             f"steps on batches of {training['batch_size']} slices of {training['context']} steps that begin with an "
             "episode; about as many parameters for every backbone "
             "(configs/comparisons/memory-repeat-previous.yaml).",
-            f"A curve shows what was learnt in so short a training, which is at most what the state can hold: {most} "
-            f"cards of four suits are {2 * most} bits, {most // 4} bytes, less than any state here but the MLP's.",
+            "The curves show what was learnt in so short a training. No state is too small for it: "
+            f"{most} cards of four suits are {2 * most} bits, {most // 4} bytes. Only the convolution cannot do more: "
+            "its two layers see the last 11 steps.",
             markdown(rows),
             "A step is one action in one environment on one thread: the least over k and seeds, beside other work.",
         ]
