@@ -140,7 +140,7 @@ class NoCondition(Condition):
         return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export
 
 
-REACH, RTG_CAP = 0.99, 0.98
+REACH, RTG_CAP = 0.99, 0.95
 """The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
 
 
@@ -154,7 +154,7 @@ class ReturnToGoConfig(ConditionConfig):
             `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
         rtg_cap: Largest return-to-go that the agent sees when it acts, as a quantile, at each timestep, over the
-            data's episodes that last that long. 1: the largest; 0: no cap. If left out, 0.98 where `reach` is 0,
+            data's episodes that last that long. 1: the largest; 0: no cap. If left out, 0.95 where `reach` is 0,
             otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
