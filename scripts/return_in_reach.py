@@ -47,7 +47,7 @@ def exceeded(trained: TrainedAgent) -> tuple[np.ndarray, np.ndarray]:
         length = len(episode.rewards)
         observation = torch.from_numpy(episode.observations[:length]).float()[None]
         previous = torch.zeros(1, length, agent.action_dim)
-        previous[0, 1:] = torch.from_numpy(agent.action_layout.rows(episode.actions)[:-1]).float()
+        previous[0, 1:] = torch.from_numpy(episode.actions[:-1]).float()
         timestep = torch.arange(length)[None]
         quantiles = agent.return_in_reach(observation, previous, timestep, Resets.from_mask(timestep == 0))
         to_go = np.cumsum(episode.rewards[::-1].astype(np.float64))[::-1]
