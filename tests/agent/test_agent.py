@@ -26,7 +26,6 @@ LAYOUTS: list[tuple[AgentConfig, ConditionConfig | None]] = [
     (AgentConfig(timestep_embedding=True), None),
     (AgentConfig(condition_at="head"), ReturnToGoConfig(reach=0.9)),
     (AgentConfig(tokens="interleaved"), None),
-    (AgentConfig(tokens="interleaved", condition_at="head"), ReturnToGoConfig(reach=0.98)),
     (AgentConfig(tokens="interleaved", previous_action=True), None),
     (AgentConfig(tokens="interleaved"), CLONING),
     (AgentConfig(tokens="interleaved", previous_action=True), CLONING),
