@@ -24,7 +24,6 @@ LAYOUTS: list[tuple[AgentConfig, ConditionConfig | None]] = [
     (AgentConfig(previous_action=True), None),
     (AgentConfig(), CLONING),
     (AgentConfig(timestep_embedding=True), None),
-    (AgentConfig(condition_at="head"), ReturnToGoConfig(reach=0.9)),
     (AgentConfig(tokens="interleaved"), None),
     (AgentConfig(tokens="interleaved", previous_action=True), None),
     (AgentConfig(tokens="interleaved"), CLONING),
@@ -72,8 +71,14 @@ def make_batch(inputs: dict[str, Any], action: torch.Tensor) -> Batch:
     return Batch(**{name: fields[name] for name in Batch._fields})
 
 
-@pytest.mark.parametrize("backbone", registered_names())
-@pytest.mark.parametrize(("config", "condition"), LAYOUTS, ids=str)
+@pytest.mark.parametrize(
+    ("backbone", "config", "condition"),
+    [
+        *((backbone, *layout) for layout in LAYOUTS for backbone in registered_names()),
+        *((backbone, AgentConfig(condition_at="head"), ReturnToGoConfig(reach=0.9)) for backbone in ("mingru", "conv")),
+    ],
+    ids=str,
+)
 @torch.no_grad()
 def test_act_step_by_step_equals_parallel_predict(
     backbone: str, config: AgentConfig, condition: ConditionConfig | None

@@ -27,12 +27,12 @@ def test_quantiles_of_the_return_to_go_are_those_of_the_data() -> None:
     hidden = torch.eye(2, 32)[:, None].expand(2, 256, 32)
     reach, timestep = ReturnInReach(32), torch.zeros(2, 256)
     optimizer = torch.optim.Adam(reach.parameters(), 1e-2)
-    for step in range(600):
+    for step in range(300):
         chosen = torch.from_numpy(returns[:, draws.integers(20_000, size=256)]).float()
         loss = reach.loss(hidden, timestep, chosen.unsqueeze(-1))
         optimizer.zero_grad()
         loss.backward()
-        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / 600)
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / 300)
         optimizer.step()
     with torch.no_grad():
         found = reach.quantiles(hidden[:, 0], timestep[:, 0]).numpy()
