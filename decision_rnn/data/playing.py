@@ -267,23 +267,23 @@ class _Rows:
 
     def observation(self, value: Any, origin: str = "") -> np.ndarray:
         """One observation as a row (O,); InputError if it is not finite, naming `origin`."""
-        row = np.array(value) if self.seen.flat else self.seen.row(value, "observation")
+        row = self.seen.row(value, "observation")
         _check_finite(f"the environment{origin} gave an observation", row)
         return row
 
     def observations(self, values: Any, origin: str = "") -> np.ndarray:
         """The observations of a vector environment as rows (num_envs, O); as `observation`."""
-        rows = np.array(values) if self.seen.flat else self.seen.rows(values, "observation")
+        rows = np.array(self.seen.rows(values, "observation"))  # a vector environment may reuse its arrays
         _check_finite(f"the environment{origin} gave an observation", rows)
         return rows
 
     def action(self, value: np.ndarray) -> np.ndarray:
         """One action as a row (A,)."""
-        return np.array(value) if self.acted.flat else self.acted.row(value, "action")
+        return self.acted.row(value, "action")
 
     def actions(self, values: np.ndarray) -> np.ndarray:
         """The actions of a vector environment as rows (num_envs, A)."""
-        return np.array(values) if self.acted.flat else self.acted.rows(values, "action")
+        return np.array(self.acted.rows(values, "action"))
 
     def checked(self, action: Any) -> Any:
         """An action that a policy gave, as an array, or a number if it is discrete; InputError unless it has the shape

@@ -161,8 +161,7 @@ class GroupPolicy:
     def __call__(self, observations: list[Any], rewards: np.ndarray, kept: np.ndarray | None) -> Any:
         if kept is not None:
             self.state = self.state.select(torch.from_numpy(kept))
-        flat = self.seen.flat
-        rows = np.array(observations) if flat else self.seen.rows_of(observations, "the observation")
+        rows = self.seen.rows_of(observations, "the observation")
         seen, earned = torch.from_numpy(rows.astype(np.float32, copy=False)), torch.from_numpy(rewards).float()
         action, self.state = self.actor.act(seen, earned, None, self.state)
         return self.acted.values(action.numpy())
