@@ -178,8 +178,7 @@ def main() -> None:
     parser.add_argument("comparison", type=Path, help="the folder of the comparison")
     folder = parser.parse_args().comparison
     comparison = read_comparison(folder)
-    commits = sorted({str(trial.commit) for trial in comparison.trials})
-    made = Made.here(seeds=comparison.seeds, notes=f"agents trained at commit {', '.join(commits)}")
+    made = Made.from_trials(comparison.trials)
     rows, output = collect(comparison, folder), RESULTS / "memory-dark-key-to-door"
     references = {"knowing the room": scripted(0), "random actions": scripted(1)}
     draw(rows, references, output / "memory-dark-key-to-door.png")

@@ -235,8 +235,7 @@ def main() -> None:
     parser.add_argument("comparison", type=Path, help="the folder of the comparison")
     folder = parser.parse_args().comparison
     comparison = read_comparison(folder)
-    commits = sorted({str(trial.commit) for trial in comparison.trials})
-    made = Made.here(seeds=comparison.seeds, notes=f"agents trained at commit {', '.join(commits)}")
+    made = Made.from_trials(comparison.trials)
     torch.set_num_threads(1)
     rows = collect(comparison, folder)
     output, trained_on = RESULTS / "memory-tmaze", int(comparison.datasets[0].data.name.rpartition("-")[2])

@@ -130,8 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("comparison", type=Path, help="the folder of the comparison")
     comparison = read_comparison(parser.parse_args().comparison)
-    commits = sorted({str(trial.commit) for trial in comparison.trials})
-    made = Made.here(seeds=comparison.seeds, packages=["popgym"], notes=f"agents trained at {', '.join(commits)}")
+    made = Made.from_trials(comparison.trials, packages=["popgym"])
     rows, output = collect(comparison), RESULTS / "memory-repeat-previous"
     draw(rows, output / "memory-repeat-previous.png")
     with (output / "memory-repeat-previous.csv").open("w", newline="") as file:

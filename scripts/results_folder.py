@@ -6,12 +6,13 @@ Made by `COMMAND` at commit COMMIT; seeds SEEDS; PROCESSOR, CORES cores, GPU: NA
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.comparison.record import Trial
 from decision_rnn.evaluation.results import PACKAGES
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, describe_hardware, describe_versions, hardware, versions
@@ -53,6 +54,14 @@ class Made:
         """
         used = {**versions(PACKAGES), **{name: version(name) for name in packages}}
         return cls(command_line(), [str(commit())], seeds, hardware(), used, notes)
+
+    @classmethod
+    def from_trials(cls, trials: Iterable[Trial], packages: Sequence[str] = ()) -> "Made":
+        """As `here`, from these trials of a comparison: with their seeds, and the commits that trained their agents."""
+        trials = list(trials)
+        commits = sorted({trial.commit or "unknown, from an installed package" for trial in trials})
+        seeds = sorted({trial.seed for trial in trials})
+        return cls.here(seeds, packages, f"the agents were made at commit {', '.join(commits)}")
 
     def __str__(self) -> str:
         parts = [

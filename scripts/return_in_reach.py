@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from results_folder import RESULTS, Made, write_report
-from rtg_caps import finished, made_by
+from rtg_caps import finished
 
 from decision_rnn import evaluate, load_agent, open_dataset
 from decision_rnn.agent.reach import LEVELS
@@ -88,8 +88,7 @@ def main() -> None:
     runs = finished(options.comparison, options.variant)
     if not runs:
         parser.error(f"{options.comparison} holds no finished runs of {options.variant}")
-    cells = [cell for _, cell in runs]
-    made = made_by(Made.here(), cells)
+    made = Made.from_trials(cell for _, cell in runs)
 
     scores: dict[str, dict[float, list[float]]] = {}
     shares: dict[str, list[np.ndarray]] = {}

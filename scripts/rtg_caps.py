@@ -9,8 +9,6 @@ which no episode reaches in most datasets. Only finished runs are evaluated.
 
 import argparse
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,13 +43,6 @@ def row(scores: dict[float, list[float]]) -> str:
     )
 
 
-def made_by(made: Made, cells: Sequence[Trial]) -> Made:
-    """How the report is made, with the agents' seeds and the commits that trained and first evaluated them."""
-    commits = dict.fromkeys(cell.commit or "unknown, from an installed package" for cell in cells)
-    seeds = sorted({cell.seed for cell in cells})
-    return replace(made, seeds=seeds, notes=f"the agents were made at commit {', '.join(commits)}")
-
-
 def picture(scores: Scores, path: Path) -> None:
     """Plot a line for each dataset and a dot for each seed."""
     from matplotlib.figure import Figure
@@ -83,7 +74,7 @@ def main() -> None:
             f"{options.comparison} holds no finished runs of {options.variant}: name the folder of a comparison"
         )
     cells = [cell for _, cell in runs]
-    made = made_by(Made.here(), cells)
+    made = Made.from_trials(cells)
 
     scores: Scores = {}
     targets: dict[str, float] = {}
