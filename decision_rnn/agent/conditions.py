@@ -153,9 +153,9 @@ class ReturnToGoConfig(ConditionConfig):
             data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
             `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
-        rtg_cap: Largest return-to-go that the agent sees when it acts, as a quantile, at each timestep, over the
-            data's episodes that last that long. 1: the largest; 0: no cap. If left out, 0.95 where `reach` is 0,
-            otherwise 0.
+        rtg_cap: Largest return-to-go that the agent sees, as a quantile, at each timestep, over the data's episodes
+            that last that long. In training, too: so it learns what a request above the quantile means, from all that
+            exceeds it. 1: the largest; 0: no cap. If left out, 0.95 where `reach` is 0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """
@@ -217,9 +217,10 @@ class ReturnToGo(Condition):
         return self.cap is not None or bool(self.reach and self.level)
 
     def from_batch(self, batch: Batch) -> Tensor:
-        if not (self.training and self.noise):
-            return batch.return_to_go
-        return batch.return_to_go + self.noise * (torch.randn_like(batch.return_to_go[:, :1]) * self.scale)
+        value = batch.return_to_go
+        if self.training and self.noise:
+            value = value + self.noise * (torch.randn_like(value[:, :1]) * self.scale)
+        return self._capped(value, batch.timestep)
 
     def initial_state(self, target: Tensor) -> State:
         target = target.to(self.scale)
@@ -242,9 +243,12 @@ class ReturnToGo(Condition):
     def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
         if self.reach is not None and self.level and hidden is not None:
             value = torch.minimum(value, self.scale * self.reach(hidden, timestep, self.level))
-        if self.cap is not None:
-            value = torch.minimum(value, self.cap[timestep.clamp_max(len(self.cap) - 1)].unsqueeze(-1))
-        return value
+        return self._capped(value, timestep)
+
+    def _capped(self, value: Tensor, timestep: Tensor) -> Tensor:
+        if self.cap is None:
+            return value
+        return torch.minimum(value, self.cap[timestep.clamp_max(len(self.cap) - 1)].unsqueeze(-1))
 
     def normalise(self, value: Tensor) -> Tensor:
         return value / self.scale

@@ -53,12 +53,19 @@ def test_condition_none_ignores_return_to_go_and_rewards() -> None:
     assert not any("condition" in name for name in cloning.state_dict())
 
 
-def test_loss_in_evaluation_mode_shows_the_whole_return_to_go() -> None:
-    """The cap belongs to acting; a loss on held-out data would otherwise be one of other inputs."""
-    capped, free = make_agent(rtg_cap=[10.0]), make_agent()
+@pytest.mark.parametrize("training", [True, False])
+def test_loss_shows_returns_to_go_above_the_cap_as_the_cap(training: bool) -> None:
+    """Otherwise the agent would act on sequences of returns-to-go that training has not shown."""
+    cap = [150.0, 20.0, 10.0]
+    capped, free = (agent.train(training) for agent in (make_agent(rtg_cap=cap), make_agent()))
     batch = make_batch(make_slice(3, 8), torch.zeros(3, 8, ACTIONS))
-    assert batch.return_to_go.max() > 10
-    assert torch.equal(capped.eval()(batch).loss, free.eval()(batch).loss)
+    lowered = batch.return_to_go.clone()
+    for row, timesteps in enumerate(batch.timestep.tolist()):
+        for i, timestep in enumerate(timesteps):
+            lowered[row, i] = min(lowered[row, i].item(), cap[min(timestep, 2)])
+    assert not torch.equal(lowered, batch.return_to_go)
+    assert torch.equal(capped(batch).loss, free(batch._replace(return_to_go=lowered)).loss)
+    assert not torch.equal(capped(batch).loss, free(batch).loss)
 
 
 def test_embeddings_compute_in_float32_under_autocast() -> None:
