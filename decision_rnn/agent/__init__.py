@@ -18,6 +18,7 @@ from decision_rnn.agent.objectives import (
     register_objective,
 )
 from decision_rnn.agent.spec import AgentSpec, agent_spec
+from decision_rnn.agent.td3_bc import TD3BCConfig
 
 __all__ = [
     "CONDITIONS",
@@ -33,6 +34,7 @@ __all__ = [
     "ObjectiveConfig",
     "ReturnToGoConfig",
     "SupervisedConfig",
+    "TD3BCConfig",
     "TrainingOutput",
     "agent_spec",
     "check_objective",
