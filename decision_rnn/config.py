@@ -53,6 +53,9 @@ class TrainingConfig:
             carried over an episode; 1 otherwise.
         starts: Where slices begin: `anywhere` in the data, or with an `episode`, so that a slice has what an agent sees
             first, and an episode of up to `context` steps from its beginning to its end.
+        goals: Which goals the agent sees in observations that have a `desired_goal`: those of the `data`, or in
+            `hindsight`, what the episode went on to reach (`achieved_goal`). The latter needs `condition none`, since
+            rewards are for the goals of the data.
         learning_rate: Peak learning rate of AdamW.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
@@ -76,6 +79,7 @@ class TrainingConfig:
     context: PositiveInt = 20
     tbptt_slices: PositiveInt | None = None
     starts: Literal["anywhere", "episode"] = "anywhere"
+    goals: Literal["data", "hindsight"] = "data"
     learning_rate: NonNegativeFloat = 1e-3
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -184,6 +188,11 @@ class RunConfig:
             object.__setattr__(self, "training", replace(self.training, tbptt_slices=slices))
         if isinstance(self.condition, ReturnToGoConfig):
             object.__setattr__(self, "condition", self.condition.completed(self.agent.condition_at == "head"))
+        if self.training.goals == "hindsight" and self.takes_target:
+            raise InputError(
+                f"training.goals is hindsight, and condition {self.condition.name}: rewards are for the goals of the "
+                "data, so set condition none"
+            )
 
     @property
     def takes_target(self) -> bool:

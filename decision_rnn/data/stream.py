@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from decision_rnn.backbones.resets import Resets, send
+from decision_rnn.data.hindsight import GoalEntries, HindsightGoals
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 
@@ -71,7 +72,11 @@ class StepStream:
 
     With `tbptt_slices` above 1, every row of a batch continues where it ended in the previous batch, for `tbptt_slices`
     slices on average: at each slice it restarts at a newly drawn first step with probability 1 / `tbptt_slices`, and
-    always at the end of the stream. The batches depend only on `seed`, not on the device. Where episodes begin and end
+    always at the end of the stream.
+
+    With `goals`, the goals in observations are replaced by what the episodes went on to reach, see `HindsightGoals`.
+
+    The batches depend only on `seed`, not on the device. Where episodes begin and end
     is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
     Memory does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one
     slice.
@@ -87,6 +92,7 @@ class StepStream:
         tbptt_slices: int = 1,
         return_weighting: float = 0.0,
         starts: Literal["anywhere", "episode"] = "anywhere",
+        goals: GoalEntries | None = None,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
@@ -101,6 +107,7 @@ class StepStream:
         at_beginnings = starts == "episode"
         uniform = return_weighting == 0 and not at_beginnings
         self.weighted = None if uniform else WeightedStarts(store, context, return_weighting, at_beginnings)
+        self.goals = None if goals is None else HindsightGoals(store, goals, batch_size, self.generator)
         edges = np.zeros(store.steps, np.uint8)  # of every step, in bits: an episode begins, ends terminated, truncated
         edges[store.offsets[:-1]] = 1
         edges[store.offsets[1:] - 1] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)
@@ -122,9 +129,11 @@ class StepStream:
             self.following = starts + self.context
         flags = (self.edges.index_select(0, starts) & BITS).bool()
         block = self._gather(starts)
+        to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
+        if self.goals is not None:
+            self.goals.put(observation, starts, flags[0], ~elsewhere if self.tbptt_slices > 1 else None)
         if self.tbptt_slices > 1:
             flags[0, :, 0] |= elsewhere
-        to_go, observation, previous_action, action, reward, timestep, _ = block.split_with_sizes(self.widths, -1)
         begins, terminated, truncated = send(flags, self.device).unbind()
         return Batch(
             observation=observation,
@@ -158,10 +167,16 @@ class StepStream:
     def state_dict(self) -> dict[str, Any]:
         """The state with which a resumed run samples the same batches."""
         state = {"generator": self.generator.get_state()}
-        return {**state, "following": self.following} if self.tbptt_slices > 1 else state
+        if self.tbptt_slices > 1:
+            state["following"] = self.following
+            if self.goals is not None:
+                state["goal"] = self.goals.goal
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`."""
         self.generator.set_state(state["generator"])
         if self.tbptt_slices > 1:
             self.following = state["following"]
+            if self.goals is not None:
+                self.goals.goal = state["goal"]

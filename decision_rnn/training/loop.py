@@ -27,6 +27,7 @@ from decision_rnn.checkpoint import (
 from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
 from decision_rnn.data.spec import described_spaces, observation_index
@@ -73,6 +74,11 @@ def prepare(
     seen = slice(None) if index is None else index
     observations, actions = spaces or (None, store.action_dim)
     mean, std = torch.from_numpy(store.observation_mean), torch.from_numpy(store.observation_std)
+    goals = None
+    if config.training.goals == "hindsight":
+        goals = GoalEntries.of_space(observations, config.dataset)
+        for statistics in (mean, std):
+            statistics[goals.asked] = statistics[goals.reached]
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
@@ -102,6 +108,7 @@ def prepare(
         tbptt_slices=settings.tbptt_slices or 1,
         return_weighting=settings.return_weighting,
         starts=settings.starts,
+        goals=goals,
     )
     return agent, trainer, stream
 

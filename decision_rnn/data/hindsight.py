@@ -1,0 +1,91 @@
+"""Hindsight goals: what an episode went on to reach, as if it had been asked for."""
+
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.errors import InputError
+from decision_rnn.layouts import Layout
+
+REACHED, ASKED = "achieved_goal", "desired_goal"
+"""The entries of observations of Gymnasium-Robotics' `GoalEnv`."""
+
+
+class GoalEntries(NamedTuple):
+    """Which entries of an observation's row hold goals.
+
+    Attributes:
+        reached: Those of `achieved_goal`.
+        asked: Those of `desired_goal`, as many.
+    """
+
+    reached: slice
+    asked: slice
+
+    @classmethod
+    def of_space(cls, space: gymnasium.Space | None, dataset: str) -> "GoalEntries":
+        """Of an observation space, None for vectors; InputError, naming the dataset, if there are no goals."""
+        found: dict[tuple[str | int, ...], slice] = {}
+        first = 0
+        for part in Layout.of_space(space, "observations").parts if space is not None else ():
+            found[part.path] = slice(first, first + part.size)
+            first += part.size
+        reached, asked = found.get((REACHED,)), found.get((ASKED,))
+        if reached is None or asked is None or reached.stop - reached.start != asked.stop - asked.start:
+            raise InputError(
+                f"training.goals is hindsight, but the observations of {dataset} are {space or 'vectors'}: they need "
+                f"entries {REACHED} and {ASKED} of one size, as those of a GoalEnv have"
+            )
+        return cls(reached, asked)
+
+
+class HindsightGoals:
+    """Draws the goals of slices: what the episode reaches at one of its later steps, all equally probable. A goal holds
+    until the step at which it is reached; then another is drawn (hindsight experience replay with the strategy `future`
+    of Andrychowicz et al., "Hindsight Experience Replay", 2017, with goals that last, as those of an environment do).
+
+    Args:
+        store: The data.
+        entries: Where its observations have goals.
+        batch_size: The number of rows.
+        generator: The source of random numbers.
+    """
+
+    def __init__(self, store: EpisodeStore, entries: GoalEntries, batch_size: int, generator: torch.Generator) -> None:
+        self.entries, self.generator = entries, generator
+        self.offsets = torch.from_numpy(store.offsets)
+        # An episode of L steps has L + 1 observations: those of all episodes, end to end.
+        columns, observation = store.table, store.columns["observation"].start
+        steps = columns[:, observation + entries.reached.start : observation + entries.reached.stop]
+        final = store.final_observations[:, entries.reached]
+        self.reached = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
+        self.goal = torch.full((batch_size,), -1)
+        """Each row's goal, as the index of an observation; one that is past for none."""
+
+    def put(self, observation: Tensor, starts: Tensor, begins: Tensor, goes_on: Tensor | None) -> None:
+        """Replace the goals in slices.
+
+        Args:
+            observation: (batch, time, entries), changed in place.
+            starts: (batch,) int64, the slices' first steps.
+            begins: (batch, time) bool, true at an episode's first step.
+            goes_on: (batch,) bool, true for rows that continue the slice before; None if none does.
+        """
+        step = starts[:, None] + torch.arange(observation.shape[1])
+        episode = torch.searchsorted(self.offsets, step, right=True) - 1
+        now, last = step + episode, self.offsets[episode + 1] + episode  # as indices of observations
+        share = torch.rand(step.shape, dtype=torch.float64, generator=self.generator)
+        drawn = now + 1 + (share * (last - now)).long()
+        goal = self.goal if goes_on is None else torch.where(goes_on, self.goal, -1)
+        goals = []
+        for t in range(step.shape[1]):
+            goal = torch.where(begins[:, t] | (goal <= now[:, t]), drawn[:, t], goal)
+            goals.append(goal)
+        if goes_on is not None:
+            self.goal = goal
+        found = self.reached[torch.stack(goals, dim=1)]
+        observation[..., self.entries.asked] = found.to(observation.device)

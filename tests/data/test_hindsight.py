@@ -1,0 +1,143 @@
+"""Hindsight goals in training batches, against the episodes they come from; an agent that reaches goals by them."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict
+
+import decision_rnn
+from decision_rnn import Episode, InputError
+from decision_rnn.data.hindsight import GoalEntries
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import top_episodes
+from decision_rnn.data.stream import StepStream
+
+ENTRIES = GoalEntries(slice(0, 2), slice(2, 4))
+LENGTHS = (3, 1, 14, 6)
+SMALL = {"width": 32, "layers": 1}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
+    """Episodes whose goal reached at observation i of episode e is (e, i); the entry asked for is -1."""
+
+    def episode(number: int, length: int) -> Episode:
+        reached = np.stack([np.full(length + 1, number), np.arange(length + 1)], axis=1)
+        rows = np.concatenate([reached, np.full((length + 1, 3), -1)], axis=1).astype(np.float32)
+        return Episode(rows, np.zeros((length, 1), np.float32), np.full(length, number), False, True)
+
+    path = tmp_path_factory.mktemp("goals") / "store"
+    return EpisodeStore.write(path, [episode(*each) for each in enumerate(LENGTHS)], environment_id=None, source={})
+
+
+@pytest.mark.parametrize(("tbptt_slices", "top"), [(1, 1.0), (3, 1.0), (3, 0.5)])
+def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
+    store: EpisodeStore, tbptt_slices: int, top: float
+) -> None:
+    stream = StepStream(top_episodes(store, top), 5, 64, 0, tbptt_slices=tbptt_slices, goals=ENTRIES)
+    drawn: dict[int, list[int]] = {}
+    before: list[Any] = [None] * 64
+    for _ in range(30):
+        batch = stream.sample()
+        rows = batch.observation.int().tolist()
+        for row in range(64):
+            previous = None if batch.reset.mask[row, 0] or tbptt_slices == 1 else before[row]
+            for step in rows[row]:
+                episode, now, goal_episode, goal, rest = step
+                assert goal_episode == episode
+                assert now < goal <= LENGTHS[episode]
+                assert rest == -1
+                if previous is not None and previous[0] == episode and previous[1] > now:
+                    assert goal == previous[1]
+                elif episode == 2 and now == 4:
+                    drawn.setdefault(now, []).append(goal)
+                previous = episode, goal
+            before[row] = previous
+    counts = np.bincount(drawn[4], minlength=15)[5:]
+    assert (counts > 0).all()
+    assert abs(np.mean(drawn[4]) - 9.5) < 4 * np.std(np.arange(5, 15)) / len(drawn[4]) ** 0.5
+
+
+def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore) -> None:
+    def stream() -> StepStream:
+        return StepStream(store, 4, 8, 0, tbptt_slices=4, goals=ENTRIES)
+
+    first, second = stream(), stream()
+    for _ in range(3):
+        first.sample()
+    second.load_state_dict(first.state_dict())
+    assert all(torch.equal(first.sample().observation, second.sample().observation) for _ in range(3))
+
+
+class Point(gymnasium.Env):
+    """A point in the plane that moves by the action; a goal that is reached ends the episode."""
+
+    def __init__(self) -> None:
+        plane = Box(-4.0, 4.0, (2,), np.float32)
+        self.observation_space = Dict(achieved_goal=plane, desired_goal=plane, observation=Box(-1.0, 1.0, (1,)))
+        self.action_space = Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = np.zeros(2, np.float32)
+        angle = self.np_random.uniform(0, 2 * np.pi)
+        self.goal = (2 * np.array([np.cos(angle), np.sin(angle)])).astype(np.float32)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place = np.clip(self.place + 0.3 * action, -4, 4).astype(np.float32)
+        near = bool(np.linalg.norm(self.place - self.goal) < 0.6)
+        return self._seen(), float(near), near, False, {"success": near}
+
+    def _seen(self) -> dict[str, np.ndarray]:
+        return {"achieved_goal": self.place, "desired_goal": self.goal, "observation": np.zeros(1, np.float32)}
+
+
+@pytest.fixture
+def wandering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Episodes that go straight on in a direction of chance, whatever the goal."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    gymnasium.register("test/Point-v0", Point, max_episode_steps=12)
+    generator, heading = np.random.default_rng(0), np.zeros(2)
+
+    def wander(observation: Any) -> np.ndarray:
+        if not observation["achieved_goal"].any():
+            angle = generator.uniform(0, 2 * np.pi)
+            heading[:] = np.cos(angle), np.sin(angle)
+        return heading.astype(np.float32)
+
+    decision_rnn.record(wander, "test/Point-v0", "own/wandering", episodes=150, progress=False)
+    return "own/wandering"
+
+
+def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(wandering: str, tmp_path: Path) -> None:
+    def success(goals: str) -> float:
+        run = decision_rnn.train(
+            wandering,
+            backbone={"name": "mlp", **SMALL},
+            steps=250,
+            output=tmp_path / goals,
+            progress=False,
+            condition={"name": "none"},
+            training={"goals": goals, "learning_rate": 3e-3, "ema_decay": 0.9},
+            evaluation={"episodes": 0},
+        )
+        result = run.evaluate(episodes=40, processes=1, progress=False, metrics=["success"]).targets[0]
+        return float(result.metrics["success"].mean)
+
+    assert success("data") < 0.5
+    assert success("hindsight") > 0.8
+
+
+def test_hindsight_goals_need_no_return_and_observations_with_goals(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"training.goals is hindsight, and condition return_to_go: .* condition none"):
+        decision_rnn.train("hopper-medium", output=tmp_path, training={"goals": "hindsight"})
+    for space in (None, Dict(achieved_goal=Box(-1, 1, (2,)), desired_goal=Box(-1, 1, (3,)))):
+        with pytest.raises(InputError, match=r"the observations of own/x are .* need entries achieved_goal and"):
+            GoalEntries.of_space(space, "own/x")
