@@ -17,6 +17,7 @@ from decision_rnn.config import to_dict
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.files import working_alone, write_atomically
 from decision_rnn.messages import bar, counted, tell, warn
+from decision_rnn.records import spelt
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.workers import available_cores
 
@@ -99,7 +100,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
     text = io.StringIO()
     table = csv.DictWriter(text, [*EPISODE_COLUMNS, *comparison.metrics], lineterminator="\n")
     table.writeheader()
-    table.writerows(comparison.episode_table())
+    table.writerows(spelt(comparison.episode_table()))
     files = {
         "comparison.json": json.dumps(comparison.to_dict(), separators=(",", ":")) + "\n",
         "episodes.csv": text.getvalue(),

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -171,6 +173,24 @@ def test_target_beyond_the_data_that_is_capped_as_the_best_is_played_once(mine: 
     both = {"narrow": {}, "uncapped": {"condition": {"rtg_cap": 0}}}
     found = plan(small(Path("x"), **beyond, variants=both), "test").trials()[0][0].targets
     assert [(of.target_return, of.roles) for of in found[:2]] == [(best + 10, ("paper",)), (best, ("best",))]
+
+
+def test_target_best_is_written_and_read_by_its_name(mine: Path, comparing: Compare, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"evaluation.target_returns": "best", "checkpoint_episodes": 1, "controls": "bc"}
+    comparison = comparing(**asked)
+    target = comparison.datasets[0].targets[0]
+    assert (target.target_return, target.roles, target.in_range) == (math.inf, ("paper",), None)
+    assert comparison.trials[0].targets[0].target_return == math.inf
+    folder = tmp_path / "runs"
+    assert read_comparison(folder) == comparison
+    assert "target best" in (folder / "comparison.md").read_text()
+    with (folder / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["target_return"] for row in rows][:1] == ["best"]
+    page = build_page(comparison)
+    for name in ("comparison.md", "comparison.json", "episodes.csv"):
+        assert not re.search(r"\binf(inity)?\b", (folder / name).read_text(), re.IGNORECASE)
+    assert "target best" in page
 
 
 def test_episodes_csv_has_one_row_per_episode(mine: Path, comparing: Compare, tmp_path: Path) -> None:
