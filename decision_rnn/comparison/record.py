@@ -232,6 +232,7 @@ def read_comparison(path: Path | str) -> Comparison:
     schema = data.get("schema", 1) if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise InputError(f"{file} is a comparison of schema {schema}, of which this version knows {SCHEMA}: {remedy}")
+    data["variants"] = spelt(data.get("variants"))  # configurations are as their files spell them
     try:
         return read_record(data, Comparison)
     except ValueError as error:
