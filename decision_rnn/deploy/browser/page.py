@@ -115,7 +115,12 @@ def write_page(
 
 def server(folder: Path) -> http.server.ThreadingHTTPServer:
     """A server of the folder on the loopback address, at a free port; `serve_forever` starts it."""
-    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
+    return _Server(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a browser that leaves while files are sent closes the connection."""
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):

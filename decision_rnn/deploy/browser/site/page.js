@@ -22,7 +22,7 @@ class Player {
     find("agents").append(this.element);
     this.part("figcaption").textContent = name;
     this.part(".body").setAttribute("aria-label", `The body of ${name}`);
-    this.part(".curves").setAttribute("aria-label", "Return so far and return still asked for, by step");
+    this.part(".curves").setAttribute("aria-label", "Return so far and return-to-go, by step");
     this.listen(this.part(".body"));
   }
 
@@ -121,12 +121,13 @@ class Player {
     }
     const capsules = this.environment.capsules();
     pen.fillStyle = theme.shadow;
+    pen.beginPath(); // of all parts together, so that overlaps are no darker
     for (const { from, to, radius } of capsules) {
       const reach = Math.abs(to[0] - from[0]) / 2 + radius;
-      pen.beginPath();
       pen.ellipse(across((from[0] + to[0]) / 2), up(0) + 3, reach * scale, 3, 0, 0, 2 * Math.PI);
-      pen.fill();
+      pen.closePath();
     }
+    pen.fill();
     pen.lineCap = "round";
     for (const { from, to, radius, colour } of capsules.reverse()) {
       const ends = [from, to].map(([x, z]) => [across(x), up(z)]);
@@ -163,7 +164,7 @@ class Player {
     pen.strokeStyle = theme.line;
     line(pen, [8, up(0)], [width - 8, up(0)]);
     const curves = [["return so far", theme.earned, [], (value) => value]];
-    if (conditioned) curves.push(["still asked for", theme.togo, [5, 4], (value) => this.target - value]);
+    if (conditioned) curves.push(["return-to-go", theme.togo, [5, 4], (value) => this.target - value]);
     let left = 8;
     for (const [name, shade, dashes, of] of curves) {
       pen.strokeStyle = shade;
