@@ -4,6 +4,7 @@ import { Environment } from "./environment.js";
 import { InputError, Policy } from "./policy.js";
 
 const FRAME_MS = 12; // of a frame of 16.7 are spent on steps, the rest on drawing
+const SLOWLY = 6; // numbers and curves, and the body too in a pause, are drawn at every so many frames
 const PULL = 150; // newton per metre between the pointer and the torso
 const MOST_FORCE = 200; // newton
 const PUSH = 120; // newton of a key or button
@@ -85,9 +86,12 @@ class Player {
     for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (this.pointer = null));
   }
 
-  draw(theme) {
-    this.drawBody(theme);
-    this.drawCurves(theme);
+  get visible() {
+    const { top, bottom } = this.element.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  }
+
+  drawNumbers() {
     const { policy, earned, steps, target } = this;
     const conditioned = policy.metadata.target_return.conditioned;
     this.part(".earned").textContent = format(earned);
@@ -100,7 +104,7 @@ class Player {
   drawBody(theme) {
     const { pen, width, height } = fitted(this.part(".body"));
     const torso = this.environment.torso();
-    const bottom = -0.28;
+    const bottom = Math.max(-0.28, torso.z + 0.4 - this.environment.body.height);
     const scale = height / this.environment.body.height;
     this.view = { scale, bottom };
     const across = (x) => width / 2 + (x - torso.x) * scale;
@@ -213,7 +217,8 @@ class Stage {
     this.players = players;
     this.playing = false;
     this.owed = 0; // seconds of the environment's time that are still to be played
-    this.frames = [];
+    this.frames = []; // when those of the last second began
+    this.drawn = 0;
     this.readTheme();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.readTheme());
   }
@@ -263,7 +268,17 @@ class Stage {
       this.owed -= dt;
       await this.step();
     }
-    for (const player of this.players) player.draw(this.theme);
+    this.draw();
+  }
+
+  draw() {
+    const all = this.drawn++ % SLOWLY === 0;
+    for (const player of this.players.filter(({ visible }) => visible)) {
+      if (all || this.playing) player.drawBody(this.theme);
+      if (!all) continue;
+      player.drawCurves(this.theme);
+      player.drawNumbers();
+    }
   }
 
   run() {
