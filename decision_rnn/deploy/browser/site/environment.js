@@ -12,14 +12,14 @@ export const BODIES = {
     controlCost: 1e-3,
     noise: 5e-3,
     healthy: { z: [0.7, Infinity], angle: [-0.2, 0.2], state: 100 },
-    height: 2.1, // metres of the picture
+    height: 2.4, // metres of the picture
   },
   "Walker2d-v5": {
     frameSkip: 4,
     controlCost: 1e-3,
     noise: 5e-3,
     healthy: { z: [0.8, 2.0], angle: [-1, 1], state: Infinity },
-    height: 2.1,
+    height: 2.4,
   },
   "HalfCheetah-v5": { frameSkip: 5, controlCost: 0.1, noise: 0.1, healthy: null, height: 1.7 },
 };

@@ -54,7 +54,7 @@ export function describe(bytes, source, environmentId) {
     if (!entries.decision_rnn) throw new RangeError("no description");
     metadata = JSON.parse(entries.decision_rnn);
   } catch {
-    throw new InputError(`${source} is not a policy of decision_rnn: replace it by a file that decision-rnn export wrote.`);
+    throw new InputError(`${source} is not a policy of decision_rnn, or of an earlier version: replace it by a file that decision-rnn export wrote.`);
   }
   const own = metadata.training?.config?.evaluation?.environment_id ?? metadata.environment_id;
   if (own !== environmentId) {
