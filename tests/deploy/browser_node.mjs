@@ -41,7 +41,7 @@ if (request.episodes) {
       earned += reward;
     }
     answer.returns.push(earned);
-    answer.microseconds.push(policy.microseconds / policy.actions);
+    answer.microseconds.push(policy.microseconds);
   }
 }
 process.stdout.write(JSON.stringify(answer));

@@ -32,7 +32,8 @@ class Player {
   }
 
   reset(seed, target) {
-    Object.assign(this, { target, earned: 0, reward: 0, steps: 0, over: false, curve: [0], force: null, pushed: 0, pointer: null });
+    Object.assign(this, { target, reward: 0, steps: 0, over: false, force: null, pushed: 0, pointer: null });
+    Object.assign(this, { earned: 0, lowest: 0, highest: 0, curve: [0] }); // the return so far, its range and course
     this.policy.reset(target);
     this.observation = this.environment.reset(seed);
     this.part(".verdict").textContent = "";
@@ -52,13 +53,16 @@ class Player {
     const { observation, reward, terminated } = this.environment.step(action);
     Object.assign(this, { observation, reward });
     this.earned += reward;
+    this.lowest = Math.min(this.lowest, this.earned);
+    this.highest = Math.max(this.highest, this.earned);
     this.curve.push(this.earned);
     this.steps += 1;
     this.over = terminated || this.steps >= this.limit;
     if (this.over) {
       const asked = this.policy.metadata.target_return.conditioned ? `asked for ${format(this.target)}, ` : "";
-      const fell = terminated ? ` It fell after ${format(this.steps)} steps.` : ` It lasted all ${format(this.steps)} steps.`;
-      this.part(".verdict").textContent = `Over: ${asked}it returned ${format(this.earned)}.${fell}`;
+      const end = terminated ? "It fell after" : "It lasted all";
+      const verdict = `Over: ${asked}it returned ${format(this.earned)}. ${end} ${format(this.steps)} steps.`;
+      this.part(".verdict").textContent = verdict;
     }
   }
 
@@ -93,11 +97,11 @@ class Player {
 
   drawNumbers() {
     const { policy, earned, steps, target } = this;
-    const conditioned = policy.metadata.target_return.conditioned;
     this.part(".earned").textContent = format(earned);
-    this.part(".togo").textContent = conditioned ? format(target - earned) : "nothing";
+    this.part(".togo").textContent = format(target - earned);
+    this.part(".togo").parentElement.hidden = !policy.metadata.target_return.conditioned;
     this.part(".steps").textContent = format(steps);
-    this.part(".time").textContent = policy.actions ? `${format(policy.microseconds / policy.actions)} µs` : "–";
+    this.part(".time").textContent = policy.actions ? `${format(policy.microseconds)} µs` : "–";
     this.part(".state").textContent = `${format(policy.stateBytes)} bytes`;
   }
 
@@ -158,8 +162,8 @@ class Player {
     const { pen, width, height } = fitted(this.part(".curves"));
     const conditioned = this.policy.metadata.target_return.conditioned;
     const asked = conditioned ? this.target : 0;
-    const high = Math.max(asked, this.earned, 1) * 1.08;
-    const low = Math.min(0, conditioned ? this.target - this.earned : 0, this.earned) * 1.08;
+    const high = Math.max(asked, this.highest, conditioned ? asked - this.lowest : 0, 1) * 1.08;
+    const low = Math.min(0, this.lowest, conditioned ? asked - this.highest : 0) * 1.08;
     const across = (step) => 8 + (step / this.limit) * (width - 16);
     const up = (value) => height - 8 - ((value - low) / (high - low)) * (height - 30);
     pen.clearRect(0, 0, width, height);
@@ -304,8 +308,7 @@ async function fetched(name) {
 function setRange(policies, asked) {
   const conditioned = policies.map(({ metadata }) => metadata).filter(({ target_return }) => target_return.conditioned);
   if (!conditioned.length) {
-    find("target").disabled = true;
-    find("asked").textContent = "none";
+    find("target").parentElement.hidden = true;
     find("about").textContent = "This agent copies its data and is asked for nothing: watch what it does.";
     return;
   }
@@ -316,9 +319,9 @@ function setRange(policies, asked) {
   if (Number.isFinite(asked)) returns.push(asked);
   const unit = 10 ** Math.max(0, Math.floor(Math.log10(Math.max(...returns) - Math.min(...returns) || 1)) - 2);
   const first = asked ?? Number(conditioned[0].target_return.default);
-  const range = { step: unit, min: Math.floor(Math.min(...returns) / unit) * unit, max: Math.ceil(Math.max(...returns) / unit) * unit };
-  Object.assign(find("target"), range);
-  find("target").value = Number.isFinite(first) ? first : range.max;
+  const [min, max] = [Math.floor(Math.min(...returns) / unit) * unit, Math.ceil(Math.max(...returns) / unit) * unit];
+  Object.assign(find("target"), { step: unit, min, max });
+  find("target").value = Number.isFinite(first) ? first : max;
   find("asked").textContent = format(find("target").value);
 }
 
@@ -340,7 +343,7 @@ function listen(stage) {
   find("target").addEventListener("change", act.restart);
   const keys = { " ": act.play, s: act.step, r: act.restart, a: act.left, d: act.right };
   addEventListener("keydown", (event) => {
-    const typing = event.target.matches("input[type=number], select") || (event.key === " " && event.target.matches("button"));
+    const typing = event.target.matches(event.key === " " ? "button, input[type=number], select" : "input[type=number], select");
     const action = keys[event.key.toLowerCase()];
     if (!action || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -385,8 +388,8 @@ async function main() {
 }
 
 main().catch((error) => {
-  const message = error instanceof InputError ? error.message : `This browser cannot show the page (${error.message ?? error}).`;
-  find("message").textContent = message;
+  const ours = error instanceof InputError;
+  find("message").textContent = ours ? error.message : `This browser cannot show the page (${error.message ?? error}).`;
   find("message").hidden = false;
   find("message").setAttribute("role", "alert");
   find("agents").replaceChildren();

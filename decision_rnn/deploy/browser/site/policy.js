@@ -3,7 +3,14 @@
 import { BODIES } from "./environment.js";
 
 const FIRST_INPUTS = ["obs", "reward", "reset", "target_return"];
-const ARRAYS = { float32: Float32Array, float64: Float64Array, int64: BigInt64Array, int32: Int32Array, bool: Uint8Array };
+const ARRAYS = {
+  float32: Float32Array,
+  float64: Float64Array,
+  int32: Int32Array,
+  int64: BigInt64Array,
+  bool: Uint8Array,
+};
+const RECENT = 100; // actions, over which the time of one is averaged: browsers round it
 const METADATA_FIELD = 14; // metadata_props of onnx.ModelProto: pairs of key (1) and value (2)
 
 /** A fault of what the user gave: its message is one sentence. */
@@ -54,7 +61,10 @@ export function describe(bytes, source, environmentId) {
     if (!entries.decision_rnn) throw new RangeError("no description");
     metadata = JSON.parse(entries.decision_rnn);
   } catch {
-    throw new InputError(`${source} is not a policy of decision_rnn, or of an earlier version: replace it by a file that decision-rnn export wrote.`);
+    throw new InputError(
+      `${source} is not a policy of decision_rnn, or of an earlier version: replace it by a file that decision-rnn ` +
+        "export wrote.",
+    );
   }
   const own = metadata.training?.config?.evaluation?.environment_id ?? metadata.environment_id;
   if (own !== environmentId) {
@@ -72,7 +82,8 @@ export class Policy {
     try {
       session = await ort.InferenceSession.create(bytes, { executionProviders: ["wasm"], logSeverityLevel: 4 });
     } catch (error) {
-      throw new InputError(`${source} is damaged, or onnxruntime cannot run it (${String(error.message ?? error).slice(0, 200)}).`);
+      const reason = String(error.message ?? error).slice(0, 200);
+      throw new InputError(`${source} is damaged, or onnxruntime cannot run it (${reason}): export the policy again.`);
     }
     const expected = [...FIRST_INPUTS, ...(metadata.state ?? []).map((part) => part.input)];
     const missing = expected.filter((name) => !session.inputNames.includes(name));
@@ -88,7 +99,7 @@ export class Policy {
   }
 
   constructor(ort, session, metadata, source) {
-    Object.assign(this, { ort, session, metadata, source });
+    Object.assign(this, { ort, session, metadata, source, actions: 0, microseconds: 0 }); // of an action, recently
     this.initial = metadata.state.map(({ input, dtype, shape, initial }) => {
       const values = [initial].flat(Infinity).map((value) => (dtype === "int64" ? BigInt(value) : number(value)));
       const size = shape.reduce((product, side) => product * side, 1);
@@ -105,8 +116,6 @@ export class Policy {
     this.target = new this.ort.Tensor("float32", [target], [1]);
     this.state = this.initial;
     this.begins = 1;
-    this.microseconds = 0;
-    this.actions = 0;
   }
 
   /** The action at an observation, after the reward of the action before; the reward of the first is ignored. */
@@ -120,8 +129,8 @@ export class Policy {
       target_return: this.target,
       ...Object.fromEntries(this.state),
     });
-    this.microseconds += 1000 * (performance.now() - began);
     this.actions += 1;
+    this.microseconds += (1000 * (performance.now() - began) - this.microseconds) / Math.min(this.actions, RECENT);
     this.begins = 0;
     this.state = this.metadata.state.map(({ input, output }) => [input, outputs[output]]);
     return outputs.actions.data;
