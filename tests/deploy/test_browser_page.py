@@ -50,7 +50,11 @@ def test_the_folder_of_a_page(fetched: None, policy_path: Path, tmp_path: Path) 
     names = {path.relative_to(tmp_path / "page").as_posix() for path in (tmp_path / "page").rglob("*")}
     assert names >= {"index.html", "style.css", "page.js", "policy.js", "environment.js", "page.json"}
     assert names >= {f"runtimes/{Path(file).name}" for runtime in RUNTIMES for file in runtime.files}
-    assert names >= {"licences/mujoco-LICENSE", "licences/onnxruntime-LICENSE", "licences/gymnasium-LICENSE"}
+    assert names >= {
+        "licences/mujoco-LICENSE.txt",
+        "licences/onnxruntime-LICENSE.txt",
+        "licences/gymnasium-LICENSE.txt",
+    }
     for file in ("policy.onnx", "policy-2.onnx"):
         assert (tmp_path / "page" / file).read_bytes() == policy_path.read_bytes()
     assert 'joint="thigh_joint"' in (tmp_path / "page/body.xml").read_text()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from decision_rnn.checkpoint import TrainedAgent
-from decision_rnn.data.environments import make_environment
+from decision_rnn.data.environments import make_environment, time_limit
 from decision_rnn.deploy.browser.runtimes import RUNTIMES, runtime_files
 from decision_rnn.deploy.hub import ONNX
 from decision_rnn.deploy.onnx import export_onnx
@@ -34,7 +34,7 @@ SITE = Path(__file__).parent / "site"
 BODIES = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5")
 """The environments that site/environment.js has."""
 LICENSED = ("mujoco", "onnxruntime", "gymnasium")
-"""The installed packages whose licences are those of the runtimes and of the body."""
+"""The modules whose installed packages, such as onnxruntime-gpu, have the licences of the runtimes and of the body."""
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".json": "application/json"}
 
 
@@ -73,12 +73,13 @@ def write_page(
     runtimes, first = runtime_files(), subjects[0].trained
     files = [ONNX, *(f"policy-{number}.onnx" for number in range(2, len(subjects) + 1))]
     settings = first.config.evaluation
-    with contextlib.closing(make_environment(environments[0])) as environment:
-        body, own = Path(environment.unwrapped.fullpath), environment.spec.max_episode_steps
-    limit = step_limit(environments[0], *step_limits(settings, first.provenance))
+    with contextlib.closing(make_environment(environments[0])) as made:
+        body: Any = made.unwrapped
+        model = Path(body.fullpath)
+    limits = time_limit(environments[0]), step_limit(environments[0], *step_limits(settings, first.provenance))
     content = {
         "environment_id": environments[0],
-        "steps": min(filter(None, (own, limit))),
+        "steps": min(filter(None, limits)),
         "seed": settings.seed if seed is None else seed,
         "target_return": None if target_return == BEST else target_return,
         "agents": [{"policy": file, "name": name} for file, name in zip(files, _labels(subjects), strict=True)],
@@ -97,7 +98,7 @@ def write_page(
         with new_directory(folder) as new:
             shutil.copytree(SITE, new, dirs_exist_ok=True)
             (new / "page.json").write_text(json.dumps(content, indent=1))
-            shutil.copyfile(body, new / "body.xml")
+            shutil.copyfile(model, new / "body.xml")
             for kind in ("runtimes", "licences"):
                 (new / kind).mkdir()
             for path in runtimes:
@@ -148,7 +149,8 @@ def _labels(subjects: Sequence[Subject]) -> list[str]:
 
 def _licences() -> Iterator[tuple[str, bytes]]:
     """The licences of what is vendored, as their Python packages bring them: a file's name and content."""
-    for package in LICENSED:
-        for path in importlib.metadata.files(package) or ():
+    packages = importlib.metadata.packages_distributions()
+    for module in LICENSED:
+        for path in importlib.metadata.files(packages[module][0]) or ():
             if re.match(r"licen[cs]e|thirdpartynotices", path.name, re.IGNORECASE):
-                yield f"{package}-{path.name}", path.read_binary()
+                yield f"{module}-{path.stem}.txt", path.read_binary()

@@ -343,7 +343,7 @@ function listen(stage) {
   find("target").addEventListener("change", act.restart);
   const keys = { " ": act.play, s: act.step, r: act.restart, a: act.left, d: act.right };
   addEventListener("keydown", (event) => {
-    const typing = event.target.matches(event.key === " " ? "button, input[type=number], select" : "input[type=number], select");
+    const typing = event.target.matches(`input[type=number], select${event.key === " " ? ", button" : ""}`);
     const action = keys[event.key.toLowerCase()];
     if (!action || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
