@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages of the site from files at the repository's root."""
 PUBLISHED = ("results/*/*.md", "results/*/*.png", "results/*/*.html", "results/*/*.json", "configs/**/*.yaml")
+TRY_IT, TRY_IT_PAGE = ROOT / "build/try-it", "browser.md"
+"""The folder that `decision-rnn play pretrained/hopper-medium --browser --output build/try-it` writes, which the site
+shows if it is there, and the page that links to it."""
 LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s]+)(?P<after>\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HELP_COLUMNS = "80"
@@ -37,6 +40,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for pattern in PUBLISHED:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    for path in filter(Path.is_file, TRY_IT.rglob("*")):
+        place = path.relative_to(TRY_IT.parent).as_posix()
+        files.append(File.generated(config, place, abs_src_path=str(path)))
     files.append(File.generated(config, "reference/cli.md", content=command_line_page()))
     files.append(File.generated(config, "reference/configuration.md", content=configuration_page()))
     return files
@@ -46,6 +52,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Rewrite the repository's links for the site."""
     places = {path: source for source, path in MOVED.items()}
     uri = page.file.src_uri
+    if uri == TRY_IT_PAGE and TRY_IT.is_dir():
+        markdown = re.sub(r"\A(# .*\n)", rf"\1\n**[Open the page]({TRY_IT.name}/index.html)**\n", markdown)
     source = places.get(uri) or (uri if uri.startswith("results/") else f"docs/{uri}")
     return rewrite_links(markdown, source, files.get_file_from_path)
 

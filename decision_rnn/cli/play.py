@@ -1,10 +1,12 @@
 """`decision-rnn play`: watch an agent in its environment."""
 
+import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
@@ -20,10 +22,19 @@ if TYPE_CHECKING:
 def run(arguments: Sequence[str]) -> None:
     """Play episodes and print their returns and scores; raises InputError for invalid input."""
     command = parser().read(arguments)
+    if command.browser:
+        return _in_browser(command)
+    if command.output is not None:
+        raise InputError(f"{COMMAND_LINE}: --output is of --browser: add it, or name the --video to write")
+    if command.others:
+        raise InputError(f"{COMMAND_LINE}: only --browser shows several agents: add it, or name one agent")
     if command.video is not None and command.video.suffix != ".mp4":
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
     if command.video is None and not has_screen():
-        raise InputError("there is no screen to open a window on: write a video instead with --video episode.mp4")
+        raise InputError(
+            "there is no screen to open a window on: write a video instead with --video episode.mp4, or serve a page "
+            "with --browser"
+        )
     from decision_rnn.api.agents import find_subject, load_subject  # here: slow, and not needed for `--help`
     from decision_rnn.evaluation.actor import describe_state, window_of
     from decision_rnn.evaluation.evaluate import evaluation_environment
@@ -61,12 +72,43 @@ def parser() -> CommandParser:
     """The parser of the command."""
     parser = CommandParser("decision-rnn play")
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, org/name, or policy.onnx")
+    parser.add_argument("others", nargs="*", default=[], help="with --browser: further agents, shown beside the first")
+    parser.add_argument("--browser", action="store_true", help="serve a page to play with in a browser, until Ctrl-C")
+    parser.add_argument(
+        "--output", type=Path, help="with --browser: only write the page, as this folder, for a static host"
+    )
     parser.add_argument("--video", type=Path, help="the mp4 to write (default: play in a window)")
     text = "target return (default: the first of the run's evaluation)"
     parser.add_argument("--target_returns", type=TargetReturn, help=text)
     parser.add_argument("--episodes", type=PositiveInt, default=1, help="number of episodes")
     parser.add_argument("--seed", type=NonNegativeInt, help="seed of the first episode (default: the evaluation's)")
     return parser
+
+
+def _in_browser(command: Any) -> None:
+    """Write a page of the agents, and serve it unless its folder is named."""
+    if command.video is not None:
+        raise InputError(f"{COMMAND_LINE}: --video and --browser exclude each other: choose one")
+    from decision_rnn.api.agents import find_subject, load_subject
+    from decision_rnn.deploy.browser.page import Subject, server, write_page
+    from decision_rnn.evaluation.targets import check_conditioned
+
+    subjects = []
+    for name in (command.agent, *command.others):
+        file = find_subject(name)
+        subjects.append(Subject(name, load_subject(file)[0], file))
+    if command.target_returns is not None:
+        check_conditioned(subjects[0].trained.config, command.agent)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = command.output or Path(temporary) / "page"
+        write_page(folder, subjects, command.target_returns, command.seed)
+        if command.output is not None:
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            print(f"written to {folder}: {size:,} bytes; a static host serves it as it is")
+            return
+        with server(folder) as serving, contextlib.suppress(KeyboardInterrupt):
+            print(f"open http://127.0.0.1:{serving.server_port}/ in a browser; Ctrl-C ends this", flush=True)
+            serving.serve_forever()
 
 
 def has_screen() -> bool:

@@ -234,11 +234,12 @@ def _carried(agent: DecisionAgent, state: ActingState) -> State:
 
 
 def _initial(value: Tensor) -> Any:
-    """A state's initial value for JSON: a single number if all entries are equal, as text if it is not finite."""
-    numbers = value.double().flatten().tolist()
+    """A state's initial value for JSON, with text for what JSON has no numbers for, as in slots that are not written
+    yet; a single number if all entries are equal."""
+    numbers = [x if math.isfinite(x) else str(x) for x in value.double().flatten().tolist()]
     if not numbers or numbers.count(numbers[0]) < len(numbers):
-        return value.tolist()
-    return numbers[0] if math.isfinite(numbers[0]) else str(numbers[0])
+        return np.reshape(np.array(numbers, object), value.shape).tolist()
+    return numbers[0]
 
 
 def _lerp() -> Any:

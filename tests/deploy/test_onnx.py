@@ -1,5 +1,6 @@
 """The exported ONNX policy acts like its agent: every backbone, both token layouts, objectives and masks."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,7 @@ from decision_rnn.agent.spec import unit_box
 from decision_rnn.backbones import contract, registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
+from decision_rnn.deploy import onnx as export
 from decision_rnn.deploy.description import describe_spaces
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.errors import InputError
@@ -94,6 +96,22 @@ def test_exported_onnx_policy_has_the_actions_of_its_agent(
         for key, parameter in trained.agent.named_parameters():
             parameter.data *= 0.5 if "weight_hh" in key else 1
     assert_acts_alike(trained, exported(tmp_path, trained))
+    (text,) = (pair.value for pair in onnx.load(tmp_path / "policy.onnx").metadata_props if pair.key == "decision_rnn")
+    json.loads(text, parse_constant=pytest.fail)  # others' parsers refuse NaN and infinities
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (torch.full((2, 3), torch.nan), "nan"),
+        (torch.tensor([[1.0, torch.nan], [-torch.inf, 2.0]]), [[1.0, "nan"], ["-inf", 2.0]]),
+        (torch.tensor(3), 3.0),
+    ],
+)
+def test_initial_values_of_the_state_are_json(value: torch.Tensor, written: object) -> None:
+    assert export._initial(value) == written
+    read = np.broadcast_to(np.asarray(json.loads(json.dumps(written, allow_nan=False)), np.float64), value.shape)
+    np.testing.assert_array_equal(read, value.numpy())
 
 
 def test_onnx_policy_of_a_masked_agent_takes_full_observations(tmp_path: Path) -> None:
