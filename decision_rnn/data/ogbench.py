@@ -47,7 +47,8 @@ def register(environment_id: str) -> None:
     maze = ID.fullmatch(environment_id)
     if maze and environment_id not in gymnasium.registry:
         importlib.import_module("ogbench.locomaze")
-        gymnasium.register(environment_id, GoalMaze, kwargs={"maze": maze[1]}, max_episode_steps=MAX_STEPS)
+        entry = "decision_rnn.data.ogbench:GoalMaze"
+        gymnasium.register(environment_id, entry, kwargs={"maze": maze[1]}, max_episode_steps=MAX_STEPS)
 
 
 @contextlib.contextmanager
