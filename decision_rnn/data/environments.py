@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from decision_rnn.data import memory
+from decision_rnn.data import memory, ogbench
 from decision_rnn.data.playing import Quota, play_one, spec_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError, did_you_mean
@@ -42,11 +42,11 @@ def check_id(environment_id: Any, where: str) -> str:
 
 
 def registered(environment_id: str | None) -> EnvSpec | None:
-    """The spec of a registered environment; None if there is none. Those of `data.memory` are registered when they are
-    first asked for."""
+    """The spec of a registered environment; None if there is none. Those of `data.memory` and `data.ogbench` are
+    registered when they are first asked for."""
     if environment_id is not None:
         with contextlib.suppress(ModuleNotFoundError):
-            memory.register(environment_id)
+            _register(environment_id)
     return gymnasium.registry.get(environment_id or "")
 
 
@@ -67,10 +67,11 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
     import mujoco  # here: the import is slow, and listing datasets does not need it
 
     try:
-        memory.register(environment_id)
+        _register(environment_id)
     except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
         raise MissingEnvironmentError(
-            f"{environment_id} needs the package {error.name}, which is missing: pip install 'decision-rnn[popgym]'"
+            f"{environment_id} needs the package {package}, which is missing: pip install 'decision-rnn[{package}]'"
         ) from None
     if environment_id not in gymnasium.registry:
         raise MissingEnvironmentError(
@@ -90,6 +91,12 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
         raise MissingEnvironmentError(
             f"the environment {environment_id} cannot be made here ({reason:.300}): fix its package"
         ) from error
+
+
+def _register(environment_id: str) -> None:
+    """Register an environment of ours; ModuleNotFoundError if the package that it needs is missing."""
+    memory.register(environment_id)
+    ogbench.register(environment_id)
 
 
 def _report_mujoco(message: str) -> None:

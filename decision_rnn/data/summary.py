@@ -61,10 +61,13 @@ class DataSummary(DatasetSpec):
         )
 
     @property
-    def references_are_returns(self) -> bool:
-        """Whether the data's lowest and highest return take the place of a random policy's and an expert's, as where
-        the source gives no reference scores (`comparable` says so)."""
-        return self.reference_min == self.return_min
+    def scale(self) -> str:
+        """What scores of 0 and 100 are, in words: the data's lowest and highest return where the source gives no other
+        references (`comparable` says so)."""
+        if self.reference_min != self.return_min:
+            return "0 is a random policy, 100 an expert"
+        high = "its highest" if self.reference_max == self.return_max else f"a return of {self.reference_max:g}"
+        return f"0 is the data's lowest return, 100 {high}"
 
     @property
     def score_mean(self) -> float:

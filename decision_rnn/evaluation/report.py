@@ -79,15 +79,13 @@ def format_result(result: Result) -> str:
         scores += f"  {where}"
         return row(name, target.return_mean, target.return_sd, scores, several)
 
-    own = data.references_are_returns
-    zero, hundred = ("the data's lowest return", "its highest") if own else ("a random policy", "an expert")
     lines = [
         f"{result.config.backbone.name} on {data.name}, step {result.step}, {counted(protocol.episodes, 'episode')}"
         f"{' of cloning' if cloning else ' per target'}, {protocol}, {protocol.environment_id or data.environment_id}",
         f"{'' if cloning else 'target':>12}  {'return':>17}  {'normalised score':>17}  {'length':>6}{measured}",
         *map(target_row, result.targets),
         row("(the data)", data.return_mean, data.return_sd, f"{data.score_mean:>8.1f}"),
-        f"± is one standard deviation over episodes; score 0 is {zero}, 100 {hundred}",
+        f"± is one standard deviation over episodes; score {data.scale}",
         *filter(None, (*map(describe_limit, result.targets), data.comparable, *data.notes, *result.remarks)),
     ]
     return "\n".join(lines)

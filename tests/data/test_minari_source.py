@@ -72,7 +72,8 @@ def test_minari_dataset_of_unknown_body_is_scored_between_its_own_returns() -> N
     assert 1 <= abs(returns[0]) / spec.return_scale < 10
     assert "the scale is that of these data alone" in spec.comparable
     summary = DataSummary.from_store(spec, dataset.open())
-    assert summary.references_are_returns  # so no report calls them those of a random policy and an expert
+    assert summary.scale == "0 is the data's lowest return, 100 its highest"
+    assert replace(summary, reference_max=1e4).scale == "0 is the data's lowest return, 100 a return of 10000"
 
 
 def test_store_round_trips_through_minari_bit_for_bit(folders: Path) -> None:

@@ -126,12 +126,7 @@ def scores(findings: Findings) -> Section:
         "range": "mean over seeds, and in brackets the score of every seed, whose range is no confidence interval",
         None: "of one seed, which may be far from the mean over seeds",
     }
-    scales = {
-        "0 is the data's lowest return, 100 its highest"
-        if dataset.data.references_are_returns
-        else "0 is a random policy, 100 an expert"
-        for dataset in findings.comparison.datasets
-    }
+    scales = {dataset.data.scale for dataset in findings.comparison.datasets}
     scale = ", or, by dataset, ".join(sorted(scales, reverse=True))
     text = f"Score: {scale}; {'; or '.join(kinds[of] for of in kinds if of in spreads)}."
     intervals = f"Scores: {INTERVAL_NOTE}. Over seeds: {DEVIATION_NOTE}. Differences: {DIFFERENCE_NOTE}. "

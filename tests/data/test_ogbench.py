@@ -1,0 +1,135 @@
+"""OGBench's point mazes: files in its layout, its recipe and its environments, against the package itself."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decision_rnn import InputError, open_dataset
+from decision_rnn.data.environments import make_environment
+from decision_rnn.data.ogbench import MazeRecipe, Oracle
+from decision_rnn.data.sources.ogbench import read_episodes
+
+NAME = "ogbench/pointmaze-medium-stitch-v0"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def contents(lengths: tuple[int, ...] = (4, 2, 7)) -> dict[str, np.ndarray]:
+    """The arrays of a file whose episodes have so many rows."""
+    rows, generator = sum(lengths), np.random.default_rng(0)
+    terminals = np.zeros(rows, bool)
+    terminals[np.cumsum(lengths) - 1] = True
+    places = generator.normal(size=(rows, 2)).astype(np.float32)
+    return {
+        "observations": places,
+        "actions": generator.uniform(-1, 1, (rows, 2)).astype(np.float32),
+        "terminals": terminals,
+        "qpos": places,
+    }
+
+
+def written(path: Path, **changes: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {key: value for key, value in {**contents(), **changes}.items() if value is not None}
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+def test_ogbench_file_is_read_as_its_own_package_reads_it(tmp_path: Path) -> None:
+    """An episode's last row has no transition; its goal, which the file does not have, is where it ends."""
+    written(tmp_path / "data" / "pointmaze-medium-stitch-v0.npz")
+    store = open_dataset(NAME).open()
+    assert (store.episodes, store.steps, store.environment_id) == (3, 10, "decision_rnn/ogbench-pointmaze-medium-v0")
+    arrays, begin = contents(), 0
+    for episode, rows in zip(store.read_episodes(), (4, 2, 7), strict=True):
+        places = arrays["observations"][begin : begin + rows]
+        np.testing.assert_array_equal(episode.observations[:, :2], places)
+        np.testing.assert_array_equal(episode.observations[:, 2:], np.repeat(places[-1:], rows, axis=0))
+        np.testing.assert_array_equal(episode.actions, arrays["actions"][begin : begin + rows - 1])
+        assert (episode.terminated, episode.truncated, episode.rewards.any()) == (False, True, False)
+        begin += rows
+    ogbench = pytest.importorskip("ogbench.utils")
+    theirs = ogbench.load_dataset(tmp_path / "data" / "pointmaze-medium-stitch-v0.npz")
+    np.testing.assert_array_equal(store.observations[:, :2], theirs["observations"])
+    np.testing.assert_array_equal(store.actions, theirs["actions"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"terminals": None}, "has no terminals"),
+        ({"observations": np.zeros((13, 3), np.float32)}, r"observations has shape \(13, 3\)"),
+        ({"actions": np.zeros((12, 2), np.float32)}, r"actions has shape \(12, 2\)"),
+        ({"terminals": np.zeros(13, bool)}, "terminals must be true at the last row"),
+        ({"terminals": np.ones(13, bool)}, "of at least two rows"),
+        ({"actions": np.array([[b"x"] * 2] * 13)}, "actions has .* where numbers"),
+        ({"observations": np.array([[None, None]] * 13)}, "cannot be read as an npz file"),
+        ({"observations": np.full((13, 2), np.nan, np.float32)}, "observation"),
+    ],
+)
+def test_damaged_ogbench_file_is_one_sentence(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    file = written(tmp_path / "data.npz", **changes)
+    with pytest.raises(InputError, match=message):
+        open_dataset(NAME, path=file).open()
+
+
+def test_ogbench_file_that_declares_more_than_it_holds_is_one_sentence(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**15, 2)})
+    large, cut = tmp_path / "large.npz", written(tmp_path / "cut.npz")
+    with zipfile.ZipFile(large, "w") as archive:
+        archive.writestr("observations.npy", header.getvalue())
+    cut.write_bytes(cut.read_bytes()[:300])
+    for file in (large, cut):
+        with pytest.raises(InputError, match="cannot be read as an npz file"):
+            list(read_episodes(file))
+
+
+def test_unknown_ogbench_names_and_files_raise(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean ogbench/pointmaze-large-stitch-v0"):
+        _ = open_dataset("ogbench/pointmaze-large-stich-v0").spec
+    with pytest.raises(InputError, match=r"nowhere.npz, given for .* is not a file"):
+        open_dataset(NAME, path=tmp_path / "nowhere.npz").open()
+
+
+def test_ogbench_environment_has_its_goals_and_each_of_five_tasks() -> None:
+    pytest.importorskip("ogbench.locomaze")
+    environment, before = make_environment("decision_rnn/ogbench-pointmaze-medium-v0"), np.random.get_state()[1]
+    inner = environment.unwrapped
+    for seed in range(10):
+        observation, _ = environment.reset(seed=seed)
+        task = inner.task_infos[seed % 5]
+        assert np.abs(observation["achieved_goal"] - task["init_xy"]).max() <= 1.2
+        assert np.abs(observation["desired_goal"] - task["goal_xy"]).max() <= 1.2
+        np.testing.assert_array_equal(environment.reset(seed=seed)[0]["desired_goal"], observation["desired_goal"])
+    np.testing.assert_array_equal(np.random.get_state()[1], before)
+    oracle, over, reward, steps = Oracle(inner), False, 0.0, 0
+    while not over:
+        assert reward == 0
+        _, reward, over, truncated, info = environment.step(oracle.direction().astype(np.float32))
+        steps += 1
+    assert (reward, truncated, info["success"]) == (1.0, False, 1.0)
+    assert steps < 1000
+
+
+@pytest.mark.parametrize("kind", ["navigate", "stitch"])
+def test_ogbench_recipe_goes_from_goal_to_goal_or_to_one_nearby(kind: str) -> None:
+    pytest.importorskip("ogbench.locomaze")
+    recipe = MazeRecipe("medium", kind)
+    episodes = recipe.collect(progress=False)
+    first, second = next(episodes), next(episodes)
+    assert first.observations.shape == (recipe.steps + 1, 4)
+    assert np.abs(first.actions).max() <= 1
+    assert not np.array_equal(first.actions[:5], second.actions[:5])
+    np.testing.assert_array_equal(next(recipe.collect(progress=False)).observations, first.observations)
+    late = first.observations[-100:, :2]
+    assert (np.ptp(late, axis=0).max() < 2.5) == (kind == "stitch")  # it stays at its goal, or goes on to the next
