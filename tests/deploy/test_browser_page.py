@@ -16,6 +16,7 @@ import pytest
 
 from decision_rnn.api.agents import load_subject
 from decision_rnn.checkpoint import TrainedAgent, write_agent
+from decision_rnn.config import ObservationConfig
 from decision_rnn.deploy.browser import page, runtimes
 from decision_rnn.deploy.browser.page import Subject, server, write_page
 from decision_rnn.deploy.browser.runtimes import RUNTIMES, runtime_files
@@ -46,7 +47,11 @@ def subject_of(path: Path) -> Subject:
 
 
 def test_the_folder_of_a_page(fetched: None, policy_path: Path, tmp_path: Path) -> None:
-    write_page(tmp_path / "page", [subject_of(policy_path)] * 2, target_return=1800.0, seed=3)
+    subject = subject_of(policy_path)
+    hidden = replace(
+        subject.trained, config=replace(subject.trained.config, observation=ObservationConfig(mask="velocity"))
+    )
+    write_page(tmp_path / "page", [subject, subject._replace(trained=hidden)], target_return=1800.0, seed=3)
     names = {path.relative_to(tmp_path / "page").as_posix() for path in (tmp_path / "page").rglob("*")}
     assert names >= {"index.html", "style.css", "page.js", "policy.js", "environment.js", "page.json"}
     assert names >= {f"runtimes/{Path(file).name}" for runtime in RUNTIMES for file in runtime.files}
@@ -63,7 +68,10 @@ def test_the_folder_of_a_page(fetched: None, policy_path: Path, tmp_path: Path) 
     assert str(tmp_path) not in text  # it is to be published
     wanted = {"environment_id": "Hopper-v5", "steps": 1000, "seed": 3, "target_return": 1800.0}
     assert {key: content[key] for key in wanted} == wanted
-    assert [agent["name"] for agent in content["agents"]] == [f"{i}. mingru of standin/hopper-medium" for i in (1, 2)]
+    assert [agent["name"] for agent in content["agents"]] == [
+        "1. mingru of standin/hopper-medium",
+        "2. mingru of standin/hopper-medium, velocity hidden",
+    ]
     assert {part["licence"] for part in content["vendored"]} == {"Apache-2.0", "MIT"}
 
 

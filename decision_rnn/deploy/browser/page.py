@@ -143,7 +143,11 @@ def _environment_of(subject: Subject) -> str:
 
 def _labels(subjects: Sequence[Subject]) -> list[str]:
     """A name for each agent, without paths of this machine; numbered if there are several."""
-    names = [f"{subject.trained.config.backbone.name} of {subject.trained.provenance.name}" for subject in subjects]
+    names = []
+    for _, trained, _ in subjects:
+        mask = trained.config.observation.mask
+        hidden = "" if mask == "none" else f", {mask} hidden"
+        names.append(f"{trained.config.backbone.name} of {trained.provenance.name}{hidden}")
     return names if len(names) == 1 else [f"{number}. {name}" for number, name in enumerate(names, 1)]
 
 
