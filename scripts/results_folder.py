@@ -59,7 +59,7 @@ class Made:
     def from_trials(cls, trials: Iterable[Trial], packages: Sequence[str] = ()) -> "Made":
         """As `here`, from these trials of a comparison: with their seeds, and the commits that trained their agents."""
         trials = list(trials)
-        commits = sorted({trial.commit or "unknown, from an installed package" for trial in trials})
+        commits = dict.fromkeys(trial.commit or "unknown, from an installed package" for trial in trials)
         seeds = sorted({trial.seed for trial in trials})
         return cls.here(seeds, packages, f"the agents were made at commit {', '.join(commits)}")
 
