@@ -1,13 +1,15 @@
 """Fixtures shared by the tests: nothing here touches the user's own folders."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,3 +140,17 @@ def pendulum() -> Callable[..., TrainedAgent]:
         return TrainedAgent(agent.eval(), config, data, 10, 1.25)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, by playwright; tests that ask for it are skipped without either."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as drivers:
+        try:
+            browser = drivers.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root, in a container
+        except playwright.Error as error:
+            pytest.skip(f"no browser: {error}")
+        yield browser
+        browser.close()

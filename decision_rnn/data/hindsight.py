@@ -59,9 +59,7 @@ class HindsightGoals:
         self.entries, self.generator = entries, generator
         self.offsets = torch.from_numpy(store.offsets)
         # An episode of L steps has L + 1 observations: those of all episodes, end to end.
-        columns, observation = store.table, store.columns["observation"].start
-        steps = columns[:, observation + entries.reached.start : observation + entries.reached.stop]
-        final = store.final_observations[:, entries.reached]
+        steps, final = store.observations[:, entries.reached], store.final_observations[:, entries.reached]
         self.reached = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
         self.goal = torch.full((batch_size,), -1)
         """Each row's goal, as the index of an observation; one that is past for none."""

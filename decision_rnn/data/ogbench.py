@@ -157,16 +157,14 @@ class Oracle:
 
     def __init__(self, maze: Any) -> None:
         self.maze = maze
-        free = maze.maze_map == 0
-        self.cells = [(int(i), int(j)) for i, j in np.argwhere(free)]
-        self.crossings = [(i, j) for i, j in self.cells if not self._in_hallway(free, i, j)]
-        self.free = free
+        self.free = maze.maze_map == 0
+        self.cells = [(int(i), int(j)) for i, j in np.argwhere(self.free)]
+        self.crossings = [cell for cell in self.cells if not self._in_hallway(*cell)]
         self.ways: dict[tuple[Any, Any], np.ndarray] = {}
 
-    @staticmethod
-    def _in_hallway(free: np.ndarray, i: int, j: int) -> bool:
+    def _in_hallway(self, i: int, j: int) -> bool:
         """Whether a cell is free on two opposite sides alone."""
-        vertical, horizontal = (free[i - 1, j], free[i + 1, j]), (free[i, j - 1], free[i, j + 1])
+        vertical, horizontal = self.free[[i - 1, i + 1], j], self.free[i, [j - 1, j + 1]]
         return (all(vertical) and not any(horizontal)) or (all(horizontal) and not any(vertical))
 
     def around(self, start: tuple[int, int]) -> list[tuple[int, int]]:

@@ -77,6 +77,7 @@ def prepare(
     goals = None
     if config.training.goals == "hindsight":
         goals = GoalEntries.of_space(observations, config.dataset)
+        mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
         for statistics in (mean, std):
             statistics[goals.asked] = statistics[goals.reached]
     if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number

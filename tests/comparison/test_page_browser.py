@@ -8,8 +8,6 @@ Skipped without these. PAGE_SCREENSHOTS=folder saves screenshots of the whole pa
 """
 
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +16,10 @@ from made_comparison import LABELS, made_comparison
 
 from decision_rnn.comparison.report.page import build_page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs pip install axe-playwright-python")
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as drivers:
-        try:
-            browser = drivers.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root, in a container
-        except playwright.Error as error:
-            pytest.skip(f"no browser: {error}")
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

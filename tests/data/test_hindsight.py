@@ -11,10 +11,13 @@ from gymnasium.spaces import Box, Dict
 
 import decision_rnn
 from decision_rnn import Episode, InputError
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
+from decision_rnn.training.loop import prepare
 
 ENTRIES = GoalEntries(slice(0, 2), slice(2, 4))
 LENGTHS = (3, 1, 14, 6)
@@ -133,6 +136,20 @@ def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(w
 
     assert success("data") < 0.5
     assert success("hindsight") > 0.8
+
+
+def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
+    """Goals asked for are normalised as places, though in the data they are other places."""
+    opened = open_dataset(wandering)
+    data, space = opened.open(), opened.spec.observation_space
+    mean = data.observation_mean.copy()
+    config, *_ = parse_run("test", [wandering, "--condition", "none", "--training.goals", "hindsight"])
+    agent, _, _ = prepare(config, data, 1.0, (space, Box(-1.0, 1.0, (2,))))
+    entries = GoalEntries.of_space(space, wandering)
+    np.testing.assert_array_equal(data.observation_mean, mean)
+    seen = agent.encoder.mean
+    assert torch.equal(seen[entries.asked], seen[entries.reached])
+    assert not np.allclose(mean[entries.asked], mean[entries.reached])
 
 
 def test_hindsight_goals_need_no_return_and_observations_with_goals(tmp_path: Path) -> None:

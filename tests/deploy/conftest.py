@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 from made_policy import made_agent
 
+from decision_rnn.api.agents import load_subject
 from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.deploy.browser.page import Subject, write_page
+from decision_rnn.deploy.browser.runtimes import runtime_files
+from decision_rnn.deploy.hub import find_agent
 from decision_rnn.deploy.onnx import export_onnx
+from decision_rnn.errors import InputError
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +25,15 @@ def policy_path(trained: TrainedAgent, tmp_path_factory: pytest.TempPathFactory)
     path = tmp_path_factory.mktemp("policy") / "policy.onnx"
     export_onnx(trained, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def shipped_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the agent that ships; skipped where its runtimes are neither in the cache nor to be fetched."""
+    try:
+        runtime_files()
+    except InputError as error:
+        pytest.skip(str(error))
+    name, folder = "pretrained/hopper-medium", tmp_path_factory.mktemp("browser") / "page"
+    write_page(folder, [Subject(name, load_subject(name)[0], find_agent(name))])
+    return folder

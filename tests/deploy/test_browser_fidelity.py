@@ -16,29 +16,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from decision_rnn.api.agents import load_subject
 from decision_rnn.deploy import Policy
-from decision_rnn.deploy.browser.page import BODIES, Subject, write_page
-from decision_rnn.deploy.browser.runtimes import runtime_files
-from decision_rnn.deploy.hub import find_agent
-from decision_rnn.errors import InputError
+from decision_rnn.deploy.browser.page import BODIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")]
 
 SCRIPT = Path(__file__).with_name("browser_node.mjs")
 STEPS, SEEDS = 100, range(3)
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the agent that ships."""
-    try:
-        runtime_files()
-    except InputError as error:
-        pytest.skip(str(error))
-    name, folder = "pretrained/hopper-medium", tmp_path_factory.mktemp("browser") / "page"
-    write_page(folder, [Subject(name, load_subject(name)[0], find_agent(name))])
-    return folder
 
 
 def node(page: Path, environment: gymnasium.Env, **request: Any) -> dict[str, Any]:
@@ -50,7 +34,7 @@ def node(page: Path, environment: gymnasium.Env, **request: Any) -> dict[str, An
 
 @pytest.mark.parametrize("environment_id", BODIES)
 @pytest.mark.parametrize(("amplitude", "placed"), [(0.3, 1), (1.0, STEPS)])
-def test_steps_are_those_of_gymnasium(page: Path, environment_id: str, amplitude: float, placed: int) -> None:
+def test_steps_are_those_of_gymnasium(shipped_page: Path, environment_id: str, amplitude: float, placed: int) -> None:
     """A hundred steps from one start; and single steps from a hundred states, reached by actions of full size, with
     which halfcheetah is chaotic: a start that is off by 1e-15 is off by 1 a hundred steps later, in Python too."""
     environment = gymnasium.make(environment_id)
@@ -62,7 +46,7 @@ def test_steps_are_those_of_gymnasium(page: Path, environment_id: str, amplitude
         for action in actions:
             states.append([body.data.qpos.tolist(), body.data.qvel.tolist()])
             expected.append(body.step(action)[:3])
-        answer = node(page, environment, steps={"states": states[:placed], "actions": actions.tolist()})
+        answer = node(shipped_page, environment, steps={"states": states[:placed], "actions": actions.tolist()})
         for step, (observation, reward, terminated) in zip(answer["steps"], expected, strict=True):
             np.testing.assert_allclose(step["observation"], observation, rtol=0, atol=1e-6)
             assert step["reward"] == pytest.approx(reward, abs=1e-6)
@@ -71,9 +55,9 @@ def test_steps_are_those_of_gymnasium(page: Path, environment_id: str, amplitude
 
 
 @pytest.mark.parametrize("environment_id", BODIES)
-def test_episodes_begin_as_those_of_gymnasium_with_the_same_seed(page: Path, environment_id: str) -> None:
+def test_episodes_begin_as_those_of_gymnasium_with_the_same_seed(shipped_page: Path, environment_id: str) -> None:
     environment = gymnasium.make(environment_id)
-    answer = node(page, environment)
+    answer = node(shipped_page, environment)
     same = 8 if environment_id == "HalfCheetah-v5" else None  # its velocities are normal, drawn in another way
     for seed, found in zip((0, 7), answer["starts"], strict=True):
         observation, _ = environment.reset(seed=seed)
@@ -81,12 +65,12 @@ def test_episodes_begin_as_those_of_gymnasium_with_the_same_seed(page: Path, env
         assert np.abs(found).max() < 2
 
 
-def test_returns_are_those_of_the_policy_in_gymnasium(page: Path) -> None:
+def test_returns_are_those_of_the_policy_in_gymnasium(shipped_page: Path) -> None:
     """Not of every episode: rounding turns some after hundreds of steps."""
-    environment, policy = gymnasium.make("Hopper-v5"), Policy.load(page / "policy.onnx")
+    environment, policy = gymnasium.make("Hopper-v5"), Policy.load(shipped_page / "policy.onnx")
     seeds = range(1_000_000, 1_000_000 + int(os.environ.get("PAGE_EPISODES", "4")))
-    request = {"policy": str(page / "policy.onnx"), "target": 1200, "seeds": list(seeds), "steps": 1000}
-    found = node(page, environment, episodes=request)["returns"]
+    request = {"policy": str(shipped_page / "policy.onnx"), "target": 1200, "seeds": list(seeds), "steps": 1000}
+    found = node(shipped_page, environment, episodes=request)["returns"]
     expected = []
     for seed in seeds:
         policy.reset(1200.0)

@@ -8,7 +8,6 @@ Skipped without these. PAGE_SCREENSHOTS=folder saves screenshots there.
 
 import os
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +15,9 @@ from typing import Any
 
 import pytest
 
-from decision_rnn.api.agents import load_subject
-from decision_rnn.deploy.browser.page import Subject, server, write_page
-from decision_rnn.deploy.browser.runtimes import runtime_files
-from decision_rnn.deploy.hub import find_agent
-from decision_rnn.errors import InputError
+from decision_rnn.deploy.browser.page import server
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs pip install axe-playwright-python")
 
 pytestmark = pytest.mark.slow
@@ -32,33 +27,9 @@ TARGETS = (1000, 1800, 3200)
 LOAD_MS, PLAY_MS = 60_000, 240_000
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the agent that ships."""
-    try:
-        runtime_files()
-    except InputError as error:
-        pytest.skip(str(error))
-    name, folder = "pretrained/hopper-medium", tmp_path_factory.mktemp("browser") / "page"
-    write_page(folder, [Subject(name, load_subject(name)[0], find_agent(name))])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as drivers:
-        try:
-            browser = drivers.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root, in a container
-        except playwright.Error as error:
-            pytest.skip(f"no browser: {error}")
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def address(folder: Path) -> Iterator[str]:
-    with server(folder) as serving:
+def address(shipped_page: Path) -> Iterator[str]:
+    with server(shipped_page) as serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{serving.server_port}/"
         serving.shutdown()
@@ -141,8 +112,10 @@ def test_keys_pause_step_push_and_restart(browser: Any, address: str) -> None:
         (lambda data: b"\xff" * 8 + data[8:], "policy.onnx is not a policy of decision_rnn"),
     ],
 )
-def test_a_wrong_policy_gets_one_sentence(browser: Any, address: str, folder: Path, change: Any, sentence: str) -> None:
-    file = folder / "policy.onnx"
+def test_a_wrong_policy_gets_one_sentence(
+    browser: Any, address: str, shipped_page: Path, change: Any, sentence: str
+) -> None:
+    file = shipped_page / "policy.onnx"
     right = file.read_bytes()
     try:
         file.write_bytes(change(right))
@@ -155,8 +128,8 @@ def test_a_wrong_policy_gets_one_sentence(browser: Any, address: str, folder: Pa
         file.write_bytes(right)
 
 
-def test_from_a_file_the_page_says_that_it_must_be_served(browser: Any, folder: Path) -> None:
+def test_from_a_file_the_page_says_that_it_must_be_served(browser: Any, shipped_page: Path) -> None:
     page = browser.new_page()
-    page.goto((folder / "index.html").as_uri())
+    page.goto((shipped_page / "index.html").as_uri())
     assert "python -m http.server" in page.inner_text("#message")
     assert page.locator("#controls").is_hidden()

@@ -10,7 +10,6 @@ Skipped without these. PAGE_SCREENSHOTS=folder saves screenshots of the whole pa
 import functools
 import http.server
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ import pytest
 from guide import ROOT
 
 pytest.importorskip("mkdocs", reason='needs pip install -e ".[docs]"')
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs pip install axe-playwright-python")
 
 pytestmark = pytest.mark.slow
@@ -53,18 +52,6 @@ def address(site: Path) -> Iterator[str]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as drivers:
-        try:
-            browser = drivers.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root, in a container
-        except playwright.Error as error:
-            pytest.skip(f"no browser: {error}")
-        yield browser
-        browser.close()
 
 
 def faults_of(page: Any, width: int) -> Iterator[tuple[object, ...]]:
