@@ -8,7 +8,7 @@ an exported policy contains it. Conditions are defined here or in a user's modul
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -140,7 +140,7 @@ class NoCondition(Condition):
         return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export
 
 
-REACH, RTG_CAP = 0.99, 0.95
+REACH, RTG_CAP = 0.99, 0.9
 """The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
 
 
@@ -153,9 +153,10 @@ class ReturnToGoConfig(ConditionConfig):
             data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
             `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
-        rtg_cap: Largest return-to-go that the agent sees, as a quantile, at each timestep, over the data's episodes
-            that last that long. In training, too: so it learns what a request above the quantile means, from all that
-            exceeds it. 1: the largest; 0: no cap. If left out, 0.95 where `reach` is 0, otherwise 0.
+        rtg_cap: A cap of the return-to-go, as a quantile, at each timestep, over the data's episodes that last that
+            long. Training shows what exceeds it as the cap. The acting agent sees at most the largest of these caps, at
+            every timestep: late ones are those of episodes about to end, and asking for so little ends its own. 1: the
+            largest returns-to-go; 0: no cap. If left out, 0.9 where `reach` is 0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """
@@ -201,6 +202,7 @@ class ReturnToGo(Condition):
     size = 1
     scale: Tensor
     cap: Tensor | None
+    training_cap: Tensor | None
 
     def __init__(self, config: ReturnToGoConfig, spec: "AgentSpec") -> None:
         super().__init__()
@@ -208,8 +210,10 @@ class ReturnToGo(Condition):
         self.register_buffer("scale", torch.tensor(float(spec.return_scale)))
         self.level = config.reach or 0.0  # 0: what is in reach, though learnt, limits nothing
         self.reach = ReturnInReach(spec.width) if config.reach else None
-        # (timesteps,), with the last value for all later timesteps.
+        # (timesteps,), with the last value for all later timesteps; agents of 0.2 have several.
         self.register_buffer("cap", None if spec.rtg_cap is None else spec.rtg_cap.float())
+        training = None if spec.training_rtg_cap is None else spec.training_rtg_cap.float()
+        self.register_buffer("training_cap", training, persistent=False)
 
     @property
     def limits(self) -> bool:
@@ -220,7 +224,7 @@ class ReturnToGo(Condition):
         value = batch.return_to_go
         if self.training and self.noise:
             value = value + self.noise * (torch.randn_like(value[:, :1]) * self.scale)
-        return self._capped(value, batch.timestep)
+        return _capped(value, self.training_cap, batch.timestep)
 
     def initial_state(self, target: Tensor) -> State:
         target = target.to(self.scale)
@@ -243,15 +247,20 @@ class ReturnToGo(Condition):
     def limit(self, value: Tensor, timestep: Tensor, hidden: Tensor | None) -> Tensor:
         if self.reach is not None and self.level and hidden is not None:
             value = torch.minimum(value, self.scale * self.reach(hidden, timestep, self.level))
-        return self._capped(value, timestep)
-
-    def _capped(self, value: Tensor, timestep: Tensor) -> Tensor:
-        if self.cap is None:
-            return value
-        return torch.minimum(value, self.cap[timestep.clamp_max(len(self.cap) - 1)].unsqueeze(-1))
+        return _capped(value, self.cap, timestep)
 
     def normalise(self, value: Tensor) -> Tensor:
         return value / self.scale
 
     def accept(self, state: State, proposed: Tensor) -> State:
         return state[0], proposed.squeeze(-1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        if self.cap is not None and prefix + "cap" in state_dict:
+            self.cap = torch.empty_like(state_dict[prefix + "cap"], device=self.cap.device)  # whatever its length
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _capped(value: Tensor, cap: Tensor | None, timestep: Tensor) -> Tensor:
+    """Values (..., 1) that are at most the cap at their timestep, (...)."""
+    return value if cap is None else torch.minimum(value, cap[timestep.clamp_max(len(cap) - 1)].unsqueeze(-1))

@@ -21,7 +21,8 @@ class AgentSpec:
         observation_index: (entries seen,) int64, the indices of the entries that the agent sees; None for all.
         return_scale: The divisor of returns-to-go.
         rtg_cap: (timesteps,), the largest return-to-go that the acting agent sees at each timestep, with the last value
-            for all later timesteps; None for no cap.
+            for all later timesteps; of length 1 if it is the same at all of them. None for no cap.
+        training_rtg_cap: (timesteps,), the same for what training shows. It is not stored with the agent.
         width: Channels of the hidden states that an objective reads; set by the agent.
     """
 
@@ -32,6 +33,7 @@ class AgentSpec:
     observation_index: Tensor | None = None
     return_scale: float = 1.0
     rtg_cap: Tensor | None = None
+    training_rtg_cap: Tensor | None = None
     width: int = 0
 
 

@@ -292,7 +292,7 @@ def evaluate(
         metrics: What is measured in every episode besides its return: names such as `success`, or of metrics
             registered by `register_metric`.
         rtg_cap: A cap of the return-to-go that replaces the run's `condition.rtg_cap`: a quantile of the data's
-            returns-to-go at each time step, 0 for no cap. Values above 0 need the data.
+            returns-to-go, 0 for no cap. Values above 0 need the data.
         reach: A quantile that replaces the run's `condition.reach`, 0 for no such limit.
         output: A folder to write the result to, instead of the run's.
         processes: The number of processes; one per core if left out.

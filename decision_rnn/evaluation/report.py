@@ -115,8 +115,8 @@ def remarks(config: RunConfig, dataset: DataSummary, protocol: Protocol) -> Iter
         if beyond is above and reach:
             text += f", though the agent sees at most what it judges in reach (condition.reach {reach:g})"
         elif beyond is above and cap:
-            share = f"the {cap:g} quantile of " if cap < 1 else ""
-            text += f", though the agent sees at most {share}what the data hold at each timestep (condition.rtg_cap)"
+            share = f"the {cap:g} quantile" if cap < 1 else "the largest"
+            text += f", though the agent sees at most {share} of the data's returns-to-go (condition.rtg_cap)"
         yield text
     if limits := remark_on_limits(dataset, protocol):
         yield limits

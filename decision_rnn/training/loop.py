@@ -84,6 +84,7 @@ def prepare(
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
+    cap = torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None
     spec = agent_spec(
         mean[seen],
         std[seen],
@@ -91,7 +92,8 @@ def prepare(
         observations,
         observation_index=None if index is None else torch.from_numpy(index),
         return_scale=return_scale,
-        rtg_cap=torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None,
+        rtg_cap=None if cap is None else cap.max().view(1),
+        training_rtg_cap=cap,
     )
     torch.manual_seed(config.seed)
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)

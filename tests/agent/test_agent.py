@@ -36,12 +36,12 @@ def make_agent(
     backbone: str = "mingru",
     width: int = 16,
     condition: ConditionConfig | None = None,
-    rtg_cap: list[float] | None = None,
+    **caps: list[float],
 ) -> DecisionAgent:
     torch.manual_seed(0)
     mean, std = torch.linspace(-1, 1, OBSERVATIONS), torch.linspace(0.5, 2, OBSERVATIONS)
-    cap = None if rtg_cap is None else torch.tensor(rtg_cap)
-    spec = agent_spec(mean, std, ACTIONS, return_scale=100.0, rtg_cap=cap)
+    tensors = {name: torch.tensor(cap) for name, cap in caps.items()}
+    spec = agent_spec(mean, std, ACTIONS, return_scale=100.0, **tensors)
     return DecisionAgent(config or AgentConfig(), registered(backbone).config(width=width, layers=2), spec, condition)
 
 

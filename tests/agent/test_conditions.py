@@ -54,10 +54,9 @@ def test_condition_none_ignores_return_to_go_and_rewards() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_loss_shows_returns_to_go_above_the_cap_as_the_cap(training: bool) -> None:
-    """Otherwise the agent would act on sequences of returns-to-go that training has not shown."""
+def test_loss_shows_returns_to_go_above_the_cap_of_their_timestep_as_that_cap(training: bool) -> None:
     cap = [150.0, 20.0, 10.0]
-    capped, free = (agent.train(training) for agent in (make_agent(rtg_cap=cap), make_agent()))
+    capped, free = (agent.train(training) for agent in (make_agent(training_rtg_cap=cap), make_agent()))
     batch = make_batch(make_slice(3, 8), torch.zeros(3, 8, ACTIONS))
     lowered = batch.return_to_go.clone()
     for row, timesteps in enumerate(batch.timestep.tolist()):
@@ -66,6 +65,14 @@ def test_loss_shows_returns_to_go_above_the_cap_as_the_cap(training: bool) -> No
     assert not torch.equal(lowered, batch.return_to_go)
     assert torch.equal(capped(batch).loss, free(batch._replace(return_to_go=lowered)).loss)
     assert not torch.equal(capped(batch).loss, free(batch).loss)
+
+
+def test_cap_for_each_timestep_of_a_former_run_loads_into_an_agent_with_one_cap() -> None:
+    former, agent = make_agent(rtg_cap=[150.0, 20.0, 10.0]), make_agent(rtg_cap=[40.0])
+    agent.load_state_dict(former.state_dict())
+    inputs = make_slice(2, 6)
+    assert torch.equal(agent.eval().predict(**inputs)[0], former.eval().predict(**inputs)[0])
+    assert not torch.equal(agent.predict(**inputs)[0], make_agent(rtg_cap=[40.0]).eval().predict(**inputs)[0])
 
 
 def test_embeddings_compute_in_float32_under_autocast() -> None:

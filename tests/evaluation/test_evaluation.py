@@ -69,9 +69,9 @@ def test_targets_beyond_the_data_are_remarked_on_in_one_line(pendulum: Make, pla
 def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make, played: list[list[float]]) -> None:
     asked = EvaluationConfig(episodes=2, target_returns=(-50.0, -1600.0))
     above, below = evaluate(pendulum(rtg_cap=1.0), asked).remarks
-    assert above.endswith("the agent sees at most what the data hold at each timestep (condition.rtg_cap)")
+    assert above.endswith("the agent sees at most the largest of the data's returns-to-go (condition.rtg_cap)")
     assert "rtg_cap" not in below
-    assert "at most the 0.95 quantile of what the data hold" in evaluate(pendulum(rtg_cap=0.95), asked).remarks[0]
+    assert "at most the 0.95 quantile of the data's returns-to-go" in evaluate(pendulum(rtg_cap=0.95), asked).remarks[0]
 
 
 @pytest.mark.parametrize(
