@@ -110,8 +110,8 @@ class EvaluationConfig:
     Attributes:
         episodes: Episodes per target return; 0 for no evaluation after training.
         target_returns: Target returns, or `best` for as much as the condition's limit lets the agent see at every step;
-            if left out, `best` if the agent judges what is in reach, the dataset's own targets, and the best return in
-            the data.
+            if left out, `best` and the dataset's own targets inside the data, or, without a limit, the dataset's own
+            targets and the best return in the data.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.

@@ -16,7 +16,7 @@ TARGETS = {"target_return", "target_returns"}
 
 
 def spelt(value: Any, target: bool = False) -> Any:
-    """Values for JSON, which has no infinity: a target return of all that is in reach is `best`, as users write it."""
+    """Values for JSON, which has no infinity: a target return without a number is `best`, as users write it."""
     if isinstance(value, dict):
         return {key: spelt(part, key in TARGETS) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -258,6 +258,8 @@ class ReturnToGo(Condition):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         if self.cap is not None and prefix + "cap" in state_dict:
             self.cap = torch.empty_like(state_dict[prefix + "cap"], device=self.cap.device)  # whatever its length
+            if len(self.cap) > 1:  # of 0.2, which trained without
+                self.training_cap = None
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

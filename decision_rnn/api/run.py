@@ -278,9 +278,9 @@ def evaluate(
 
     Args:
         agent: A run, an agent, a name that `load_agent` accepts, or the file of an exported policy.
-        target_returns: Undiscounted sums of the environment's rewards, or `best` for all that is in reach; if left
-            out, `best` if the agent judges what is in reach, the paper's for the task and the best return in the data.
-            An agent trained by cloning takes none.
+        target_returns: Undiscounted sums of the environment's rewards, or `best` for the limit of what the agent sees;
+            if left out, `best` and the paper's for the task that are inside the data, or, of an agent without a limit,
+            the paper's and the best return in the data. An agent trained by cloning takes none.
         episodes: The number of episodes to play for each target.
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.

@@ -24,7 +24,6 @@ from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.metrics import metrics_named
-from decision_rnn.parsing import BEST
 from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 
@@ -206,13 +205,12 @@ class Plan:
 def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:
     """Targets on a dataset: the user's or the paper's returns, the data's best, and returns spread over its range.
 
-    A paper's return beyond the data that every variant sees capped, as it would see the data's best, is both.
+    `BEST`, or a paper's return beyond the data, is both if every variant sees it limited, as it would the data's best.
     """
     low, high = data.return_min, data.return_max
     paper = paper_returns(configs[0].evaluation, data, configs)
     conditioned = [config for config in configs if config.takes_target]
-    beyond = [of for of in paper if of != BEST]
-    capped = [of for of in beyond if conditioned and all(capped_as_best(of, data, config) for config in conditioned)]
+    capped = [of for of in paper if conditioned and all(capped_as_best(of, data, config) for config in conditioned)]
     roles: dict[float, list[Role]] = {}
     for target in paper:
         roles.setdefault(target, []).append("paper")

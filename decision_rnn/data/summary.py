@@ -75,7 +75,7 @@ class DataSummary(DatasetSpec):
         return float(self.normalised(self.return_mean))
 
     def contains(self, target_return: float | None) -> bool | None:
-        """Whether a return is inside the data's range; None without a return, and for all that is in reach."""
+        """Whether a return is inside the data's range; None without a return, and for `best`."""
         return None if target_return in (None, BEST) else self.return_min <= target_return <= self.return_max
 
     def check_contents(self, store: EpisodeStore, subject: object, remedy: str) -> None:

@@ -97,7 +97,7 @@ def describe_limit(target: TargetResult) -> str:
         return ""
     name, at_first = format_target(target.target_return), f"{target.asked_mean:,.4g}"
     if target.target_return == BEST:
-        return f"{name}: at every step all that is in reach, at first {at_first} on average"
+        return f"{name}: at every step the limit, at first {at_first} on average"
     return f"{name}: limited in {target.limited:.0%} of the steps, at first to {at_first} on average"
 
 

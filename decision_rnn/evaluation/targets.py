@@ -23,8 +23,9 @@ ROUNDING = 1e-6
 
 
 def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequence[RunConfig]) -> tuple[float, ...]:
-    """The target returns that the user named, or else those of the dataset's spec, which are the paper's, after `BEST`
-    if all of these agents judge what is in reach. One that rounding alone tells from the data's best is that.
+    """The target returns that the user named, or else those of the dataset's spec, which are the paper's; if all these
+    agents see a limited return-to-go, `BEST` in place of those beyond the data. One that rounding alone tells from the
+    data's best is that.
 
     Raises:
         InputError: If the user named `BEST`, and nothing limits what one of the agents sees.
@@ -32,8 +33,9 @@ def paper_returns(settings: EvaluationConfig, data: DataSummary, configs: Sequen
     conditions = [config.condition for config in configs if config.takes_target]
     named, largest = settings.target_returns, data.return_max
     if named is None:
-        judged = bool(conditions) and all(getattr(of, "reach", 0.0) for of in conditions)
-        named = (BEST,) * judged + tuple(data.target_returns)
+        named = tuple(data.target_returns)
+        if conditions and all(getattr(of, "limited", False) for of in conditions):
+            named = (BEST, *(of for of in named if of < largest))
     elif BEST in named:
         for condition in conditions:
             check_limited(condition)
@@ -50,12 +52,12 @@ def check_limited(condition: ConditionConfig) -> None:
 
 
 def asked_returns(settings: EvaluationConfig, data: DataSummary, config: RunConfig) -> tuple[float, ...]:
-    """The target returns of an evaluation, without duplicates: those that the user named, or else `BEST` if the agent
-    judges what is in reach, the paper's and the data's best.
+    """The target returns of an evaluation, without duplicates: those that the user named, or else the paper's and the
+    data's best; of an agent that sees a limited return-to-go, `BEST` and those of the paper's that are inside the data.
 
     No single default suits every dataset: the paper's targets may exceed every return in the data, and then their
     scores measure extrapolation. The score at the data's best shows how much of the score is due to the target. An
-    agent that sees a limited return-to-go sees both as the limit: then the data's best is left out.
+    agent that sees a limited return-to-go sees both as the limit, as it does `BEST`.
 
     Args:
         settings: Settings of the evaluation.

@@ -160,10 +160,9 @@ def test_actor_resets_and_steps_some_environments_with_their_own_target_returns(
         np.testing.assert_allclose(actions, alone, rtol=0, atol=2e-6)
 
 
-def test_actor_default_target_return_is_the_first_of_the_dataset(run: Run) -> None:
+def test_actor_default_target_return_is_best(run: Run) -> None:
     observation = np.array([-0.5, 0.0])
-    (first, _) = run.agent.provenance.target_returns
-    assert (run.actor()(observation) == run.actor(first)(observation)).all()
+    assert (run.actor()(observation) == run.actor("best")(observation)).all()
     assert (run.actor()(observation) != run.actor(-100.0)(observation)).any()
 
 

@@ -74,7 +74,7 @@ def test_with_limits_of_what_is_in_reach_changes_what_best_asks_for(inside: Path
     (high,), (low,) = default.targets, changed.targets
     assert (high.target_return, high.in_range, high.limited) == (math.inf, None, 1.0)
     assert low.asked_mean < high.asked_mean
-    assert "best: at every step all that is in reach, at first" in str(default)
+    assert "best: at every step the limit, at first" in str(default)
     assert changed.config.condition.reach == 0.5
     assert default.key != changed.key
     again = judging.evaluate("best", **played)

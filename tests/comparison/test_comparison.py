@@ -34,6 +34,7 @@ from decision_rnn.evaluation import evaluate as evaluating
 from decision_rnn.evaluation.evaluate import evaluate
 from decision_rnn.evaluation.results import read_result, write_result
 from decision_rnn.files import locked
+from decision_rnn.parsing import format_target
 
 Compare = Callable[..., Comparison]
 NARROW_AND_WIDE = {"narrow": {}, "wide": {"backbone": {"width": 32}}}
@@ -178,7 +179,7 @@ def test_target_best_is_written_and_read_by_its_name(mine: Path, comparing: Comp
     asked: dict[str, Any] = {"evaluation.target_returns": "best", "checkpoint_episodes": 1, "controls": "bc"}
     comparison = comparing(**asked)
     target = comparison.datasets[0].targets[0]
-    assert (target.target_return, target.roles, target.in_range) == (math.inf, ("paper",), None)
+    assert (target.target_return, target.roles, target.in_range) == (math.inf, ("paper", "best"), None)
     assert comparison.trials[0].targets[0].target_return == math.inf
     folder = tmp_path / "runs"
     assert read_comparison(folder) == comparison
@@ -534,7 +535,7 @@ def test_tensorboard_has_the_scores_of_checkpoints_and_of_the_end(mine: Path, co
     (trial,) = comparing(checkpoint_episodes=1).trials
     events = EventAccumulator(str(run)).Reload()
     for target in trial.checkpoints[0].targets:
-        at = f"score_at_{target.target_return:g}"
+        at = f"score_at_{format_target(target.target_return)}"
         shown = {event.step: event.value for event in events.Scalars(f"checkpoints/{at}")}
         of_target = {
             point.step: of.score_mean
@@ -544,5 +545,5 @@ def test_tensorboard_has_the_scores_of_checkpoints_and_of_the_end(mine: Path, co
         }
         assert shown == pytest.approx(of_target, rel=1e-5)
     shown = {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"] if tag.startswith("evaluation/")}
-    scores = {f"evaluation/score_at_{of.target_return:g}": of.score_mean for of in trial.targets}
+    scores = {f"evaluation/score_at_{format_target(of.target_return)}": of.score_mean for of in trial.targets}
     assert shown == pytest.approx(scores, rel=1e-5)

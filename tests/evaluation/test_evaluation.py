@@ -1,5 +1,6 @@
 """`evaluate` and its report: targets inside and beyond the data, added targets, cloning agents, remarks, errors."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,14 +26,14 @@ Make = Callable[..., TrainedAgent]
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
-    """Replaces rollouts: returns go from the target down to half of it; the list holds the targets of each call."""
+    """Replaces rollouts: returns go from the target, at most 100, down to half of it; the list holds each call's targets."""
     asked: list[list[float]] = []
 
     def rollout(actor: object, environment: str, targets: list[float], episodes: int, *rest: object, **more: object):
         asked.append(list(targets))
         factors = np.linspace(1, 0.5, episodes)
         lengths, cut = np.full(episodes, 7), np.zeros(episodes, bool)
-        return [RolloutResult(target, target * factors, lengths, cut) for target in targets]
+        return [RolloutResult(target, min(target, 100.0) * factors, lengths, cut) for target in targets]
 
     monkeypatch.setattr(module, "rollout", rollout)
     return asked
@@ -81,8 +82,8 @@ def test_remark_on_a_target_beyond_the_data_mentions_the_rtg_cap(pendulum: Make,
         (-250.0, 0.0, (-300.0,), [-300.0]),
         (-250.0, 0.0, (-200.0, -300.0, -300.0), [-200.0, -300.0]),
         (-200.0, 0.0, None, [-200.0, -400.0]),  # it is a target already
-        (-100.0, 0.9, None, [-200.0, -400.0, -100.0]),
-        (-250.0, 0.9, None, [-200.0, -400.0]),  # the agent sees both as the data's 0.9 quantile at most
+        (-100.0, 0.9, None, [math.inf, -200.0, -400.0]),
+        (-250.0, 0.9, None, [math.inf, -400.0]),  # the agent sees -200, too, as the data's 0.9 quantile at most
         (-250.0, 0.9, (-200.0, -250.0), [-200.0, -250.0]),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from decision_rnn.evaluation.report import describe_range
 from decision_rnn.evaluation.statistics import SeedDifference, SeedScores
-from decision_rnn.parsing import format_target
+from decision_rnn.parsing import BEST, format_target
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Target
@@ -34,7 +34,10 @@ def describe_targets(targets: Sequence[Target]) -> str:
     if not targets or targets[0].target_return is None:
         return "no target"
     named = (
-        (format_target(of.target_return or 0.0), describe_range(of.in_range, "best" in of.roles)) for of in targets
+        (format_target(of.target_return or 0.0), describe_range(of.in_range, "best" in of.roles))
+        if of.target_return != BEST
+        else ("best",)
+        for of in targets
     )
     return f"target {' or '.join(', '.join(filter(None, names)) for names in named)}"
 
