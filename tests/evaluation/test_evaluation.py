@@ -26,7 +26,7 @@ Make = Callable[..., TrainedAgent]
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
-    """Replaces rollouts: returns go from the target, at most 100, down to half of it; the list holds each call's targets."""
+    """Replaces rollouts: returns go from the target, at most 100, down to half of it; it lists each call's targets."""
     asked: list[list[float]] = []
 
     def rollout(actor: object, environment: str, targets: list[float], episodes: int, *rest: object, **more: object):
