@@ -1,10 +1,10 @@
-"""Makes results/return-limits/: scores of agents under different limits of the return-to-go.
+"""Makes results/return-limits/: scores of agents under different caps of the return-to-go.
 
-    decision-rnn compare --config configs/comparisons/kinds-of-data.yaml --output runs/kinds-of-data
-    python scripts/rtg_caps.py runs/kinds-of-data    # about half an hour on two cores (estimate)
+    decision-rnn compare hopper-medium --seeds 5 --backbones mingru --controls none --output runs/return-limits
+    python scripts/rtg_caps.py runs/return-limits    # a minute for each agent on one core (estimate)
 
-The limit applies only when the agent acts, so each agent is evaluated under all limits, with the paper's target return,
-which no episode reaches in most datasets. Only finished runs are evaluated.
+The cap is changed when the agent acts, so each agent is evaluated under all caps, with the paper's target return, which
+no episode reaches in most datasets. Only finished runs are evaluated.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def picture(scores: Scores, path: Path) -> None:
         for place, seeds in zip(places, by_limit.values(), strict=True):
             axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
     axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
-    axes.set(xlabel="condition.rtg_cap, a quantile at each timestep", ylabel="score at the paper's target return")
+    axes.set(xlabel="condition.rtg_cap when acting", ylabel="score at the paper's target return")
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -97,8 +97,8 @@ def main() -> None:
     write_report(
         options.output / "README.md",
         f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} at the paper's target "
-        "return, under limits of the return-to-go that it sees when it acts: none, the largest that the data hold at "
-        "that timestep, or a quantile of it. The weights are the same in a row. Mean ± standard deviation over seeds, "
+        "return, under caps of the return-to-go that it sees when it acts: none, the largest of the data, or the "
+        "largest of its quantiles by timestep. The weights are the same in a row, trained with the default cap. Mean ± standard deviation over seeds, "
         f"of one seed its score; {options.episodes} episodes each. scores.json holds every seed's.\n\n"
         f"| data | target | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
         "![scores against limits](scores.png)",
