@@ -98,8 +98,9 @@ def main() -> None:
         options.output / "README.md",
         f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} at the paper's target "
         "return, under caps of the return-to-go that it sees when it acts: none, the largest of the data, or the "
-        "largest of its quantiles by timestep. The weights are the same in a row, trained with the default cap. Mean ± standard deviation over seeds, "
-        f"of one seed its score; {options.episodes} episodes each. scores.json holds every seed's.\n\n"
+        "largest of its quantiles by timestep. The weights are the same in a row, trained with the default cap. Mean ± "
+        f"standard deviation over seeds, of one seed its score; {options.episodes} episodes each. scores.json holds "
+        "every seed's.\n\n"
         f"| data | target | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
         "![scores against limits](scores.png)",
         made,
