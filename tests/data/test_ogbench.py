@@ -1,6 +1,7 @@
-"""OGBench's point mazes: files in its layout, its recipe and its environments, against the package itself."""
+"""OGBench: files in its layout, its recipe and its environments, against the package itself."""
 
 import io
+import itertools
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ import pytest
 
 from decision_rnn import InputError, open_dataset
 from decision_rnn.data.environments import make_environment
-from decision_rnn.data.ogbench import MazeRecipe, Oracle
+from decision_rnn.data.ogbench import TASKS
+from decision_rnn.data.ogbench.environment import seeded
+from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
+from decision_rnn.data.ogbench.mazes import MazeRecipe, Oracle
+from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
 from decision_rnn.data.sources.ogbench import read_episodes
 
 NAME = "ogbench/pointmaze-medium-stitch-v0"
@@ -91,7 +96,7 @@ def test_ogbench_file_that_declares_more_than_it_holds_is_one_sentence(tmp_path:
     cut.write_bytes(cut.read_bytes()[:300])
     for file in (large, cut):
         with pytest.raises(InputError, match="cannot be read as an npz file"):
-            list(read_episodes(file))
+            list(read_episodes(file, 2, 2))
 
 
 def test_unknown_ogbench_names_and_files_raise(tmp_path: Path) -> None:
@@ -110,7 +115,8 @@ def test_ogbench_environment_has_its_goals_and_each_of_five_tasks() -> None:
         task = inner.task_infos[seed % 5]
         assert np.abs(observation["achieved_goal"] - task["init_xy"]).max() <= 1.2
         assert np.abs(observation["desired_goal"] - task["goal_xy"]).max() <= 1.2
-        np.testing.assert_array_equal(environment.reset(seed=seed)[0]["desired_goal"], observation["desired_goal"])
+        again, _ = environment.reset(seed=seed)
+        assert all(np.array_equal(again[key], observation[key]) for key in observation)
     np.testing.assert_array_equal(np.random.get_state()[1], before)
     oracle, over, reward, steps = Oracle(inner), False, 0.0, 0
     while not over:
@@ -124,12 +130,59 @@ def test_ogbench_environment_has_its_goals_and_each_of_five_tasks() -> None:
 @pytest.mark.parametrize("kind", ["navigate", "stitch"])
 def test_ogbench_recipe_goes_from_goal_to_goal_or_to_one_nearby(kind: str) -> None:
     pytest.importorskip("ogbench.locomaze")
-    recipe = MazeRecipe("medium", kind)
-    episodes = recipe.collect(progress=False)
-    first, second = next(episodes), next(episodes)
+    recipe = MazeRecipe("pointmaze-medium", kind)
+    first, *others = itertools.islice(collect(recipe, progress=False, processes=2), CHUNK + 1)
     assert first.observations.shape == (recipe.steps + 1, 4)
     assert np.abs(first.actions).max() <= 1
-    assert not np.array_equal(first.actions[:5], second.actions[:5])
-    np.testing.assert_array_equal(next(recipe.collect(progress=False)).observations, first.observations)
+    assert not any(np.array_equal(first.actions[:5], other.actions[:5]) for other in others)
+    np.testing.assert_array_equal(next(collect(recipe, False, 1)).observations, first.observations)
     late = first.observations[-100:, :2]
     assert (np.ptp(late, axis=0).max() < 2.5) == (kind == "stitch")  # it stays at its goal, or goes on to the next
+
+
+def test_ogbench_recipes_are_those_of_its_names() -> None:
+    """Their numbers of episodes from the published settings; OGBench's table lists the sizes of states."""
+    assert len(RECIPES) == 8 + 2 * 9
+    numbers = {"cube-double-noisy-v0": 1000, "cube-triple-play-v0": 3000, "puzzle-4x6-noisy-v0": 5000}
+    assert {name: RECIPES[name].episodes for name in numbers} == numbers
+    assert open_dataset("ogbench/scene-play-v0").spec.environment_id == "decision_rnn/ogbench-scene-v0"
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ogbench.manipspace")
+    monkeypatch.setattr("decision_rnn.data.ogbench.manipulation.STEPS", 150)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("kind", ["play", "noisy"])
+def test_ogbench_cube_is_carried_from_place_to_place(kind: str) -> None:
+    """Its states are those of the package's environment: OGBench's noise never leaves the bounds of the actions."""
+    play = ManipulationRecipe("cube-single", kind).player()
+    with seeded(3):
+        episode = play()
+    with seeded(3):
+        again = play()
+    np.testing.assert_array_equal(episode.observations, again.observations)
+    assert (episode.observations.shape, episode.actions.shape) == ((151, 56), (150, 5))
+    assert np.abs(episode.actions).max() <= 1
+    cube = episode.observations[:, 19:22]  # behind 19 entries of the arm
+    assert np.ptp(cube, axis=0).max() > 0.5  # scaled by ten
+    np.testing.assert_array_equal(episode.observations[:, 28:], np.repeat(episode.observations[-1:, :28], 151, axis=0))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("name", [name for name in RECIPES if not name.startswith("pointmaze")])
+def test_every_ogbench_recipe_of_manipulation_fits_its_environment(name: str) -> None:
+    recipe = RECIPES[name]
+    with seeded(0):
+        episode = recipe.player()()
+    states, actions = TASKS[recipe.task]
+    assert (episode.observations.shape, episode.actions.shape) == ((151, 2 * states), (150, actions))
+    environment = make_environment(f"decision_rnn/ogbench-{recipe.task}-v0")
+    observation, _ = environment.reset(seed=7)
+    assert environment.observation_space.contains(observation)
+    assert environment.unwrapped.cur_task_id == 3
+    np.testing.assert_array_equal(environment.reset(seed=7)[0]["achieved_goal"], observation["achieved_goal"])
+    assert not np.array_equal(observation["achieved_goal"], observation["desired_goal"])

@@ -1,7 +1,6 @@
-"""OGBench's point mazes: its published files, found locally, or made here by its published recipe."""
+"""OGBench's data: its published files, found locally, or made here by its published recipes."""
 
 import os
-import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +9,9 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
-from decision_rnn.data.ogbench import (
-    ACTIONS,
-    KINDS,
-    MAZES,
-    OBSERVATIONS,
-    MazeRecipe,
-    environment_id,
-    goal_episode,
-)
+from decision_rnn.data.ogbench import TASKS, environment_id, spaces_of
+from decision_rnn.data.ogbench.environment import goal_episode
+from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
@@ -27,22 +20,21 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import versions
 
-NAME = re.compile(rf"ogbench/pointmaze-({'|'.join(MAZES)})-({'|'.join(KINDS)})-v0")
 PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
 KEYS = ("observations", "actions", "terminals")
 VERSION = 1
-"""Incremented when the recipe would make other episodes."""
+"""Incremented when a recipe would make other episodes."""
 
 
 @register_source
 class OGBenchSource(Source):
-    """OGBench's point mazes, of which agents are asked for goals (`training.goals hindsight`)."""
+    """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`)."""
 
     prefix = "ogbench"
-    pattern = "ogbench/pointmaze-MAZE-KIND-v0"
+    pattern = "ogbench/TASK-KIND-v0"
 
     def names(self) -> list[str]:
-        return [f"ogbench/pointmaze-{maze}-{kind}-v0" for maze in MAZES for kind in KINDS]
+        return [f"ogbench/{name}" for name in RECIPES]
 
     def spec(self, name: str) -> DatasetSpec:
         """Determined by the name; raises InputError, with the nearest name, if there is no such dataset."""
@@ -52,11 +44,11 @@ class OGBenchSource(Source):
             f"if the episodes are a multiple of five; compare with papers on OGBench's {name[8:]}, whose data are made "
             "by the same recipe, unless they were read from its file"
         )
-        spaces = described_spaces(OBSERVATIONS, ACTIONS)
+        spaces = described_spaces(*spaces_of(recipe.task))
         requirements = ("ogbench",)
         references = 0.0, 1.0, (1.0,), 1.0
         return DatasetSpec(
-            name, environment_id(recipe.maze), *references, comparable, requirements=requirements, spaces=spaces
+            name, environment_id(recipe.task), *references, comparable, requirements=requirements, spaces=spaces
         )
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
@@ -66,15 +58,15 @@ class OGBenchSource(Source):
         file = _find(name) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
-        layouts = layouts_of((OBSERVATIONS, ACTIONS), name)
+        layouts = layouts_of(spaces_of(recipe.task), name)
         made_of: dict[str, Any] = {"version": VERSION, "episodes": recipe.episodes}
 
         def make(folder: Path) -> EpisodeStore:
             if file is None:
                 make_environment(spec.environment_id).close()  # raises, with a remedy, if the package is missing
-                source, episodes = {**made_of, "versions": versions(PACKAGES)}, recipe.collect(progress)
+                source, episodes = {**made_of, "versions": versions(PACKAGES)}, collect(recipe, progress)
             else:
-                source, episodes = {"files": identify([file])}, read_episodes(file)
+                source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task])
             return EpisodeStore.write(
                 folder,
                 as_episodes(episodes, name, layouts),
@@ -91,8 +83,8 @@ class OGBenchSource(Source):
         return open_or_make(name, current, make)
 
 
-def read_episodes(file: Path) -> Iterator[Episode]:
-    """The episodes of a file of OGBench's point mazes: `observations` (rows, 2), `actions` (rows, 2) and `terminals`
+def read_episodes(file: Path, states: int, actions: int) -> Iterator[Episode]:
+    """The episodes of a file of OGBench: `observations` (rows, states), `actions` (rows, actions) and `terminals`
     (rows,), true at the last row of an episode, whose action is not of it.
 
     Raises:
@@ -100,13 +92,13 @@ def read_episodes(file: Path) -> Iterator[Episode]:
     """
     try:
         with np.load(file, allow_pickle=False) as content:
-            places, actions, last = (content[key] for key in KEYS)
+            seen, taken, last = (content[key] for key in KEYS)
     except KeyError as error:
         raise InputError(f"{file} has no {str(error.args[0]).split()[0]}: it is no dataset of OGBench") from None
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise InputError(f"{file} cannot be read as an npz file ({' '.join(str(error).split()):.200})") from None
-    rows = len(places) if places.ndim else 0
-    for key, array, shape in zip(KEYS, (places, actions, last), ((rows, 2), (rows, 2), (rows,)), strict=True):
+    rows = len(seen) if seen.ndim else 0
+    for key, array, shape in zip(KEYS, (seen, taken, last), ((rows, states), (rows, actions), (rows,)), strict=True):
         if array.shape != shape or array.dtype.kind not in "fiub":
             found = f"shape {array.shape} and type {array.dtype}"
             raise InputError(f"{file}: {key} has {found} where numbers of shape {shape} are needed")
@@ -115,16 +107,16 @@ def read_episodes(file: Path) -> Iterator[Episode]:
         raise InputError(f"{file}: terminals must be true at the last row of every episode, of at least two rows")
     begin = 0
     for end in ends.tolist():
-        yield goal_episode(places[begin:end].astype(np.float64), actions[begin : end - 1])
+        yield goal_episode(seen[begin:end].astype(np.float64), taken[begin : end - 1])
         begin = end
 
 
-def _recipe(name: str) -> MazeRecipe:
-    found = NAME.fullmatch(name)
-    if found is None:
+def _recipe(name: str) -> Recipe:
+    recipe = RECIPES.get(name.removeprefix("ogbench/"))
+    if recipe is None:
         known = OGBenchSource().names()
         raise InputError(f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}")
-    return MazeRecipe(*found.groups())
+    return recipe
 
 
 def _find(name: str) -> Path | None:

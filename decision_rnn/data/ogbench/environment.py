@@ -1,0 +1,75 @@
+"""OGBench's environments with their goals in the observation."""
+
+import contextlib
+import importlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from decision_rnn.data.ogbench import TASKS, spaces_of
+from decision_rnn.data.store.episode import Episode
+
+GOALS = 5
+"""The number of goals, with starts of their own, that the benchmark evaluates on every task."""
+
+
+@contextlib.contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Seeds NumPy's global generator, which OGBench draws from, inside the block; None leaves it alone."""
+    if seed is None:
+        yield
+        return
+    before = np.random.get_state()
+    np.random.seed(seed % 2**32)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+def make(task: str, **settings: Any) -> Any:
+    """OGBench's environment of a task, without a time limit."""
+    importlib.import_module("ogbench")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no screen
+        return gymnasium.make(f"{task}-v0", disable_env_checker=True, **settings).unwrapped
+
+
+class GoalEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment of OGBench whose observation has the state and the state that is asked for.
+
+    `reset(seed=i)` begins goal 1 + i mod 5, so that episodes with consecutive seeds have all five goals of the
+    benchmark alike. The reward is 1 where the goal is reached, which ends the episode.
+
+    Args:
+        task: One of `TASKS`.
+    """
+
+    def __init__(self, task: str) -> None:
+        super().__init__(make(task))
+        self.observation_space, self.action_space = spaces_of(task)
+        self.goal = np.zeros(TASKS[task][0])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        chosen = {} if seed is None else {"task_id": 1 + seed % GOALS}
+        with seeded(seed):
+            state, info = self.env.reset(seed=seed, options={**chosen, **(options or {})})
+        self.goal = info["goal"]
+        return self._seen(state), info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        state, reward, terminated, truncated, info = self.env.step(action)
+        return self._seen(state), float(reward), bool(terminated), truncated, info
+
+    def _seen(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        return {"achieved_goal": state, "desired_goal": self.goal}
+
+
+def goal_episode(states: np.ndarray, actions: np.ndarray) -> Episode:
+    """An episode of these states (steps + 1, n), without rewards. The goal in its observations is the last of them:
+    what it was made to reach is not in OGBench's files."""
+    rows = np.concatenate([states, np.broadcast_to(states[-1], states.shape)], axis=1)
+    return Episode(rows, actions, np.zeros(len(actions)), False, True)

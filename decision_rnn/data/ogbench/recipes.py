@@ -1,0 +1,53 @@
+"""Makes the data of a recipe, on all cores."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import chain
+
+from decision_rnn.data.ogbench import TASKS
+from decision_rnn.data.ogbench.environment import seeded
+from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
+from decision_rnn.data.ogbench.mazes import MazeRecipe
+from decision_rnn.data.store.episode import Episode
+from decision_rnn.messages import bar
+from decision_rnn.workers import available_cores, parallel_map
+
+CHUNK = 4
+"""Episodes played per task of a process."""
+Recipe = MazeRecipe | ManipulationRecipe
+_MAZES = [task for task in TASKS if task.startswith("pointmaze")]
+RECIPES: dict[str, Recipe] = {
+    **{f"{task}-{kind}-v0": MazeRecipe(task, kind) for task in _MAZES for kind in ("navigate", "stitch")},
+    **{
+        f"{task}-{kind}-v0": ManipulationRecipe(task, kind)
+        for task in TASKS
+        if task not in _MAZES
+        for kind in ("play", "noisy")
+    },
+}
+"""By OGBench's name of the dataset."""
+
+
+@cache  # one in every process
+def _player(recipe: Recipe) -> Callable[[], Episode]:
+    return recipe.player()
+
+
+def _play(recipe: Recipe, first: int, report: object) -> list[Episode]:
+    episodes = []
+    for index in range(first, min(first + CHUNK, recipe.episodes)):
+        play = _player(recipe)
+        with seeded(index):
+            episodes.append(play())
+    return episodes
+
+
+def collect(recipe: Recipe, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
+    """Yield all episodes of a recipe in order, each determined by its index, for any number of `processes` (by default
+    one per core). Raises SystemFault if a process dies."""
+    starts = range(0, recipe.episodes, CHUNK)
+    chunks = parallel_map(partial(_play, recipe), starts, processes or available_cores(), "collects episodes")
+    with contextlib.closing(chunks):
+        shown = bar(chain.from_iterable(chunks), "collecting", total=recipe.episodes, unit=" episodes", show=progress)
+        yield from shown
