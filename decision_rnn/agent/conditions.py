@@ -153,10 +153,12 @@ class ReturnToGoConfig(ConditionConfig):
             data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
             `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
-        rtg_cap: A cap of the return-to-go, as a quantile, at each timestep, over the data's episodes that last that
-            long. Training shows what exceeds it as the cap. The acting agent sees at most the largest of these caps, at
-            every timestep: late ones are those of episodes about to end, and asking for so little ends its own. 1: the
-            largest returns-to-go; 0: no cap. If left out, 0.9 where `reach` is 0, otherwise 0.
+        rtg_cap: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
+            timesteps, of the q quantile over the episodes that last that long. It is the same at all timesteps: at late
+            ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Training
+            shows what exceeds the (1 + q) / 2 quantile of its timestep as that quantile, so that the cap is inside what
+            it shows, and a part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.9
+            where `reach` is 0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """

@@ -84,7 +84,10 @@ def prepare(
         choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
         mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
     quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
-    cap = torch.from_numpy(store.returns_to_go_quantile(quantile)) if quantile > 0 else None
+    cap = training_cap = None
+    if quantile > 0:
+        cap = torch.tensor([store.returns_to_go_quantile(quantile).max()])
+        training_cap = torch.from_numpy(store.returns_to_go_quantile((1 + quantile) / 2))
     spec = agent_spec(
         mean[seen],
         std[seen],
@@ -92,8 +95,8 @@ def prepare(
         observations,
         observation_index=None if index is None else torch.from_numpy(index),
         return_scale=return_scale,
-        rtg_cap=None if cap is None else cap.max().view(1),
-        training_rtg_cap=cap,
+        rtg_cap=cap,
+        training_rtg_cap=training_cap,
     )
     torch.manual_seed(config.seed)
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)

@@ -84,6 +84,15 @@ def test_training_reduces_the_loss_below_a_fifth_of_the_action_variance(store: E
     assert sum(losses[-20:]) / 20 < 0.2 * variance
 
 
+def test_rtg_cap_of_the_acting_agent_is_inside_what_training_shows(store: EpisodeStore) -> None:
+    agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8"), store, 1.0)
+    cap, shown = agent.condition.cap, agent.condition.from_batch(stream.sample())
+    assert cap.tolist() == [pytest.approx(store.returns_to_go_quantile(0.8).max())]
+    np.testing.assert_allclose(agent.condition.training_cap, store.returns_to_go_quantile(0.9), rtol=1e-6)
+    assert shown.max() <= agent.condition.training_cap.max()
+    assert agent.condition.training_cap.max() > cap
+
+
 @pytest.mark.parametrize("backbone", ["mingru", "transformer", "mlp", "conv"])
 def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: EpisodeStore, backbone: str) -> None:
     """Three consecutive slices give the same losses as one that is three times as long."""
