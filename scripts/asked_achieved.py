@@ -4,10 +4,11 @@
     cp runs/kinds-of-data/comparison.json results/kinds-of-data
     python scripts/asked_achieved.py results/kinds-of-data
 
-A panel for each dataset; bc, if the comparison has it, as a line.
+A panel for each dataset; bc, if the comparison has it, as a line. The target `best` is where the agent's limit is.
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decision_rnn.comparison.record import ComparedDataset, Comparison, read_comparison
+from decision_rnn.parsing import BEST
 
 INK, PALE, CLONING = "#1f4e8c", "#9db8d9", "#c26a1b"
 
@@ -24,9 +26,16 @@ def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> di
     medians: dict[float | None, list[float]] = {}
     for cell in comparison.trials:
         if (cell.variant, cell.dataset) == (variant, dataset.data.name):
-            for asked, achieved in {achieved.target_return: achieved for achieved in cell.targets}.items():
+            for target, achieved in {achieved.target_return: achieved for achieved in cell.targets}.items():
+                asked = achieved.asked_mean if target == BEST else target
                 medians.setdefault(asked, []).append(float(np.median(achieved.returns)))
     return dict(sorted(medians.items()))
+
+
+def limit_of(comparison: Comparison, dataset: ComparedDataset, variant: str) -> float | None:
+    """What the agents of a variant are asked for by the target `best`, if they are."""
+    cells = [cell for cell in comparison.trials if (cell.variant, cell.dataset) == (variant, dataset.data.name)]
+    return next((of.asked_mean for cell in cells for of in cell.targets if of.target_return == BEST), None)
 
 
 def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: str) -> None:
@@ -38,6 +47,10 @@ def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: 
     for asked, seeds in medians.items():
         axes.plot([asked] * len(seeds), seeds, ".", color=PALE, markersize=5)
     axes.plot(list(medians), [np.mean(seeds) for seeds in medians.values()], "o-", color=INK, markersize=4)
+    if (limit := limit_of(comparison, dataset, variant)) is not None:
+        axes.annotate(
+            "best", (limit, np.mean(medians[limit])), (0, 5), textcoords="offset points", color=INK, fontsize=8
+        )
     if seeds := curves(comparison, dataset, "bc").get(None):
         axes.axhline(float(np.mean(seeds)), color=CLONING, linestyle=":", linewidth=1.5)
         axes.annotate("bc", (0.02 * top, np.mean(seeds)), color=CLONING, fontsize=8, va="bottom")
@@ -53,11 +66,15 @@ def main() -> None:
     parser.add_argument("--variant", default="mingru", help="which of its variants (default: mingru)")
     options = parser.parse_args()
     comparison = read_comparison(options.folder)
-    figure = Figure(figsize=(2.9 * len(comparison.datasets), 3.3), layout="constrained")
-    panels = figure.subplots(1, len(comparison.datasets), squeeze=False)[0]
-    for axes, dataset in zip(panels, comparison.datasets, strict=True):
+    columns = len(comparison.datasets) if len(comparison.datasets) <= 5 else 3
+    rows = math.ceil(len(comparison.datasets) / columns)
+    figure = Figure(figsize=(2.9 * columns, 0.3 + 3 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes, dataset in zip(panels, comparison.datasets, strict=False):
         draw(axes, comparison, dataset, options.variant)
-    panels[0].set_ylabel("median return achieved", fontsize=9)
+    for axes in panels[len(comparison.datasets) :]:
+        axes.set_visible(False)
+    figure.supylabel("median return achieved", fontsize=9)
     figure.supxlabel("target return (grey: the range of the data)", fontsize=9)
     figure.savefig(options.folder / "asked-achieved.png", dpi=130)
 

@@ -1,13 +1,16 @@
 """scripts/asked_achieved.py: the plot of target against achieved return shows the medians of the episodes."""
 
 import json
+import math
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import asked_achieved
 import pytest
 from made_comparison import made_comparison
+from matplotlib.figure import Figure
 
 
 def test_asked_achieved_curves_are_the_median_returns_of_each_seed_by_target() -> None:
@@ -23,6 +26,17 @@ def test_asked_achieved_curves_are_the_median_returns_of_each_seed_by_target() -
     for asked, medians in found.items():
         assert medians == pytest.approx([of_seed[asked] for of_seed in of_seeds])
     assert list(found) == sorted({target.target_return for target in dataset.targets})
+
+
+def test_asked_achieved_draws_best_where_the_limit_is() -> None:
+    comparison = made_comparison(labels=["mingru"], seeds=1)
+    (cell,), (dataset,) = comparison.trials, comparison.datasets
+    best = replace(cell.targets[0], target_return=math.inf, asked_mean=2296.0)
+    comparison = replace(comparison, trials=(replace(cell, targets=(best, *cell.targets[1:])),))
+    found = asked_achieved.curves(comparison, dataset, "mingru")
+    assert found[2296.0] == [pytest.approx(statistics.median(best.returns))]
+    assert asked_achieved.limit_of(comparison, dataset, "mingru") == 2296
+    asked_achieved.draw(Figure().subplots(), comparison, dataset, "mingru")
 
 
 def test_asked_achieved_plot_has_a_panel_for_each_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
