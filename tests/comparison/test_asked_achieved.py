@@ -30,7 +30,7 @@ def test_asked_achieved_curves_are_the_median_returns_of_each_seed_by_target() -
 
 def test_asked_achieved_draws_best_where_the_limit_is() -> None:
     comparison = made_comparison(labels=["mingru"], seeds=1)
-    (cell,), (dataset,) = comparison.trials, comparison.datasets
+    cell, (dataset,) = comparison.trials[0], comparison.datasets
     best = replace(cell.targets[0], target_return=math.inf, asked_mean=2296.0)
     comparison = replace(comparison, trials=(replace(cell, targets=(best, *cell.targets[1:])),))
     found = asked_achieved.curves(comparison, dataset, "mingru")
