@@ -40,7 +40,7 @@ SIZES = {
 SMALLER = {
     'backbone="lru", steps=2000': 'backbone={"name": "lru", "width": 8}, steps=3',
     "steps=2000, output": "steps=3, training={'log_every': 1}, output",
-    "run.evaluate([3600, 1800])": "run.evaluate([3600, 1800], episodes=1)",
+    'run.evaluate(["best", 1800])': 'run.evaluate(["best", 1800], episodes=1)',
     "600k": "3k",
 }
 """What stands in a page, and what is run in its place."""
