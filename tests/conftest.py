@@ -128,10 +128,11 @@ def pendulum() -> Callable[..., TrainedAgent]:
         }
         config = new_config({"dataset": "own/pendulum", **sections}, "test")
         torch.manual_seed(0)
+        cap = torch.tensor([-150.0]) if rtg_cap and not cloning else None
         agent = DecisionAgent(
             config.agent,
             config.backbone,
-            agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0),
+            agent_spec(torch.zeros(3), torch.ones(3), 1, return_scale=1000.0, rtg_cap=cap),
             config.condition,
         )
         spec = DatasetSpec("own/pendulum", "Pendulum-v1", -1600.0, -150.0, (-200.0, -400.0), 1000.0, "ours")

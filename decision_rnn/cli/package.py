@@ -21,10 +21,14 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{COMMAND_LINE}: --private is for a repository: name it with --push org/name")
     folder = Path(command.run)
     if is_packaged(folder):
-        if command.push is None or command.output is not None:
-            raise InputError(f"{folder} is packaged already: push it with --push org/name, without --output")
+        if command.push is None or command.output is not None or command.browser:
+            raise InputError(
+                f"{folder} is packaged already: push it with --push org/name, without --output or --browser"
+            )
     else:
-        folder, left_out = package(command.run, command.output, command.push, split_names(command.plugins))
+        folder, left_out = package(
+            command.run, command.output, command.push, split_names(command.plugins), command.browser
+        )
         for sentence in left_out:
             warn(sentence)
         print(f"written to {folder}")
@@ -37,6 +41,7 @@ def parser() -> CommandParser:
     parser = CommandParser("decision-rnn package")
     parser.add_argument("run", help="the run's folder, or that of a checkpoint or of a packaged agent")
     parser.add_argument("--output", type=Path, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)")
+    parser.add_argument("--browser", action="store_true", help="add a page on which the agent plays in a browser")
     parser.add_argument("--push", metavar="ORG/NAME", help="repository on the Hugging Face Hub")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
     return parser

@@ -4,6 +4,7 @@
     policy.onnx                         the exported policy, for runtimes without torch
     results/*.json                      its evaluations
     README.md, replay.mp4               its model card and a video
+    browser/                            the page of `play --browser`, if asked for
 
 The folder contains no training state and no paths of the machine that trained the agent.
 """
@@ -20,6 +21,7 @@ from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import TrainedAgent, load_agent, run_of, write_agent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.summary import DataSummary
+from decision_rnn.deploy.browser.page import Subject, write_page
 from decision_rnn.deploy.hub import CARD, CLIP, ONNX, find_agent
 from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.errors import InputError
@@ -33,12 +35,17 @@ from decision_rnn.machine import describe_versions
 from decision_rnn.parsing import BEST, format_target
 from decision_rnn.records import spelt
 
+BROWSER = "browser"
 SECONDS = 10.0
 """The most seconds of the episode in the video."""
 
 
 def package(
-    run: str | Path, output: str | Path | None = None, name: str | None = None, plugins: Sequence[str] = ()
+    run: str | Path,
+    output: str | Path | None = None,
+    name: str | None = None,
+    plugins: Sequence[str] = (),
+    browser: bool = False,
 ) -> tuple[Path, list[str]]:
     """Write the agent of a run or checkpoint into a folder of its own.
 
@@ -47,6 +54,7 @@ def package(
         output: The folder to create, which must not exist; `packages/DATASET-BACKBONE-seedN` if left out.
         name: The repository on the hub, `org/name`, that the model card refers to, if it will be pushed to one.
         plugins: Modules that the agent needs.
+        browser: Whether to add a page on which the agent plays in a browser.
 
     Returns:
         The folder, and a sentence about each part that is left out of it.
@@ -66,14 +74,20 @@ def package(
     try:
         check_folder(folder)
         with new_directory(folder) as new:
-            left_out = write_package(new, trained, results, name or folder.name, on_hub=name is not None)
+            left_out = write_package(new, trained, results, name or folder.name, name is not None, browser=browser)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}") from None
     return folder, left_out
 
 
 def write_package(
-    folder: Path, trained: TrainedAgent, results: Sequence[Result], name: str, on_hub: bool, shipped: bool = False
+    folder: Path,
+    trained: TrainedAgent,
+    results: Sequence[Result],
+    name: str,
+    on_hub: bool,
+    shipped: bool = False,
+    browser: bool = False,
 ) -> list[str]:
     """Write an agent's files into an empty folder.
 
@@ -85,6 +99,7 @@ def write_package(
         on_hub: Whether the name is that of a repository on the hub.
         shipped: Whether it ships with this package; to keep the download small, it is then written without ONNX and
             with parameters in half precision, which they must fit into.
+        browser: Whether to add a page on which the agent plays in a browser.
 
     Returns:
         A sentence about each part that is left out.
@@ -100,6 +115,8 @@ def write_package(
         ONNX: lambda path: export_onnx(trained, path, results=results),
         CLIP: lambda path: film(folder, path, target, 1, seed, SECONDS, config.plugins),
     }
+    if browser:
+        parts[BROWSER] = lambda path: write_page(path, [Subject(name, trained, folder)])
     if shipped:
         del parts[ONNX]
     for file, write in parts.items():
@@ -129,6 +146,7 @@ def write_card(
         loader=jinja2.PackageLoader("decision_rnn.deploy"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     config, provenance = trained.config, trained.provenance
+    target = default_return(config, provenance)
     title = f"{config.backbone.name} on {provenance.name}"
     return environment.get_template("card.md").render(
         front_matter=yaml.safe_dump(_front_matter(provenance, result, title, config.backbone.name), sort_keys=False),
@@ -143,7 +161,8 @@ def write_card(
         provenance=provenance,
         result=result,
         window=window_of(config.evaluation),
-        target=default_return(config, provenance),
+        browser=BROWSER if (folder / BROWSER).exists() else None,
+        target='"best"' if target == BEST else None if target is None else f"{target:g}",
         cloning=not config.takes_target,
         reads=_reads(config),
         parameters=count_parameters(trained.agent),

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -185,11 +186,11 @@ def test_target_return_for_a_cloning_agent_is_refused(
 
 
 @pytest.mark.parametrize("state", ["recurrent", "window"])
-@pytest.mark.parametrize("cloning", [False, True])
+@pytest.mark.parametrize("options", [{}, {"cloning": True}, {"rtg_cap": 0.9}])
 def test_card_python_example_has_the_return_of_evaluate(
-    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, cloning: bool
+    pendulum: Callable[..., TrainedAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, options: Any
 ) -> None:
-    trained = pendulum(cloning=cloning)
+    trained = pendulum(**options)
     evaluation = EvaluationConfig(episodes=1, seed=0, state=state, window=3)
     trained = replace(trained, config=replace(trained.config, evaluation=evaluation))
     write_agent(tmp_path, trained)
@@ -218,6 +219,24 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     assert (folder / "policy.onnx").read_bytes() == b"10"
     assert "`policy.onnx` is one step" in (folder / "README.md").read_text()
     assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4"]
+
+
+@pytest.mark.usefixtures("without_extras")
+def test_package_with_browser_has_the_page_or_says_why_not(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, left_out = package(run, tmp_path / "without", browser=True)
+    (sentence,) = (sentence for sentence in left_out if sentence.startswith("browser "))
+    assert "Pendulum-v1" in sentence  # which the page does not have
+
+    def write(path: Path, subjects: list[Any]) -> None:
+        path.mkdir()
+        (path / "index.html").write_text(subjects[0].name)
+
+    monkeypatch.setattr(packaging, "write_page", write)
+    folder, _ = package(run, tmp_path / "packaged", browser=True)
+    assert (folder / "browser" / "index.html").read_text() == "packaged"
+    assert "--directory browser" in (folder / "README.md").read_text()
 
 
 def test_write_agent_half_rounds_only_parameters_to_float16(run: Path, tmp_path: Path) -> None:
