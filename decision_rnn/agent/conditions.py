@@ -155,10 +155,11 @@ class ReturnToGoConfig(ConditionConfig):
             out, 0.99 with `agent.condition_at head`, otherwise 0.
         rtg_cap: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
             timesteps, of the q quantile over the episodes that last that long. It is the same at all timesteps: at late
-            ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Training
-            shows what exceeds the (1 + q) / 2 quantile of its timestep as that quantile, so that the cap is inside what
-            it shows, and a part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.9
-            where `reach` is 0, otherwise 0.
+            ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Only
+            where returns-to-go rise over time, since rewards are costs, is it that of the timestep. Training shows what
+            exceeds the (1 + q) / 2 quantile of its timestep as that quantile, so that the cap is inside what it shows,
+            and a part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.9 where
+            `reach` is 0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """
@@ -212,7 +213,7 @@ class ReturnToGo(Condition):
         self.register_buffer("scale", torch.tensor(float(spec.return_scale)))
         self.level = config.reach or 0.0  # 0: what is in reach, though learnt, limits nothing
         self.reach = ReturnInReach(spec.width) if config.reach else None
-        # (timesteps,), with the last value for all later timesteps; agents of 0.2 have several.
+        # (timesteps,), with the last value for all later timesteps.
         self.register_buffer("cap", None if spec.rtg_cap is None else spec.rtg_cap.float())
         training = None if spec.training_rtg_cap is None else spec.training_rtg_cap.float()
         self.register_buffer("training_cap", training, persistent=False)
@@ -259,9 +260,7 @@ class ReturnToGo(Condition):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         if self.cap is not None and prefix + "cap" in state_dict:
-            self.cap = torch.empty_like(state_dict[prefix + "cap"], device=self.cap.device)  # whatever its length
-            if len(self.cap) > 1:  # of 0.2, which trained without
-                self.training_cap = None
+            self.cap = torch.empty_like(state_dict[prefix + "cap"], device=self.cap.device)  # of 0.2: another length
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

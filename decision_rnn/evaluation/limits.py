@@ -5,6 +5,8 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
+import torch
+
 from decision_rnn.agent.conditions import ReturnToGoConfig
 from decision_rnn.agent.reach import LEVELS
 from decision_rnn.checkpoint import TrainedAgent
@@ -18,8 +20,8 @@ def with_limits(trained: TrainedAgent, rtg_cap: float | None = None, reach: floa
 
     Args:
         trained: The agent.
-        rtg_cap: The agent sees at most this quantile of the returns-to-go in its data, at the timestep where that is
-            largest: from 0, which is no cap and needs no data, to 1, the largest. Unchanged if left out.
+        rtg_cap: The agent sees at most this quantile of its data's returns-to-go (`EpisodeStore.return_to_go_cap`):
+            from 0, which is no cap and needs no data, to 1, the largest. Unchanged if left out.
         reach: The agent sees at most this quantile of what it judges in reach; 0 for no such limit. Unchanged if left
             out.
 
@@ -60,6 +62,6 @@ def with_limits(trained: TrainedAgent, rtg_cap: float | None = None, reach: floa
             dataset = open_dataset(config.dataset, config.path, config.partial)
             store = dataset.open()
             trained.provenance.check_contents(store, "the agent", "another cap needs the data as they were")
-            by_timestep = top_episodes(store, config.top_fraction).returns_to_go_quantile(float(rtg_cap))
-            condition.cap = condition.scale.new_tensor([by_timestep.max()])
+            cap = top_episodes(store, config.top_fraction).return_to_go_cap(float(rtg_cap))
+            condition.cap = torch.from_numpy(cap).to(condition.scale)
     return replace(trained, agent=agent, config=config)

@@ -86,7 +86,7 @@ def prepare(
     quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
     cap = training_cap = None
     if quantile > 0:
-        cap = torch.tensor([store.returns_to_go_quantile(quantile).max()])
+        cap = torch.from_numpy(store.return_to_go_cap(quantile))
         training_cap = torch.from_numpy(store.returns_to_go_quantile((1 + quantile) / 2))
     spec = agent_spec(
         mean[seen],

@@ -68,13 +68,10 @@ def test_loss_shows_returns_to_go_above_the_cap_of_their_timestep_as_that_cap(tr
 
 
 def test_cap_for_each_timestep_of_version_0_2_loads_into_an_agent_with_one_cap() -> None:
-    """So that runs of 0.2, which trained without a cap, can be resumed."""
+    """So that runs of 0.2 can be resumed."""
     former, agent = make_agent(rtg_cap=[150.0, 20.0, 10.0]), make_agent(rtg_cap=[40.0], training_rtg_cap=[40.0, 20.0])
-    batch = make_batch(make_slice(3, 8), torch.zeros(3, 8, ACTIONS))
-    assert not torch.equal(agent.condition.from_batch(batch), batch.return_to_go)
     agent.load_state_dict(former.state_dict())
     assert agent.condition.cap.tolist() == [150, 20, 10]
-    assert torch.equal(agent.condition.from_batch(batch), batch.return_to_go)
     inputs = make_slice(2, 6)
     assert torch.equal(agent.eval().predict(**inputs)[0], former.eval().predict(**inputs)[0])
 

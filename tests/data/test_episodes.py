@@ -52,6 +52,18 @@ def test_returns_to_go_quantile_uses_only_episodes_that_reach_the_timestep(
     assert t == 39
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_return_to_go_cap_is_the_largest_of_all_timesteps_or_of_each_where_rewards_are_costs(
+    tmp_path: Path, sign: int
+) -> None:
+    episodes = [
+        Episode(np.zeros((length + 1, 1)), np.zeros((length, 1)), np.full(length, sign * 2.0), False, True)
+        for length in (4, 5)
+    ]
+    store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
+    assert store.return_to_go_cap(1.0).tolist() == ([10] if sign > 0 else [-8, -6, -4, -2, -2])
+
+
 def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, episodes: list[Episode]) -> None:
     assert store.episodes == len(episodes)
     assert store.offsets.tolist() == [0, 1, 8, 48, 60, 85]

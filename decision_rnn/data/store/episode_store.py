@@ -148,6 +148,13 @@ class EpisodeStore:
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
         return np.array([np.quantile(to_go[starts[:count] + t], quantile) for t, count in enumerate(lasting)])
 
+    def return_to_go_cap(self, quantile: float) -> np.ndarray:
+        """What an agent may be asked for at most, as a quantile: (1,) float64, the largest of `returns_to_go_quantile`
+        and the same at all time steps, or, where returns-to-go rise over time, as rewards that are costs make them,
+        (longest episode,), that of each time step."""
+        by_timestep = self.returns_to_go_quantile(quantile)
+        return by_timestep if by_timestep[-1] > by_timestep[0] else by_timestep.max(keepdims=True)
+
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes; a store written from them has identical arrays."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")
