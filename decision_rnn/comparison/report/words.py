@@ -34,9 +34,10 @@ def describe_targets(targets: Sequence[Target]) -> str:
     if not targets or targets[0].target_return is None:
         return "no target"
     named = (
-        (format_target(of.target_return or 0.0), describe_range(of.in_range, "best" in of.roles))
-        if of.target_return != BEST
-        else ("best",)
+        (
+            format_target(of.target_return or 0.0),
+            describe_range(of.in_range, "best" in of.roles and of.target_return != BEST),
+        )
         for of in targets
     )
     return f"target {' or '.join(', '.join(filter(None, names)) for names in named)}"

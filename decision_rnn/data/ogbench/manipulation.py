@@ -13,8 +13,10 @@ from decision_rnn.data.ogbench.environment import goal_episode, make
 from decision_rnn.data.store.episode import Episode
 
 STEPS = 1000
-NOISE, SMOOTHING = 0.1, 0.5
-MIN_NORM = 0.4
+NOISE = 0.1
+PLAN: tuple[str, dict[str, Any]] = "plan", {"noise": NOISE, "noise_smoothing": 0.5}
+MARKOV: tuple[str, dict[str, Any]] = "markov", {"min_norm": 0.4}
+"""The oracles of `play` and of `noisy`, with their settings."""
 AXES = np.array([1.0, 1.0, 1.0, 3.0, 10.0])
 """The noise of the five actions (place, yaw, gripper) of `noisy`, relative to the first."""
 STACKING = {
@@ -63,19 +65,15 @@ class ManipulationRecipe:
         """An oracle for every kind of object, by its name in `info`."""
         family = self.task.partition("-")[0]
         objects = {"cube": ["cube"], "scene": ["cube", "button", "drawer", "window"], "puzzle": ["button"]}[family]
-        style = "plan" if self.kind == "play" else "markov"
-        settings: dict[str, Any] = (
-            {"noise": NOISE, "noise_smoothing": SMOOTHING} if self.kind == "play" else {"min_norm": MIN_NORM}
-        )
+        style, settings = PLAN if self.kind == "play" else MARKOV
         if family == "puzzle":
-            settings["gripper_always_closed"] = True
+            settings = {**settings, "gripper_always_closed": True}
         oracles = {}
         for name in objects:
             module = importlib.import_module(f"ogbench.manipspace.oracles.{style}.{name}_{style}")
             limit = {"max_step": 100} if (family, name, style) == ("scene", "cube", "markov") else {}
-            oracles[name] = getattr(module, f"{name.title()}{style.title()}Oracle")(
-                env=environment, **settings, **limit
-            )
+            oracle = getattr(module, f"{name.title()}{style.title()}Oracle")
+            oracles[name] = oracle(env=environment, **settings, **limit)
         return oracles
 
     def _attempt(self, environment: Any, oracles: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -35,9 +35,8 @@ def _player(recipe: Recipe) -> Callable[[], Episode]:
 
 
 def _play(recipe: Recipe, first: int, report: object) -> list[Episode]:
-    episodes = []
+    play, episodes = _player(recipe), []
     for index in range(first, min(first + CHUNK, recipe.episodes)):
-        play = _player(recipe)
         with seeded(index):
             episodes.append(play())
     return episodes
