@@ -56,6 +56,8 @@ class TrainingConfig:
         goals: Which goals the agent sees in observations that have a `desired_goal`: those of the `data`, or in
             `hindsight`, what the episode went on to reach (`achieved_goal`). The latter needs `condition none`, since
             rewards are for the goals of the data.
+        goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
+            below 1 k steps ahead with probability (1 - g) g^(k - 1), so that the mean is 1 / (1 - g) steps.
         learning_rate: Peak learning rate of AdamW.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
@@ -80,6 +82,7 @@ class TrainingConfig:
     tbptt_slices: PositiveInt | None = None
     starts: Literal["anywhere", "episode"] = "anywhere"
     goals: Literal["data", "hindsight"] = "data"
+    goal_discount: Annotated[float, Meta(gt=0, le=1)] = 1.0
     learning_rate: NonNegativeFloat = 1e-3
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -101,6 +104,11 @@ class TrainingConfig:
                 f"training.warmup_steps {self.warmup_steps} is more than training.steps {self.steps}: give fewer, or "
                 "leave it out"
             )
+        if self.goal_discount != 1 and self.goals != "hindsight":
+            raise InputError(
+                f"training.goal_discount is {self.goal_discount}, but training.goals is {self.goals}: it is for goals "
+                "in hindsight"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +123,8 @@ class EvaluationConfig:
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
-        actions: `greedy` for the most probable of discrete actions, or `sampled` to draw them with their probabilities.
+        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, or `sampled` to draw it
+            with its probability.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.

@@ -9,6 +9,7 @@ from decision_rnn.agent.conditions import (
     ReturnToGoConfig,
     register_condition,
 )
+from decision_rnn.agent.gaussian_mixture import GaussianMixtureConfig
 from decision_rnn.agent.objectives import (
     OBJECTIVES,
     Objective,
@@ -29,6 +30,7 @@ __all__ = [
     "Condition",
     "ConditionConfig",
     "DecisionAgent",
+    "GaussianMixtureConfig",
     "NoConditionConfig",
     "Objective",
     "ObjectiveConfig",

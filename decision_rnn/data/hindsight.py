@@ -1,5 +1,6 @@
 """Hindsight goals: what an episode went on to reach, as if it had been asked for."""
 
+import math
 from typing import NamedTuple
 
 import gymnasium
@@ -44,19 +45,26 @@ class GoalEntries(NamedTuple):
 
 
 class HindsightGoals:
-    """Draws the goals of slices: what the episode reaches at one of its later steps, all equally probable. A goal holds
-    until the step at which it is reached; then another is drawn (hindsight experience replay with the strategy `future`
-    of Andrychowicz et al., "Hindsight Experience Replay", 2017, with goals that last, as those of an environment do).
+    """Draws the goals of slices: what the episode reaches at one of its later steps. A goal holds until the step at
+    which it is reached; then another is drawn (hindsight experience replay with the strategy `future` of Andrychowicz
+    et al., "Hindsight Experience Replay", 2017, with goals that last, as those of an environment do).
+
+    With a discount of 1 all later steps are equally probable. Below 1, the goal is k steps ahead with the probability
+    (1 - discount) discount^(k - 1), and the episode's end in place of what lies beyond it, as OGBench's geometric goals
+    (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2024).
 
     Args:
         store: The data.
         entries: Where its observations have goals.
         batch_size: The number of rows.
         generator: The source of random numbers.
+        discount: The discount, above 0.
     """
 
-    def __init__(self, store: EpisodeStore, entries: GoalEntries, batch_size: int, generator: torch.Generator) -> None:
-        self.entries, self.generator = entries, generator
+    def __init__(
+        self, store: EpisodeStore, entries: GoalEntries, batch_size: int, generator: torch.Generator, discount: float
+    ) -> None:
+        self.entries, self.generator, self.discount = entries, generator, discount
         self.offsets = torch.from_numpy(store.offsets)
         # An episode of L steps has L + 1 observations: those of all episodes, end to end.
         steps, final = store.observations[:, entries.reached], store.final_observations[:, entries.reached]
@@ -77,7 +85,11 @@ class HindsightGoals:
         episode = torch.searchsorted(self.offsets, step, right=True) - 1
         now, last = step + episode, self.offsets[episode + 1] + episode  # as indices of observations
         share = torch.rand(step.shape, dtype=torch.float64, generator=self.generator)
-        drawn = now + 1 + (share * (last - now)).long()
+        if self.discount == 1:
+            drawn = now + 1 + (share * (last - now)).long()
+        else:
+            ahead = torch.log1p(-share) / math.log(self.discount)
+            drawn = torch.minimum(now + 1 + ahead.long(), last)
         goal = self.goal if goes_on is None else torch.where(goes_on, self.goal, -1)
         goals = []
         for t in range(step.shape[1]):

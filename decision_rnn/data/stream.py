@@ -74,7 +74,8 @@ class StepStream:
     slices on average: at each slice it restarts at a newly drawn first step with probability 1 / `tbptt_slices`, and
     always at the end of the stream.
 
-    With `goals`, the goals in observations are replaced by what the episodes went on to reach, see `HindsightGoals`.
+    With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
+    `goal_discount`, see `HindsightGoals`.
 
     The batches depend only on `seed`, not on the device. Where episodes begin and end
     is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
@@ -93,6 +94,7 @@ class StepStream:
         return_weighting: float = 0.0,
         starts: Literal["anywhere", "episode"] = "anywhere",
         goals: GoalEntries | None = None,
+        goal_discount: float = 1.0,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
@@ -107,7 +109,7 @@ class StepStream:
         at_beginnings = starts == "episode"
         uniform = return_weighting == 0 and not at_beginnings
         self.weighted = None if uniform else WeightedStarts(store, context, return_weighting, at_beginnings)
-        self.goals = None if goals is None else HindsightGoals(store, goals, batch_size, self.generator)
+        self.goals = None if goals is None else HindsightGoals(store, goals, batch_size, self.generator, goal_discount)
         edges = np.zeros(store.steps, np.uint8)  # of every step, in bits: an episode begins, ends terminated, truncated
         edges[store.offsets[:-1]] = 1
         edges[store.offsets[1:] - 1] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)

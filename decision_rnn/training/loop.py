@@ -115,6 +115,7 @@ def prepare(
         return_weighting=settings.return_weighting,
         starts=settings.starts,
         goals=goals,
+        goal_discount=config.training.goal_discount,
     )
     return agent, trainer, stream
 

@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from gymnasium.spaces import Box, Dict
 
@@ -63,6 +64,17 @@ def test_hindsight_goals_are_reached_later_in_the_episode_and_hold_until_then(
     counts = np.bincount(drawn[4], minlength=15)[5:]
     assert (counts > 0).all()
     assert abs(np.mean(drawn[4]) - 9.5) < 4 * np.std(np.arange(5, 15)) / len(drawn[4]) ** 0.5
+
+
+def test_discounted_hindsight_goals_are_geometrically_far_ahead_and_end_with_the_episode(store: EpisodeStore) -> None:
+    stream = StepStream(store, 1, 4096, 0, goals=ENTRIES, goal_discount=0.8)
+    seen = torch.cat([stream.sample().observation[:, 0] for _ in range(40)]).int().numpy()
+    at = seen[(seen[:, 0] == 2) & (seen[:, 1] == 4)]  # ten steps before the end of an episode
+    ahead = np.bincount(at[:, 3] - at[:, 1], minlength=11)
+    expected = 0.8 ** np.arange(10) * 0.2
+    expected[-1] = 0.8**9
+    assert ahead[0] == 0
+    assert scipy.stats.chisquare(ahead[1:], len(at) * expected).pvalue > 1e-3
 
 
 def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore) -> None:

@@ -18,6 +18,7 @@ from subjects import OTHER_STACK, SMALL
 from decision_rnn.agent import (
     AgentConfig,
     AgentSpec,
+    GaussianMixtureConfig,
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
@@ -112,6 +113,11 @@ def test_initial_values_of_the_state_are_json(value: torch.Tensor, written: obje
     assert export._initial(value) == written
     read = np.broadcast_to(np.asarray(json.loads(json.dumps(written, allow_nan=False)), np.float64), value.shape)
     np.testing.assert_array_equal(read, value.numpy())
+
+
+def test_onnx_policy_takes_the_most_probable_mode_of_a_mixture(tmp_path: Path) -> None:
+    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GaussianMixtureConfig(modes=3))
+    assert_acts_alike(trained, exported(tmp_path, trained))
 
 
 def test_onnx_policy_of_a_masked_agent_takes_full_observations(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""The mixture objective: its likelihood against scipy, data that go two ways, sampled modes."""
+
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch import Tensor
+
+from decision_rnn import InputError
+from decision_rnn.agent import (
+    OBJECTIVES,
+    GaussianMixtureConfig,
+    Objective,
+    ObjectiveConfig,
+    SupervisedConfig,
+    agent_spec,
+)
+from decision_rnn.agent.gaussian_mixture import MIN_STD, GaussianMixture
+from decision_rnn.agent.spec import unit_box
+from decision_rnn.backbones import Resets
+from decision_rnn.data.stream import Batch
+
+WIDTH, ACTIONS = 8, 3
+
+
+def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None = None) -> Objective:
+    torch.manual_seed(0)
+    spec = replace(agent_spec(torch.zeros(2), torch.ones(2), actions or unit_box(ACTIONS)), width=WIDTH)
+    config = config or GaussianMixtureConfig(modes=4)
+    return OBJECTIVES.registered(config.name).cls(config, spec)
+
+
+def slices(action: Tensor) -> Batch:
+    nothing = torch.zeros(0)
+    return Batch(nothing, action, *[nothing] * 6, Resets.from_mask(torch.zeros(action.shape[:2], dtype=torch.bool)))
+
+
+def test_loss_is_the_negative_log_likelihood_of_the_mixture() -> None:
+    mixture = make()
+    assert isinstance(mixture, GaussianMixture)
+    hidden, action = torch.randn(2, 5, 1, WIDTH), torch.rand(2, 5, ACTIONS) * 2 - 1
+    loss, metrics = mixture.loss(hidden, slices(action))
+    out = mixture.head(hidden[..., -1, :]).detach().double().numpy()
+    logits, means, scales = np.split(out, [4, 4 + 4 * ACTIONS], axis=-1)
+    means, scales = (part.reshape(2, 5, 4, ACTIONS) for part in (np.tanh(means), scales))
+    density = scipy.stats.norm.pdf(action.double().numpy()[:, :, None], means, np.log1p(np.exp(scales)) + MIN_STD)
+    probability = (scipy.special.softmax(logits, axis=-1) * density.prod(-1)).sum(-1)
+    assert loss.item() == pytest.approx(-np.log(probability).mean(), rel=1e-5)
+    chosen = np.take_along_axis(means, logits.argmax(-1)[..., None, None], axis=2)[:, :, 0]
+    np.testing.assert_allclose(mixture.action(hidden).detach(), chosen, atol=1e-6)
+    error = np.square(chosen - action.double().numpy()).mean()
+    assert metrics["squared_error"].item() == pytest.approx(error, rel=1e-5)
+
+
+def fitted(objective: Objective, action: Tensor) -> Objective:
+    """Trained on actions at a state that does not say which of them comes."""
+    hidden = torch.ones(*action.shape[:2], 1, WIDTH)
+    optimizer = torch.optim.Adam(objective.parameters(), 0.02)
+    for _ in range(400):
+        loss, _ = objective.loss(hidden, slices(action))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return objective.requires_grad_(False)
+
+
+def test_agent_takes_one_of_two_ways_where_squared_error_takes_their_mean() -> None:
+    """Three quarters of the data go right by 0.6, the rest go left; sampled, so do the actions."""
+    right = torch.rand(64, 16, 1, generator=torch.Generator().manual_seed(0)) < 0.75
+    action = torch.where(right, 0.6, -0.6) + 0.02 * torch.randn(64, 16, ACTIONS)
+    here = torch.ones(4000, 1, WIDTH)
+    mixture = fitted(make(), action)
+    assert (mixture.action(here) - 0.6).abs().max() < 0.05
+    drawn = mixture.sample(here)
+    assert (drawn.abs() - 0.6).abs().max() < 0.05
+    assert (drawn > 0).float().mean().item() == pytest.approx(right.float().mean().item(), abs=0.05)
+    mean = fitted(make(SupervisedConfig()), action).action(here)
+    assert (mean - action.mean((0, 1))).abs().max() < 0.05
+
+
+def test_mixture_needs_a_box_and_a_mode() -> None:
+    with pytest.raises(InputError, match=r"objective gaussian_mixture: the actions are Discrete\(2\)"):
+        make(actions=gymnasium.spaces.Discrete(2))
+    with pytest.raises(InputError, match=r"objective.modes is 0: it must be at least 1"):
+        GaussianMixtureConfig(modes=0)
