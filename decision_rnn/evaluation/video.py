@@ -9,6 +9,7 @@ prints a line for every picture and the last moments of the episodes as JSON in 
 the last line of stderr.
 """
 
+import contextlib
 import io
 import itertools
 import json
@@ -108,7 +109,9 @@ def watched_environment(environment_id: str | None, size: int | None = None) -> 
         if size is not None:
             settings |= {"width": size, "height": size}
     environment = make_environment(environment_id, **settings)
-    model: Any = getattr(environment.unwrapped, "model", None)
+    model: Any = None
+    with contextlib.suppress(AttributeError, ValueError):  # ValueError: OGBench's is made by its first reset
+        model = environment.unwrapped.model  # type: ignore[attr-defined]
     if size is not None and hasattr(model, "light_castshadow") and hasattr(model, "mat_reflectance"):
         model.light_castshadow[:] = 0
         model.mat_reflectance[:] = 0

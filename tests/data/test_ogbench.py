@@ -17,6 +17,7 @@ from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
 from decision_rnn.data.ogbench.mazes import MazeRecipe, Oracle
 from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
 from decision_rnn.data.sources.ogbench import read_episodes
+from decision_rnn.evaluation.video import watched_environment
 
 NAME = "ogbench/pointmaze-medium-stitch-v0"
 
@@ -169,6 +170,14 @@ def test_ogbench_cube_is_carried_from_place_to_place(kind: str) -> None:
     cube = episode.observations[:, 19:22]  # behind 19 entries of the arm
     assert np.ptp(cube, axis=0).max() > 0.5  # scaled by ten
     np.testing.assert_array_equal(episode.observations[:, 28:], np.repeat(episode.observations[-1:, :28], 151, axis=0))
+
+
+@pytest.mark.parametrize("task", ["cube-single", "pointmaze-medium"])
+def test_ogbench_environment_is_made_to_be_drawn(task: str) -> None:
+    """Without a GPU nothing may draw here; the environment of cubes has no model before its first reset."""
+    pytest.importorskip("ogbench.manipspace")
+    environment = watched_environment(f"decision_rnn/ogbench-{task}-v0", size=64)
+    assert environment.reset(seed=0)[0]["achieved_goal"].shape == (TASKS[task][0],)
 
 
 @pytest.mark.slow

@@ -46,10 +46,11 @@ class GoalEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         task: One of `TASKS`.
+        render_mode: Gymnasium's; pictures need `rgb_array`.
     """
 
-    def __init__(self, task: str) -> None:
-        super().__init__(make(task))
+    def __init__(self, task: str, render_mode: str | None = None) -> None:
+        super().__init__(make(task, render_mode=render_mode))
         self.observation_space, self.action_space = spaces_of(task)
         self.goal = np.zeros(TASKS[task][0])
 
