@@ -1,5 +1,6 @@
 """How well past actions alone predict the next one, for each dataset. Where they do, an agent with a memory can lower
-its loss by repeating itself: Wen et al., "Fighting Copycat Agents in Behavioral Cloning from Observation Histories" (2020).
+its loss by repeating itself: Wen et al., "Fighting Copycat Agents in Behavioral Cloning from Observation
+Histories" (2020).
 
     python scripts/past_actions.py ogbench/pointmaze-medium-navigate-v0 ogbench/cube-single-play-v0
 
