@@ -154,7 +154,7 @@ class RunConfig:
 
     Attributes:
         dataset: A dataset's name, as in data/catalog.py.
-        path: The file to read a D4RL dataset from, if it is not in one of the usual folders.
+        path: The file to read a dataset of D4RL or OGBench from, if it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
