@@ -21,7 +21,7 @@ class Dataset:
     Attributes:
         name: The full name, including the source.
         source: The source that it comes from.
-        path: The file to read, for D4RL datasets.
+        path: The file to read, for D4RL's and OGBench's datasets.
         partial: Whether partial episodes, neither terminated nor truncated, are kept; with `drop` the store is a
             `Selection`, with its own fingerprint.
     """
@@ -77,7 +77,7 @@ def open_dataset(name: str, path: Path | str | None = None, partial: Literal["ke
     Args:
         name: The name of the dataset: `hopper-medium`, `d4rl/hopper-medium-v2`, `minari/mujoco/hopper/medium-v0`,
             `own/mine`.
-        path: The file to read, for D4RL datasets.
+        path: The file to read, for D4RL's and OGBench's datasets.
         partial: Whether partial episodes are kept or dropped.
 
     Returns:
