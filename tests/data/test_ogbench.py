@@ -177,7 +177,7 @@ def test_ogbench_environment_is_made_to_be_drawn(task: str) -> None:
     """Without a GPU nothing may draw here; the environment of cubes has no model before its first reset."""
     pytest.importorskip("ogbench.manipspace")
     environment = watched_environment(f"decision_rnn/ogbench-{task}-v0", size=64)
-    assert environment.reset(seed=0)[0]["achieved_goal"].shape == (TASKS[task][0],)
+    assert environment.reset(seed=0)[0]["achieved_goal"].shape == (TASKS[task].states,)
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_every_ogbench_recipe_of_manipulation_fits_its_environment(name: str) ->
     recipe = RECIPES[name]
     with seeded(0):
         episode = recipe.player()()
-    states, actions = TASKS[recipe.task]
+    states, actions, *_ = TASKS[recipe.task]
     assert (episode.observations.shape, episode.actions.shape) == ((151, 2 * states), (150, actions))
     environment = make_environment(f"decision_rnn/ogbench-{recipe.task}-v0")
     observation, _ = environment.reset(seed=7)

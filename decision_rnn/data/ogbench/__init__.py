@@ -1,5 +1,5 @@
-"""Tasks of OGBench (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2025): its environments with
-goals in the observation, and recipes that make its data again.
+"""Tasks of OGBench (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2025): its environments, with
+goals in the observation or with a reward for one goal, and recipes that make its data again.
 
 Recipes are those of `data_gen_scripts` of its repository with the settings of `commands.sh`, of which the package
 contains the environments and the oracles. Theirs are not seeded, so that no file made by them can be made twice. They
@@ -8,41 +8,56 @@ cover the tasks whose oracles are scripted: point mazes, cubes, scene and puzzle
 
 import importlib
 import re
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
 
-TASKS: dict[str, tuple[int, int]] = {
-    "pointmaze-medium": (2, 2),
-    "pointmaze-large": (2, 2),
-    "pointmaze-giant": (2, 2),
-    "pointmaze-teleport": (2, 2),
-    "cube-single": (28, 5),
-    "cube-double": (37, 5),
-    "cube-triple": (46, 5),
-    "cube-quadruple": (55, 5),
-    "scene": (40, 5),
-    "puzzle-3x3": (55, 5),
-    "puzzle-4x4": (83, 5),
-    "puzzle-4x5": (99, 5),
-    "puzzle-4x6": (115, 5),
+
+class Task(NamedTuple):
+    """How many numbers a state and an action of a task have, how many steps its episodes have at most, and of how many
+    parts, such as cubes in their places, its goals consist."""
+
+    states: int
+    actions: int
+    steps: int
+    parts: int
+
+
+TASKS = {
+    "pointmaze-medium": Task(2, 2, 1000, 1),
+    "pointmaze-large": Task(2, 2, 1000, 1),
+    "pointmaze-giant": Task(2, 2, 1000, 1),
+    "pointmaze-teleport": Task(2, 2, 1000, 1),
+    "cube-single": Task(28, 5, 200, 1),
+    "cube-double": Task(37, 5, 500, 2),
+    "cube-triple": Task(46, 5, 1000, 3),
+    "cube-quadruple": Task(55, 5, 1000, 4),
+    "scene": Task(40, 5, 750, 5),
+    "puzzle-3x3": Task(55, 5, 500, 9),
+    "puzzle-4x4": Task(83, 5, 500, 16),
+    "puzzle-4x5": Task(99, 5, 1000, 20),
+    "puzzle-4x6": Task(115, 5, 1000, 24),
 }
-"""By the name of a task, how many numbers a state and an action of it have."""
-ID = re.compile(r"decision_rnn/ogbench-([\w-]+)-v0")
+"""By name. Every task has five goals."""
+SINGLE = r"-singletask(?:-task[1-5])?"
+"""What follows the name where one of the goals is to be reached for a reward: the default one, or one by its number."""
+ID = re.compile(rf"decision_rnn/ogbench-([\w-]+?)({SINGLE})?-v0")
 
 
 def environment_id(task: str) -> str:
-    """The Gymnasium id of a task of `TASKS`."""
+    """The Gymnasium id of a task of `TASKS`, or of a single one of its goals."""
     return f"decision_rnn/ogbench-{task}-v0"
 
 
-def spaces_of(task: str) -> tuple[Dict, Box]:
-    """The observations of a task, which have the state as `achieved_goal` and that asked for as `desired_goal`, and its
-    actions."""
-    states, actions = TASKS[task]
-    state = Box(-np.inf, np.inf, (states,), np.float64)
-    return Dict(achieved_goal=state, desired_goal=state), Box(-1.0, 1.0, (actions,), np.float32)
+def spaces_of(task: str) -> tuple[Dict | Box, Box]:
+    """The observations and actions of a task: observations have the state as `achieved_goal` and that asked for as
+    `desired_goal`, or are the state alone in a single task."""
+    task, single, _ = task.partition("-singletask")
+    state = Box(-np.inf, np.inf, (TASKS[task].states,), np.float64)
+    actions = Box(-1.0, 1.0, (TASKS[task].actions,), np.float32)
+    return state if single else Dict(achieved_goal=state, desired_goal=state), actions
 
 
 def register(environment_id: str) -> None:
@@ -54,6 +69,10 @@ def register(environment_id: str) -> None:
     found = ID.fullmatch(environment_id)
     if found and found[1] in TASKS and environment_id not in gymnasium.registry:
         importlib.import_module("ogbench")
-        entry, steps = "decision_rnn.data.ogbench.environment:GoalEnvironment", gymnasium.spec(f"{found[1]}-v0")
-        kwargs = {"task": found[1]}
-        gymnasium.register(environment_id, entry, kwargs=kwargs, max_episode_steps=steps.max_episode_steps)
+        kind = "SingleTaskEnvironment" if found[2] else "GoalEnvironment"
+        gymnasium.register(
+            environment_id,
+            f"decision_rnn.data.ogbench.environment:{kind}",
+            kwargs={"task": f"{found[1]}{found[2] or ''}"},
+            max_episode_steps=TASKS[found[1]].steps,
+        )

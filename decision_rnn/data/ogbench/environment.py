@@ -1,4 +1,4 @@
-"""OGBench's environments with their goals in the observation."""
+"""OGBench's environments, with their goals in the observation or with one goal."""
 
 import contextlib
 import importlib
@@ -31,14 +31,35 @@ def seeded(seed: int | None) -> Iterator[None]:
 
 
 def make(task: str, **settings: Any) -> Any:
-    """OGBench's environment of a task, without a time limit."""
+    """OGBench's environment of a task, or of a single one of its goals, without a time limit."""
     importlib.import_module("ogbench")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no screen
         return gymnasium.make(f"{task}-v0", disable_env_checker=True, **settings).unwrapped
 
 
-class GoalEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment of OGBench with one goal, whose resets are determined by their seed.
+
+    The reward of a step is minus the number of parts of the goal that do not hold before it. The episode ends with the
+    step that begins where all hold, which is rewarded with 0.
+
+    Args:
+        task: One of `TASKS`, with the goal behind its name.
+        render_mode: Gymnasium's; pictures need `rgb_array`.
+    """
+
+    def __init__(self, task: str, render_mode: str | None = None) -> None:
+        super().__init__(make(task, render_mode=render_mode))
+        self.observation_space, self.action_space = spaces_of(task)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        with seeded(seed):
+            state, info = self.env.reset(seed=seed, options=options)
+        return state, info
+
+
+class GoalEnvironment(SingleTaskEnvironment):
     """An environment of OGBench whose observation has the state and the state that is asked for.
 
     `reset(seed=i)` begins goal 1 + i mod 5, so that episodes with consecutive seeds have all five goals of the
@@ -50,14 +71,12 @@ class GoalEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
-        super().__init__(make(task, render_mode=render_mode))
-        self.observation_space, self.action_space = spaces_of(task)
-        self.goal = np.zeros(TASKS[task][0])
+        super().__init__(task, render_mode)
+        self.goal = np.zeros(TASKS[task].states)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         chosen = {} if seed is None else {"task_id": 1 + seed % GOALS}
-        with seeded(seed):
-            state, info = self.env.reset(seed=seed, options={**chosen, **(options or {})})
+        state, info = super().reset(seed=seed, options={**chosen, **(options or {})})
         self.goal = info["goal"]
         return self._seen(state), info
 

@@ -1,6 +1,7 @@
 """OGBench's data: its published files, found locally, or made here by its published recipes."""
 
 import os
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
-from decision_rnn.data.ogbench import TASKS, environment_id, spaces_of
+from decision_rnn.data.ogbench import SINGLE, TASKS, environment_id, spaces_of
 from decision_rnn.data.ogbench.environment import goal_episode
 from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect
+from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
@@ -19,6 +21,7 @@ from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import versions
+from decision_rnn.messages import bar
 
 PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
 KEYS = ("observations", "actions", "terminals")
@@ -28,45 +31,64 @@ VERSION = 1
 
 @register_source
 class OGBenchSource(Source):
-    """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`)."""
+    """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`), and their versions with a
+    single goal and rewards."""
 
     prefix = "ogbench"
-    pattern = "ogbench/TASK-KIND-v0"
+    pattern = "ogbench/TASK-KIND-v0, ogbench/TASK-KIND-singletask[-taskN]-v0"
 
     def names(self) -> list[str]:
         return [f"ogbench/{name}" for name in RECIPES]
 
     def spec(self, name: str) -> DatasetSpec:
         """Determined by the name; raises InputError, with the nearest name, if there is no such dataset."""
-        recipe = _recipe(name)
-        comparable = (
-            "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five tasks "
-            f"if the episodes are a multiple of five; compare with papers on OGBench's {name[8:]}, whose data are made "
-            "by the same recipe, unless they were read from its file"
-        )
-        spaces = described_spaces(*spaces_of(recipe.task))
-        requirements = ("ogbench",)
-        references = 0.0, 1.0, (1.0,), 1.0
+        recipe, single = _recipe(name)
+        task, played = TASKS[recipe.task], f"{recipe.task}{single}"
+        if single:
+            means = (
+                "a return counts the parts of the goal that do not hold, in every step, so that a score is 100 if all "
+                "hold at once and 0 if none ever does; papers report the success rate (--evaluation.metrics success)"
+            )
+            references = float(-task.steps * task.parts), 0.0, (0.0,), 1000.0 * task.parts
+        else:
+            means = (
+                "a return is 1 where the goal is reached, so that a score is the success rate in percent, over five "
+                "tasks if the episodes are a multiple of five"
+            )
+            references = 0.0, 1.0, (1.0,), 1.0
         return DatasetSpec(
-            name, environment_id(recipe.task), *references, comparable, requirements=requirements, spaces=spaces
+            name,
+            environment_id(played),
+            *references,
+            f"{means}; compare with papers on OGBench's {name[8:]}, whose data are made by the same recipe, unless "
+            "they were read from its file",
+            requirements=("ogbench",),
+            spaces=described_spaces(*spaces_of(played)),
         )
 
     def open(self, name: str, progress: bool, path: Path | None) -> EpisodeStore:
         """The episodes of OGBench's file: `path`, or `<name>.npz` in `$DECISION_RNN_DATA` or `~/.ogbench/data`. Without
-        a file they are made here."""
-        recipe, spec = _recipe(name), self.spec(name)
-        file = _find(name) if path is None else Path(os.path.expanduser(path))
+        a file they are made here. Those of a single task are read from the store of the task with goals, which is made
+        first."""
+        (recipe, single), spec = _recipe(name), self.spec(name)
+        goals = name.replace(single, "")
+        file = _find(goals) if path is None else Path(os.path.expanduser(path))
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
-        layouts = layouts_of(spaces_of(recipe.task), name)
+        layouts = layouts_of(spaces_of(f"{recipe.task}{single}"), name)
         made_of: dict[str, Any] = {"version": VERSION, "episodes": recipe.episodes}
 
         def make(folder: Path) -> EpisodeStore:
-            if file is None:
+            if file is None or single:
                 make_environment(spec.environment_id).close()  # raises, with a remedy, if the package is missing
+            if single:
+                store = self.open(goals, progress, path)
+                shown = bar(store.read_episodes(), "computing rewards", total=store.episodes, show=progress)
+                source, episodes = store.manifest["source"], relabelled(shown, recipe.task, single)
+            elif file is None:
                 source, episodes = {**made_of, "versions": versions(PACKAGES)}, collect(recipe, progress)
             else:
-                source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task])
+                source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task][:2])
             return EpisodeStore.write(
                 folder,
                 as_episodes(episodes, name, layouts),
@@ -111,12 +133,18 @@ def read_episodes(file: Path, states: int, actions: int) -> Iterator[Episode]:
         begin = end
 
 
-def _recipe(name: str) -> Recipe:
-    recipe = RECIPES.get(name.removeprefix("ogbench/"))
+def _recipe(name: str) -> tuple[Recipe, str]:
+    """The recipe of a dataset, and, of a single task, what its name says of it: `-singletask-task3`."""
+    single = re.search(rf"{SINGLE}(?=-v0$)", name)
+    said = single[0] if single else ""
+    recipe = RECIPES.get(name.removeprefix("ogbench/").replace(said, ""))
     if recipe is None:
         known = OGBenchSource().names()
-        raise InputError(f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}")
-    return recipe
+        raise InputError(
+            f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}, and with "
+            "-singletask or -singletask-task1 to -task5 before -v0, those with rewards"
+        )
+    return recipe, said
 
 
 def _find(name: str) -> Path | None:

@@ -1,0 +1,154 @@
+"""OGBench's single tasks: rewards against its own relabelling of its own files, and environments stepped by hand."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from decision_rnn import InputError, open_dataset
+from decision_rnn.data.environments import make_environment
+from decision_rnn.data.ogbench import TASKS
+from decision_rnn.data.ogbench.environment import goal_episode, make, seeded
+from decision_rnn.data.ogbench.mazes import Oracle
+from decision_rnn.data.ogbench.rewards import relabelled
+from decision_rnn.data.sources import ogbench as source
+from decision_rnn.data.store.episode import Episode
+
+ROWS = 40
+"""Of each of the two episodes of a file."""
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ogbench")
+    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def scattered(task: str) -> Iterator[dict[str, Any]]:
+    """Rows as in OGBench's files, with everything that a goal depends on put at random near where it should be."""
+    environment = make(f"{task}-singletask-task3")
+    with seeded(0):
+        environment.reset(seed=0)
+    generator = np.random.default_rng(0)
+    for _ in range(2 * ROWS):
+        if task.startswith("pointmaze"):
+            environment.set_xy(environment.cur_goal_xy + generator.uniform(-1.5, 1.5, 2))
+            simulation, state = environment.data, environment.get_ob()
+        else:
+            simulation, near = environment._data, generator.uniform(-0.04, 0.04, (4, 3))
+            for cube in range(getattr(environment, "_num_cubes", 0)):
+                target = simulation.mocap_pos[environment._cube_target_mocap_ids[cube]]
+                simulation.joint(f"object_joint_{cube}").qpos[:3] = target + near[cube]
+            if task == "scene":
+                simulation.joint("drawer_slide").qpos[0] = generator.uniform(-0.16, 0)
+                simulation.joint("window_slide").qpos[0] = generator.uniform(0, 0.2)
+            if hasattr(environment, "_num_buttons"):
+                environment._cur_button_states = generator.integers(0, 2, environment._num_buttons)
+            state = environment.compute_observation()
+        row = {"observations": state, "actions": environment.action_space.sample(), "qpos": simulation.qpos.copy()}
+        lit = getattr(environment, "_cur_button_states", None)
+        yield row if lit is None else {**row, "button_states": lit.copy()}
+
+
+@pytest.mark.parametrize(
+    "data", ["pointmaze-medium-stitch", "cube-single-play", "cube-double-play", "scene-noisy", "puzzle-3x3-play"]
+)
+def test_ogbench_rewards_are_those_of_its_own_package(tmp_path: Path, data: str) -> None:
+    task = data.rpartition("-")[0]
+    rows = list(scattered(task))
+    arrays = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    float32 = {key: values.astype(np.float32) for key, values in arrays.items() if values.dtype.kind == "f"}
+    ends = np.arange(2 * ROWS) % ROWS == ROWS - 1
+    file = tmp_path / f"{data}-v0.npz"
+    np.savez(file, **{**arrays, **float32, "terminals": ends})
+    shutil.copy(file, tmp_path / f"{data}-v0-val.npz")
+    from ogbench import make_env_and_datasets
+
+    _, theirs, _ = make_env_and_datasets(f"{data}-singletask-task3-v0", dataset_path=str(file))
+    store = open_dataset(f"ogbench/{data}-singletask-task3-v0", path=file).open()
+    np.testing.assert_array_equal(store.rewards, theirs["rewards"])
+    np.testing.assert_array_equal(store.observations, theirs["observations"])
+    np.testing.assert_array_equal(store.actions, theirs["actions"])
+    assert np.flatnonzero(theirs["terminals"]).tolist() == (store.offsets[1:] - 1).tolist()
+    assert not store.terminated.any()
+    assert len(np.unique(store.rewards)) > 1
+    assert store.rewards.min() >= -TASKS[task].parts
+
+
+def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def collect(*_: object) -> Iterator[Episode]:
+        made.append(1)
+        yield goal_episode(np.linspace((0, 0), (20, 20), 50), np.zeros((49, 2)))
+
+    monkeypatch.setattr(source, "collect", collect)
+    first = open_dataset("ogbench/pointmaze-medium-stitch-singletask-v0").open()
+    goals = open_dataset("ogbench/pointmaze-medium-stitch-v0").open()
+    third = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0").open()
+    assert len(made) == 1
+    assert first.fingerprint != third.fingerprint
+    np.testing.assert_array_equal(first.observations, goals.observations[:, :2])
+    near = np.linalg.norm(first.observations - 20, axis=1) <= 1  # the goal of the first task is at (20, 20)
+    np.testing.assert_array_equal(first.rewards, np.where(near, 0, -1))
+    assert 0 < near.sum() < 10
+    assert first.return_to_go_cap(1.0)[0] == near.sum() - 49
+
+
+def test_ogbench_single_task_in_a_maze_ends_with_the_reward_of_its_goal() -> None:
+    environment = make_environment("decision_rnn/ogbench-pointmaze-medium-singletask-task2-v0")
+    state, _ = environment.reset(seed=5)
+    assert environment.unwrapped.cur_task_id == 2
+    np.testing.assert_array_equal(environment.reset(seed=5)[0], state)
+    oracle, states, actions, rewards, over = Oracle(environment.unwrapped), [state], [], [], False
+    while not over:
+        actions.append(oracle.direction().astype(np.float32))
+        state, reward, over, truncated, info = environment.step(actions[-1])
+        states.append(state)
+        rewards.append(reward)
+    assert (rewards[-1], truncated, info["success"]) == (0, False, 1)
+    assert set(rewards[:-1]) == {-1}
+    goal = environment.unwrapped.cur_goal_xy
+    assert [np.linalg.norm(at - goal) <= 1 for at in states[:-1]] == [reward == 0 for reward in rewards]
+    (episode,) = relabelled(
+        [goal_episode(np.array(states), np.array(actions))], "pointmaze-medium", "-singletask-task2"
+    )
+    np.testing.assert_array_equal(episode.rewards, rewards)
+
+
+def test_ogbench_single_task_of_a_cube_ends_with_the_reward_of_its_goal() -> None:
+    environment = make_environment("decision_rnn/ogbench-cube-single-singletask-v0")
+    environment.reset(seed=1)
+    inner = environment.unwrapped
+    assert inner.cur_task_id == 2
+    assert environment.step(environment.action_space.sample())[1:4] == (-1, False, False)
+    inner._data.joint("object_joint_0").qpos[:3] = inner.cur_task_info["goal_xyzs"][0]
+    seen = environment.step(np.zeros(5, np.float32))  # it has just been put there, which the step before did not see
+    _, reward, terminated, truncated, info = environment.step(np.zeros(5, np.float32))
+    assert (seen[2], reward, terminated, truncated, info["success"]) == (False, 0, True, False, True)
+
+
+def test_ogbench_tasks_have_the_time_limits_of_its_own_package() -> None:
+    for task, known in TASKS.items():
+        for single in ("", "-singletask", "-singletask-task5"):
+            assert gymnasium.spec(f"{task}{single}-v0").max_episode_steps == known.steps
+
+
+def test_scores_of_ogbench_single_tasks_are_of_their_lowest_return() -> None:
+    spec = open_dataset("ogbench/scene-play-singletask-task2-v0").spec
+    assert spec.environment_id == "decision_rnn/ogbench-scene-singletask-task2-v0"
+    assert (spec.normalised(-750.0 * 5), spec.normalised(0), spec.target_returns) == (0, 100, (0,))
+    assert spec.observation_space.shape == (40,)
+    assert "success" in spec.comparable
+
+
+@pytest.mark.parametrize("name", ["cube-single-play-singletask-task6-v0", "cube-single-play-singletask-task3"])
+def test_unknown_ogbench_single_task_is_one_sentence(name: str) -> None:
+    with pytest.raises(InputError, match="-singletask-task1 to -task5 before -v0"):
+        _ = open_dataset(f"ogbench/{name}").spec
