@@ -52,8 +52,14 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, task: str, render_mode: str | None = None) -> None:
         super().__init__(make(task, render_mode=render_mode))
         self.observation_space, self.action_space = spaces_of(task)
+        # On the way to a goal's state OGBench takes random actions. Where there is an arm, their space is a new one at
+        # every look, which no seed reaches: as an attribute of the class, it is the same one.
+        kind = type(self.env)
+        self.env.__class__ = type(kind.__name__, (kind,), {"action_space": self.action_space})
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self.env.action_space.seed(seed)
         with seeded(seed):
             state, info = self.env.reset(seed=seed, options=options)
         return state, info
