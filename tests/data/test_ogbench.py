@@ -156,6 +156,17 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
+def test_ogbench_episode_of_the_scene_does_not_depend_on_earlier_ones() -> None:
+    recipe = RECIPES["scene-noisy-v0"]
+    play, play_first = recipe.player(), recipe.player()
+    for seed in (0, 1, 2, 7):
+        with seeded(seed):
+            episode = play()
+    with seeded(7):
+        np.testing.assert_array_equal(play_first().observations, episode.observations)
+
+
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", ["play", "noisy"])
 def test_ogbench_cube_is_carried_from_place_to_place(kind: str) -> None:
     """Its states are those of the package's environment: OGBench's noise never leaves the bounds of the actions."""

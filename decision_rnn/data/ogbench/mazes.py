@@ -26,6 +26,7 @@ class MazeRecipe:
 
     task: str
     kind: str
+    version = 1  # incremented when it would make other episodes
 
     @property
     def episodes(self) -> int:

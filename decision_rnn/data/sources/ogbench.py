@@ -25,8 +25,6 @@ from decision_rnn.messages import bar
 
 PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
 KEYS = ("observations", "actions", "terminals")
-VERSION = 1
-"""Incremented when a recipe would make other episodes."""
 
 
 @register_source
@@ -76,7 +74,7 @@ class OGBenchSource(Source):
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
         layouts = layouts_of(spaces_of(f"{recipe.task}{single}"), name)
-        made_of: dict[str, Any] = {"version": VERSION, "episodes": recipe.episodes}
+        made_of: dict[str, Any] = {"version": recipe.version, "episodes": recipe.episodes}
 
         def make(folder: Path) -> EpisodeStore:
             if file is None or single:
