@@ -76,15 +76,25 @@ def test_replaying_an_episodes_seed_and_actions_reproduces_it() -> None:
 
 
 def test_collect_gives_the_same_episodes_for_any_number_of_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    played = [tmp_path_factory.mktemp("played") for _ in range(2)]
     monkeypatch.chdir(tmp_path)
     environment = dict(os.environ)
-    one = list(collect(SMALL, progress=False, processes=1))
-    two = list(collect(SMALL, processes=2))
-    assert len(one) == len(two)
-    for a, b in zip(one, two, strict=True):
+    one = list(collect(SMALL, played[0], progress=False, processes=1))
+    two = list(collect(SMALL, played[1], processes=2))
+    files = {file: file.stat().st_mtime_ns for file in played[0].iterdir()}
+    kept = list(collect(SMALL, played[0], processes=1))
+    assert files.items() <= {file: file.stat().st_mtime_ns for file in played[0].iterdir()}.items()
+    for a, b, c in zip(one, two, kept, strict=True):
         assert_same(a, b)
+        assert_same(a, c)
+        assert [array.dtype for array in vars(a).values() if isinstance(array, np.ndarray)] == [
+            array.dtype for array in vars(c).values() if isinstance(array, np.ndarray)
+        ]
     collector = Collector(SMALL)
     for index, episode in enumerate(one):
         assert_same(episode, collector.play(index))
@@ -146,11 +156,11 @@ def test_recipe_fingerprint_depends_on_every_part(monkeypatch: pytest.MonkeyPatc
     assert SMALL.fingerprint not in fingerprints
 
 
-def test_collect_raises_if_a_worker_process_fails_or_dies() -> None:
+def test_collect_raises_if_a_worker_process_fails_or_dies(tmp_path: Path) -> None:
     unplayable = replace(SMALL, policies=(("no-such-weights", 1.0),))
     with pytest.raises(FileNotFoundError, match="no-such-weights"):
-        list(collect(unplayable, processes=1))
-    episodes = collect(replace(SMALL, steps=10**9), processes=1)
+        list(collect(unplayable, tmp_path, processes=1))
+    episodes = collect(replace(SMALL, steps=10**9), tmp_path, processes=1)
     next(episodes)
     (worker,) = multiprocessing.active_children()
     worker.kill()

@@ -4,12 +4,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 
 from decision_rnn.data.ogbench import TASKS
 from decision_rnn.data.ogbench.environment import seeded
 from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
 from decision_rnn.data.ogbench.mazes import MazeRecipe
 from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.unfinished import kept
 from decision_rnn.messages import bar
 from decision_rnn.workers import available_cores, parallel_map
 
@@ -34,7 +36,7 @@ def _player(recipe: Recipe) -> Callable[[], Episode]:
     return recipe.player()
 
 
-def _play(recipe: Recipe, first: int, report: object) -> list[Episode]:
+def _play(recipe: Recipe, first: int) -> list[Episode]:
     play, episodes = _player(recipe), []
     for index in range(first, min(first + CHUNK, recipe.episodes)):
         with seeded(index):
@@ -42,11 +44,11 @@ def _play(recipe: Recipe, first: int, report: object) -> list[Episode]:
     return episodes
 
 
-def collect(recipe: Recipe, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
+def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
     """Yield all episodes of a recipe in order, each determined by its index, for any number of `processes` (by default
-    one per core). Raises SystemFault if a process dies."""
-    starts = range(0, recipe.episodes, CHUNK)
-    chunks = parallel_map(partial(_play, recipe), starts, processes or available_cores(), "collects episodes")
+    one per core). Those in `folder`, where all are kept, are not played again. Raises SystemFault if a process dies."""
+    starts, play = range(0, recipe.episodes, CHUNK), partial(kept, folder, partial(_play, recipe))
+    chunks = parallel_map(play, starts, processes or available_cores(), "collects episodes")
     with contextlib.closing(chunks):
         shown = bar(chain.from_iterable(chunks), "collecting", total=recipe.episodes, unit=" episodes", show=progress)
         yield from shown

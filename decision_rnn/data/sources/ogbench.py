@@ -1,5 +1,6 @@
 """OGBench's data: its published files, found locally, or made here by its published recipes."""
 
+import contextlib
 import os
 import re
 import zipfile
@@ -19,6 +20,7 @@ from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.unfinished import unfinished
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import versions
 from decision_rnn.messages import bar
@@ -79,21 +81,23 @@ class OGBenchSource(Source):
         def make(folder: Path) -> EpisodeStore:
             if file is None or single:
                 make_environment(spec.environment_id).close()  # raises, with a remedy, if the package is missing
-            if single:
-                store = self.open(goals, progress, path)
-                shown = bar(store.read_episodes(), "computing rewards", total=store.episodes, show=progress)
-                source, episodes = store.manifest["source"], relabelled(shown, recipe.task, single)
-            elif file is None:
-                source, episodes = {**made_of, "versions": versions(PACKAGES)}, collect(recipe, progress)
-            else:
-                source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task][:2])
-            return EpisodeStore.write(
-                folder,
-                as_episodes(episodes, name, layouts),
-                environment_id=spec.environment_id,
-                source={**source, "spaces": spec.spaces},
-                sizes=sizes_of(layouts),
-            )
+            with contextlib.ExitStack() as stack:
+                if single:
+                    store = self.open(goals, progress, path)
+                    shown = bar(store.read_episodes(), "computing rewards", total=store.episodes, show=progress)
+                    source, episodes = store.manifest["source"], relabelled(shown, recipe.task, single)
+                elif file is None:
+                    source = {**made_of, "versions": versions(PACKAGES)}
+                    episodes = collect(recipe, stack.enter_context(unfinished(name, source)), progress)
+                else:
+                    source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task][:2])
+                return EpisodeStore.write(
+                    folder,
+                    as_episodes(episodes, name, layouts),
+                    environment_id=spec.environment_id,
+                    source={**source, "spaces": spec.spaces},
+                    sizes=sizes_of(layouts),
+                )
 
         def current(source: dict[str, Any]) -> bool:
             if file is not None:

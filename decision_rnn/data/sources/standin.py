@@ -12,6 +12,7 @@ from decision_rnn.data.standin import collection
 from decision_rnn.data.standin.recipes import JOINED, OURS, RECIPES
 from decision_rnn.data.store.cache import check_room, discard, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.unfinished import unfinished
 from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.machine import cpu_model, versions
@@ -98,24 +99,27 @@ def _collect(spec: DatasetSpec, progress: bool) -> dict[str, Any]:
         except CacheError as error:
             discard(folder, error)
     check_room(folder, recipe.steps * BYTES_PER_STEP)
-    minari.write_dataset(
-        dataset_id,
-        collection.collect(recipe, progress),
-        environment_id=recipe.environment_id,
-        spaces=environment_spaces(recipe.environment_id),
-        metadata={
-            "algorithm_name": "SAC, snapshots of its actor, sampled",
-            "author": {"decision_rnn"},
-            "description": "A stand-in for a set of D4RL, collected by decision_rnn; their scores are not comparable.",
-            "requirements": ["gymnasium[mujoco]"],
-            "ref_min_score": spec.reference_min,
-            "ref_max_score": spec.reference_max,
-        },
-        source={  # everything that the bits of the dataset depend on
-            "recipe": recipe.describe(),
-            "recipe_fingerprint": recipe.fingerprint,
-            "versions": versions(("decision-rnn", "gymnasium", "minari", "mujoco", "numpy")),
-            "cpu": cpu_model(),
-        },
-    )
+    source = {  # everything that the bits of the dataset depend on
+        "recipe": recipe.describe(),
+        "recipe_fingerprint": recipe.fingerprint,
+        "versions": versions(("decision-rnn", "gymnasium", "minari", "mujoco", "numpy")),
+        "cpu": cpu_model(),
+    }
+    with unfinished(spec.name, source) as played:
+        minari.write_dataset(
+            dataset_id,
+            collection.collect(recipe, played, progress),
+            environment_id=recipe.environment_id,
+            spaces=environment_spaces(recipe.environment_id),
+            metadata={
+                "algorithm_name": "SAC, snapshots of its actor, sampled",
+                "author": {"decision_rnn"},
+                "description": "A stand-in for a set of D4RL, collected by decision_rnn; their scores are not "
+                "comparable.",
+                "requirements": ["gymnasium[mujoco]"],
+                "ref_min_score": spec.reference_min,
+                "ref_max_score": spec.reference_max,
+            },
+            source=source,
+        )
     return {"minari": dataset_id, **minari.read_source(dataset_id)}

@@ -16,6 +16,7 @@ from decision_rnn.data.environments import make_environment
 from decision_rnn.data.playing import Quota, play_one
 from decision_rnn.data.standin.recipes import UNIFORM, Recipe, weights_path
 from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.unfinished import kept
 from decision_rnn.messages import bar
 from decision_rnn.workers import available_cores, parallel_map
 
@@ -76,18 +77,19 @@ class Collector:
 _collector = cache(Collector)  # one in every worker process
 
 
-def _play_chunk(recipe: Recipe, first: int, report: object) -> list[Episode]:
+def _play_chunk(recipe: Recipe, first: int) -> list[Episode]:
     return [_collector(recipe).play(index) for index in range(first, first + CHUNK)]
 
 
-def collect(recipe: Recipe, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
-    """Yield the recipe's episodes in order, the same for any number of `processes` (by default one per core).
+def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
+    """Yield the recipe's episodes in order, the same for any number of `processes` (by default one per core). Those in
+    `folder`, where all are kept, are not played again.
 
     A progress bar over steps goes to stderr when that is a terminal. Processes are spawned, so that their BLAS starts
     with one thread: a script that calls this must do its work under `if __name__ == "__main__":`. Raises SystemFault if
     a process dies.
     """
-    play, doing = partial(_play_chunk, recipe), "collects episodes"
+    play, doing = partial(kept, folder, partial(_play_chunk, recipe)), "collects episodes"
     chunks = parallel_map(play, count(0, CHUNK), processes or available_cores(), doing, start_method="spawn")
     shown = bar(total=recipe.steps, desc="collecting", unit_scale=True, show=progress)
     with contextlib.closing(chunks), shown:
