@@ -9,7 +9,7 @@ from typing import Any, Literal
 from decision_rnn.api.datasets import import_log, merge_datasets
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
-from decision_rnn.data.formats import d4rl, minari
+from decision_rnn.data.formats import d4rl, minari, ogbench
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.data.sources.own import remove_dataset
@@ -29,7 +29,8 @@ USAGE = """usage: decision-rnn data ACTION ...
   verify DATASET    hash every byte of a dataset again, as opening does only for files that were touched
   download DATASET  fetch the source of a dataset
   import LOG        write a log, CSV or parquet, or an HDF5 file in D4RL's layout, as the dataset --name own/NAME
-  export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl --output FILE
+  export DATASET    write a dataset for others: --format minari --output ID, or --format d4rl or
+                    ogbench --output FILE
   merge NEW PARTS   write the episodes of several datasets as a new one, own/NAME
   remove DATASET    remove an own dataset from disk
 
@@ -62,13 +63,13 @@ def _parser(action: str) -> CommandParser:
     if action == "merge":
         parser.add_argument("parts", nargs="+", help="the datasets whose episodes it is to hold, in this order")
     if action in ("info", "make", "verify", "export"):
-        parser.add_argument("--path", type=Path | None, help="the HDF5 file of a D4RL dataset")
+        parser.add_argument("--path", type=Path | None, help="the file of a dataset of D4RL or OGBench")
         parser.add_argument("--partial", type=Literal["keep", "drop"], default="keep", help=PARTIAL_HELP)
     if action == "info":
         parser.add_argument("--plot", type=Path | None, help="also draw the returns into this PNG file")
     if action == "export":
-        parser.add_argument("--format", type=Literal["minari", "d4rl"], required=True, help="minari or d4rl")
-        parser.add_argument("--output", required=True, help="a new Minari id, or a new HDF5 file")
+        parser.add_argument("--format", type=Literal["minari", "d4rl", "ogbench"], required=True, help=FORMAT_HELP)
+        parser.add_argument("--output", required=True, help="a new Minari id, or a new HDF5 or npz file")
     return parser
 
 
@@ -143,8 +144,10 @@ def _export(command: Namespace) -> None:
         check_folder(path.parent)
         store, spec = dataset.open(), dataset.spec
         check_room(path, 2 * store.steps * bytes_per_step(store.observation_dim, store.action_dim))
-        if not to_minari:
+        if command.format == "d4rl":
             d4rl.write_file(path, store)
+        elif command.format == "ogbench":
+            ogbench.write_file(path, store)
         else:
             minari.write_dataset(
                 command.output,
@@ -163,6 +166,8 @@ def _export(command: Namespace) -> None:
     except OSError as error:
         raise cannot_write(command.output, error) from None
     print(f"{counted(store.episodes, 'episode')}, {counted(store.steps, 'step')} written to {path}")
+    if command.format == "ogbench":
+        print(ogbench.LEFT_OUT)
 
 
 def _import(command: Namespace) -> None:
@@ -188,6 +193,7 @@ def _remove(command: Namespace) -> None:
     print(f"{command.dataset} is removed")
 
 
+FORMAT_HELP = "minari, d4rl, or, for data of OGBench's tasks, ogbench"
 DATASET_HELP = {"merge": "the new dataset's name, such as own/both", "remove": "the dataset's name, such as own/mine"}
 COLUMNS = {
     "observations": "the columns of an observation, as a,b,c; names may be patterns such as obs_*",

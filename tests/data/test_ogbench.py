@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decision_rnn import InputError, open_dataset
+from decision_rnn import InputError, open_dataset, write_store
+from decision_rnn.cli.main import main
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import TASKS
 from decision_rnn.data.ogbench.environment import seeded
 from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
 from decision_rnn.data.ogbench.mazes import MazeRecipe, Oracle
 from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
-from decision_rnn.data.sources.ogbench import read_episodes
+from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.evaluation.video import watched_environment
 
 NAME = "ogbench/pointmaze-medium-stitch-v0"
@@ -67,6 +69,51 @@ def test_ogbench_file_is_read_as_its_own_package_reads_it(tmp_path: Path) -> Non
     theirs = ogbench.load_dataset(tmp_path / "data" / "pointmaze-medium-stitch-v0.npz")
     np.testing.assert_array_equal(store.observations[:, :2], theirs["observations"])
     np.testing.assert_array_equal(store.actions, theirs["actions"])
+
+
+@pytest.mark.parametrize(
+    ("task", "added"),
+    [("pointmaze-medium", "qpos"), ("cube-single", None), ("scene", "button_states"), ("pointmaze-teleport", None)],
+)
+def test_ogbench_export_is_read_by_its_own_package_and_by_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, added: str | None
+) -> None:
+    kind, (states, actions, *_), generator = (
+        "stitch" if "maze" in task else "play",
+        TASKS[task],
+        np.random.default_rng(0),
+    )
+    seen = generator.normal(size=(13, states)).astype(np.float32)
+    taken = generator.uniform(-1, 1, (13, actions)).astype(np.float32)
+    name = f"ogbench/{task}-{kind}-v0"
+    original = written(tmp_path / "original.npz", observations=seen, actions=taken, qpos=None)
+    store = open_dataset(name, path=original).open()
+    file = tmp_path / "new" / "exported.npz"
+    assert main(["data", "export", name, "--format", "ogbench", "--output", str(file)]) == 0
+    assert "3 episodes, 10 steps written to" in (said := capsys.readouterr().out)
+    assert "qvel is left out" in said
+
+    ogbench = pytest.importorskip("ogbench.utils")
+    whole, theirs = (ogbench.load_dataset(path, add_info=True) for path in (original, file))
+    assert theirs.keys() == whole.keys() | ({added} if added else set())
+    for key, values in whole.items():
+        assert theirs[key].dtype == values.dtype
+        np.testing.assert_array_equal(theirs[key], values)
+    if added == "qpos":
+        np.testing.assert_array_equal(theirs["qpos"], whole["observations"])
+    elif added:  # the first two of the four entries of a button, behind the arm and the cube
+        lit = whole["observations"][:, 28:36].reshape(-1, 2, 4)
+        np.testing.assert_array_equal(theirs[added], lit[..., 1] > lit[..., 0])
+    assert open_dataset(name, path=file).open().fingerprint == store.fingerprint
+
+
+def test_export_of_another_environment_in_ogbench_layout_is_one_sentence(
+    tmp_path: Path, store: EpisodeStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_store("own/hopper", store.read_episodes(), "Hopper-v5")
+    assert main(["data", "export", "own/hopper", "--format", "ogbench", "--output", str(tmp_path / "x.npz")]) == 2
+    assert "is of Hopper-v5, which is none of OGBench's tasks: export it as minari or d4rl" in capsys.readouterr().err
+    assert not (tmp_path / "x.npz").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from decision_rnn import InputError, open_dataset
 from decision_rnn.data.environments import make_environment
+from decision_rnn.data.formats.ogbench import write_file
 from decision_rnn.data.ogbench import TASKS
 from decision_rnn.data.ogbench.environment import goal_episode, make, seeded
 from decision_rnn.data.ogbench.mazes import Oracle
@@ -99,6 +100,23 @@ def test_ogbench_rewards_use_the_episodes_that_were_made_for_goals(monkeypatch: 
     np.testing.assert_array_equal(first.rewards, np.where(near, 0, -1))
     assert 0 < near.sum() < 10
     assert first.return_to_go_cap(1.0)[0] == near.sum() - 49
+
+
+@pytest.mark.parametrize("data", ["pointmaze-medium-stitch", "puzzle-3x3-play"])
+def test_ogbench_relabels_an_export_with_the_same_rewards(tmp_path: Path, data: str) -> None:
+    """Where states hold all that the goal depends on; for cubes it needs `qpos`."""
+    rows = list(scattered(data.rpartition("-")[0]))
+    arrays = {key: np.array([row[key] for row in rows], np.float32) for key in ("observations", "actions")}
+    np.savez(tmp_path / "original.npz", **arrays, terminals=np.arange(2 * ROWS) % ROWS == ROWS - 1)
+    name = f"{data}-singletask-task3-v0"
+    store = open_dataset(f"ogbench/{name}", path=tmp_path / "original.npz").open()
+    write_file(tmp_path / "exported.npz", store)
+    shutil.copy(tmp_path / "exported.npz", tmp_path / "exported-val.npz")
+    from ogbench import make_env_and_datasets
+
+    _, theirs, _ = make_env_and_datasets(name, dataset_path=str(tmp_path / "exported.npz"))
+    np.testing.assert_array_equal(theirs["rewards"], store.rewards)
+    np.testing.assert_array_equal(theirs["observations"], store.observations)
 
 
 def test_ogbench_single_task_in_a_maze_ends_with_the_reward_of_its_goal() -> None:

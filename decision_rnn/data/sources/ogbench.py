@@ -3,22 +3,18 @@
 import contextlib
 import os
 import re
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
+from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import SINGLE, TASKS, environment_id, spaces_of
-from decision_rnn.data.ogbench.environment import goal_episode
 from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect
 from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
 from decision_rnn.data.store.cache import identify, is_made_of, open_or_make
-from decision_rnn.data.store.episode import Episode, as_episodes
+from decision_rnn.data.store.episode import as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.unfinished import unfinished
 from decision_rnn.errors import InputError, did_you_mean
@@ -26,7 +22,6 @@ from decision_rnn.machine import versions
 from decision_rnn.messages import bar
 
 PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
-KEYS = ("observations", "actions", "terminals")
 
 
 @register_source
@@ -105,34 +100,6 @@ class OGBenchSource(Source):
             return "files" in source or made_of.items() <= source.items()
 
         return open_or_make(name, current, make)
-
-
-def read_episodes(file: Path, states: int, actions: int) -> Iterator[Episode]:
-    """The episodes of a file of OGBench: `observations` (rows, states), `actions` (rows, actions) and `terminals`
-    (rows,), true at the last row of an episode, whose action is not of it.
-
-    Raises:
-        InputError: Naming the file, if it cannot be read so.
-    """
-    try:
-        with np.load(file, allow_pickle=False) as content:
-            seen, taken, last = (content[key] for key in KEYS)
-    except KeyError as error:
-        raise InputError(f"{file} has no {str(error.args[0]).split()[0]}: it is no dataset of OGBench") from None
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise InputError(f"{file} cannot be read as an npz file ({' '.join(str(error).split()):.200})") from None
-    rows = len(seen) if seen.ndim else 0
-    for key, array, shape in zip(KEYS, (seen, taken, last), ((rows, states), (rows, actions), (rows,)), strict=True):
-        if array.shape != shape or array.dtype.kind not in "fiub":
-            found = f"shape {array.shape} and type {array.dtype}"
-            raise InputError(f"{file}: {key} has {found} where numbers of shape {shape} are needed")
-    ends = np.flatnonzero(last) + 1
-    if not len(ends) or ends[-1] != rows or np.diff(ends, prepend=0).min() < 2:
-        raise InputError(f"{file}: terminals must be true at the last row of every episode, of at least two rows")
-    begin = 0
-    for end in ends.tolist():
-        yield goal_episode(seen[begin:end].astype(np.float64), taken[begin : end - 1])
-        begin = end
 
 
 def _recipe(name: str) -> tuple[Recipe, str]:
