@@ -14,7 +14,7 @@ from decision_rnn.cli.main import main
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import seeded
+from decision_rnn.data.ogbench.environment import drawing_from, seeded
 from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
 from decision_rnn.data.ogbench.mazes import MazeRecipe, Oracle
 from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
@@ -208,9 +208,9 @@ def test_ogbench_episode_of_the_scene_does_not_depend_on_earlier_ones() -> None:
     recipe = RECIPES["scene-noisy-v0"]
     play, play_first = recipe.player(), recipe.player()
     for seed in (0, 1, 2, 7):
-        with seeded(seed):
+        with drawing_from(seeded(seed)):
             episode = play()
-    with seeded(7):
+    with drawing_from(seeded(7)):
         np.testing.assert_array_equal(play_first().observations, episode.observations)
 
 
@@ -219,9 +219,9 @@ def test_ogbench_episode_of_the_scene_does_not_depend_on_earlier_ones() -> None:
 def test_ogbench_cube_is_carried_from_place_to_place(kind: str) -> None:
     """Its states are those of the package's environment: OGBench's noise never leaves the bounds of the actions."""
     play = ManipulationRecipe("cube-single", kind).player()
-    with seeded(3):
+    with drawing_from(seeded(3)):
         episode = play()
-    with seeded(3):
+    with drawing_from(seeded(3)):
         again = play()
     np.testing.assert_array_equal(episode.observations, again.observations)
     assert (episode.observations.shape, episode.actions.shape) == ((151, 56), (150, 5))
@@ -239,6 +239,22 @@ def test_ogbench_environment_is_made_to_be_drawn(task: str) -> None:
     assert environment.reset(seed=0)[0]["achieved_goal"].shape == (TASKS[task].states,)
 
 
+def test_ogbench_teleports_lead_where_the_seed_says() -> None:
+    pytest.importorskip("ogbench.locomaze")
+    one, other = (make_environment("decision_rnn/ogbench-pointmaze-teleport-v0") for _ in range(2))
+    for environment in (one, other):
+        environment.reset(seed=2)
+    places = []
+    for _ in range(10):
+        np.random.rand()  # others draw from NumPy's global generator too
+        for environment in (one, other):
+            environment.unwrapped.set_xy(np.array(environment.unwrapped.ij_to_xy((4, 6))))
+            environment.step(np.zeros(2, np.float32))
+        places.append(tuple(one.unwrapped.get_xy()))
+        assert places[-1] == tuple(other.unwrapped.get_xy())
+    assert len(set(places)) == 3
+
+
 def test_ogbench_goal_of_an_arm_is_determined_by_the_seed() -> None:
     """OGBench itself takes random actions before it looks at what the goal's state is."""
     pytest.importorskip("ogbench.manipspace")
@@ -253,7 +269,7 @@ def test_ogbench_goal_of_an_arm_is_determined_by_the_seed() -> None:
 @pytest.mark.parametrize("name", [name for name in RECIPES if not name.startswith("pointmaze")])
 def test_every_ogbench_recipe_of_manipulation_fits_its_environment(name: str) -> None:
     recipe = RECIPES[name]
-    with seeded(0):
+    with drawing_from(seeded(0)):
         episode = recipe.player()()
     states, actions, *_ = TASKS[recipe.task]
     assert (episode.observations.shape, episode.actions.shape) == ((151, 2 * states), (150, actions))

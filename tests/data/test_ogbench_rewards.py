@@ -13,7 +13,7 @@ from decision_rnn import InputError, open_dataset
 from decision_rnn.data.environments import make_environment
 from decision_rnn.data.formats.ogbench import write_file
 from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import goal_episode, make, seeded
+from decision_rnn.data.ogbench.environment import drawing_from, goal_episode, make, seeded
 from decision_rnn.data.ogbench.mazes import Oracle
 from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources import ogbench as source
@@ -34,7 +34,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def scattered(task: str) -> Iterator[dict[str, Any]]:
     """Rows as in OGBench's files, with everything that a goal depends on put at random near where it should be."""
     environment = make(f"{task}-singletask-task3")
-    with seeded(0):
+    with drawing_from(seeded(0)):
         environment.reset(seed=0)
     generator = np.random.default_rng(0)
     for _ in range(2 * ROWS):

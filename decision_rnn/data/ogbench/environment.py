@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.random import mtrand
 
 from decision_rnn.data.ogbench import TASKS, spaces_of
 from decision_rnn.data.store.episode import Episode
@@ -16,18 +17,22 @@ GOALS = 5
 """The number of goals, with starts of their own, that the benchmark evaluates on every task."""
 
 
+def seeded(seed: int) -> np.random.BitGenerator:
+    """A generator in the state that `np.random.seed(seed)` gives the global one."""
+    bits = np.random.MT19937()
+    np.random.RandomState(bits).seed(seed % 2**32)
+    return bits
+
+
 @contextlib.contextmanager
-def seeded(seed: int | None) -> Iterator[None]:
-    """Seeds NumPy's global generator, which OGBench draws from, inside the block; None leaves it alone."""
-    if seed is None:
-        yield
-        return
-    before = np.random.get_state()
-    np.random.seed(seed % 2**32)
+def drawing_from(bits: np.random.BitGenerator) -> Iterator[None]:
+    """NumPy's global functions, by which OGBench draws, use this generator inside the block."""
+    before = mtrand.get_bit_generator()
+    mtrand.set_bit_generator(bits)
     try:
         yield
     finally:
-        np.random.set_state(before)
+        mtrand.set_bit_generator(before)
 
 
 def make(task: str, **settings: Any) -> Any:
@@ -39,7 +44,7 @@ def make(task: str, **settings: Any) -> Any:
 
 
 class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment of OGBench with one goal, whose resets are determined by their seed.
+    """An environment of OGBench with one goal, whose episodes are determined by their seed and the actions.
 
     The reward of a step is minus the number of parts of the goal that do not hold before it. The episode ends with the
     step that begins where all hold, which is rewarded with 0.
@@ -51,6 +56,7 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
         super().__init__(make(task, render_mode=render_mode))
+        self.bits: np.random.BitGenerator = np.random.MT19937()
         self.observation_space, self.action_space = spaces_of(task)
         # On the way to a goal's state OGBench takes random actions. Where there is an arm, their space is a new one at
         # every look, which no seed reaches: as an attribute of the class, it is the same one.
@@ -60,9 +66,15 @@ class SingleTaskEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None:
             self.env.action_space.seed(seed)
-        with seeded(seed):
+            self.bits = seeded(seed)
+        with drawing_from(self.bits):
             state, info = self.env.reset(seed=seed, options=options)
         return state, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        with drawing_from(self.bits):  # where a teleport leads
+            state, reward, terminated, truncated, info = self.env.step(action)
+        return state, float(reward), bool(terminated), truncated, info
 
 
 class GoalEnvironment(SingleTaskEnvironment):
@@ -87,8 +99,8 @@ class GoalEnvironment(SingleTaskEnvironment):
         return self._seen(state), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        state, reward, terminated, truncated, info = self.env.step(action)
-        return self._seen(state), float(reward), bool(terminated), truncated, info
+        state, reward, terminated, truncated, info = super().step(action)
+        return self._seen(state), reward, terminated, truncated, info
 
     def _seen(self, state: np.ndarray) -> dict[str, np.ndarray]:
         return {"achieved_goal": state, "desired_goal": self.goal}

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import seeded
+from decision_rnn.data.ogbench.environment import drawing_from, seeded
 from decision_rnn.data.ogbench.manipulation import ManipulationRecipe
 from decision_rnn.data.ogbench.mazes import MazeRecipe
 from decision_rnn.data.store.episode import Episode
@@ -39,7 +39,7 @@ def _player(recipe: Recipe) -> Callable[[], Episode]:
 def _play(recipe: Recipe, first: int) -> list[Episode]:
     play, episodes = _player(recipe), []
     for index in range(first, min(first + CHUNK, recipe.episodes)):
-        with seeded(index):
+        with drawing_from(seeded(index)):
             episodes.append(play())
     return episodes
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from decision_rnn.data.ogbench import TASKS
-from decision_rnn.data.ogbench.environment import make, seeded
+from decision_rnn.data.ogbench.environment import drawing_from, make, seeded
 from decision_rnn.data.store.episode import Episode
 
 ARM, OBJECTS = 19, 14
@@ -32,7 +32,7 @@ def relabelled(episodes: Iterable[Episode], task: str, single: str) -> Iterator[
         ModuleNotFoundError: If the package `ogbench` is not installed.
     """
     environment, relabel = make(f"{task}{single}"), importlib.import_module("ogbench.relabel_utils").relabel_dataset
-    with seeded(0):
+    with drawing_from(seeded(0)):
         environment.reset()
     # Its goal stays the same, and resetting it for every episode would take a tenth of a second each.
     still = SimpleNamespace(unwrapped=environment, reset=lambda: None)
