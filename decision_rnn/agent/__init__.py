@@ -1,5 +1,6 @@
 """The agent, what it is conditioned on, and its training objectives."""
 
+from decision_rnn.agent.action_chunk import ActionChunkConfig
 from decision_rnn.agent.agent import ActingState, AgentConfig, DecisionAgent, TrainingOutput
 from decision_rnn.agent.conditions import (
     CONDITIONS,
@@ -25,6 +26,7 @@ __all__ = [
     "CONDITIONS",
     "OBJECTIVES",
     "ActingState",
+    "ActionChunkConfig",
     "AgentConfig",
     "AgentSpec",
     "Condition",

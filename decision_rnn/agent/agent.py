@@ -59,22 +59,25 @@ class ActingState(NamedTuple):
         previous_action: (batch, action_dim).
         timestep: (batch,) int64, steps since the episode's start.
         memory: The backbone's state or, for an agent that re-runs a window, the window.
+        plan: The objective's state.
     """
 
     condition: State
     previous_action: Tensor
     timestep: Tensor
     memory: State
+    plan: State = ()
 
     def flatten(self) -> State:
         """All tensors in one tuple."""
-        return (*self.condition, self.previous_action, self.timestep, *self.memory)
+        return (*self.condition, self.previous_action, self.timestep, *self.memory, *self.plan)
 
     def unflatten(self, tensors: State) -> "ActingState":
         """A state in the layout of this one, from the tensors that `flatten` returns."""
-        conditions = len(self.condition)
-        action, timestep, *memory = tensors[conditions:]
-        return ActingState(tuple(tensors[:conditions]), action, timestep, tuple(memory))
+        conditions, memories = len(self.condition), len(self.memory)
+        action, timestep, *others = tensors[conditions:]
+        memory, plan = tuple(others[:memories]), tuple(others[memories:])
+        return ActingState(tuple(tensors[:conditions]), action, timestep, memory, plan)
 
     def select(self, rows: Tensor) -> "ActingState":
         """The state of selected rows of the batch; `rows`: indices (n,) or a mask (batch,)."""
@@ -213,7 +216,8 @@ class DecisionAgent(nn.Module):
         reset: Resets,
         state: State | None = None,
     ) -> tuple[Tensor, State]:
-        """Predict every action of a slice in parallel, as the acting agent would.
+        """Predict every action of a slice in parallel, as the acting agent would, or as one that begins to act there if
+        its objective has a state of its own.
 
         Args:
             asked: (batch, time, size), the condition's values, such as returns-to-go in the environment's units.
@@ -295,14 +299,24 @@ class DecisionAgent(nn.Module):
         if self.conditioned_head is not None:
             asked = self.condition.limit(asked, state.timestep, outputs[..., -1, :])
             outputs = self._ask(asked, outputs)
-        action = self.action_scale(self._choose(outputs))
+        if self.sampling:
+            action, plan = self.objective.sample(outputs), state.plan
+        else:
+            action, plan = self.objective.act(outputs, state.timestep, state.plan)
+        action = self.action_scale(action)
         proposed = self.objective.propose(outputs)
         if proposed is not None:
             condition = self.condition.accept(condition, proposed)
-        return action, ActingState(condition, action, state.timestep + 1, memory), asked
+        return action, ActingState(condition, action, state.timestep + 1, memory, plan), asked
 
-    def check_actions(self, actions: Literal["greedy", "sampled"]) -> None:
-        """Raise InputError if actions are to be sampled and the objective gives them no probabilities."""
+    def check_acting(self, actions: Literal["greedy", "sampled"], state: Literal["recurrent", "window"]) -> None:
+        """Raise InputError if actions are to be sampled and the objective gives them no probabilities, or if a window
+        is to be re-run and the objective has a state of its own, which would be carried on."""
+        if state == "window" and self.objective.initial_state(1):
+            raise InputError(
+                f"evaluation.state is window, but the objective {type(self.objective).__name__} carries a state of its "
+                "own from step to step: leave it out"
+            )
         if actions == "sampled" and not self.objective.samples:
             raise InputError(
                 f"evaluation.actions is sampled, but the objective {type(self.objective).__name__} gives no "
@@ -315,7 +329,8 @@ class DecisionAgent(nn.Module):
     def _begin(self, condition: State, batch: int) -> ActingState:
         action = self.encoder.mean.new_zeros(batch, self.action_dim)
         timestep = torch.zeros(batch, dtype=torch.int64, device=action.device)
-        return ActingState(condition, action, timestep, self.backbone.initial_state(batch))
+        memory, plan = self.backbone.initial_state(batch), self.objective.initial_state(batch)
+        return ActingState(condition, action, timestep, memory, plan)
 
     def hidden(
         self,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from decision_rnn.agent.spaces import CategoricalHead, head_of
 from decision_rnn.agent.spec import AgentSpec
+from decision_rnn.backbones.contract import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 from decision_rnn.registry import Class, Registry
@@ -68,6 +69,17 @@ class Objective(nn.Module, ABC):
     def sample(self, hidden: Tensor) -> Tensor:
         """Actions drawn with their probabilities, as `action`, where `evaluation.actions` is `sampled`."""
         raise NotImplementedError
+
+    def initial_state(self, batch: int) -> State:
+        """What `act` carries through an episode, such as a plan, before its first step: tensors with the batch first;
+        none by default."""
+        return ()
+
+    def act(self, hidden: Tensor, timestep: Tensor, state: State) -> tuple[Tensor, State]:
+        """The actions, (batch, action_dim), that the acting agent takes, by default those of `action`; called at every
+        step, with hidden states (batch, tokens, width), the steps since the episode's start, (batch,) int64, and the
+        state from the step before. Returns the state for the next one too."""
+        return self.action(hidden), state
 
     def propose(self, hidden: Tensor) -> Tensor | None:
         """The values, (batch, size), that the agent is conditioned on from the next step on, given the hidden states

@@ -155,10 +155,11 @@ def _exported(agent: DecisionAgent, description: dict[str, Any]) -> bytes:
     """The step as the bytes of an ONNX model, whose metadata are the description and the layout of the state."""
     begin = agent.initial_state(torch.zeros(1))
     initial = _carried(agent, begin)
-    conditions = [f"condition_{i}" for i in range(len(initial) - 2 - len(begin.memory))]
+    conditions = [f"condition_{i}" for i in range(len(begin.condition) - int(agent.condition.takes_target))]
     if isinstance(agent.condition, ReturnToGo):
         conditions = ["return_to_go"]
     labels = [*conditions, "previous_action", "timestep", *(f"memory_{i}" for i in range(len(begin.memory)))]
+    labels += [f"plan_{i}" for i in range(len(begin.plan))]
     batch = torch.export.Dim("batch", min=1)
     vector = torch.zeros(TRACED)
     first = (

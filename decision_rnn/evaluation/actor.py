@@ -104,8 +104,8 @@ class WindowActor:
 
 def actor_of(agent: DecisionAgent, settings: EvaluationConfig) -> DecisionAgent | WindowActor:
     """A copy of the agent, ready to act as the settings say: with a carried state or a window of steps, greedily or by
-    samples. InputError if it has nothing to sample from."""
-    agent.check_actions(settings.actions)
+    samples. InputError if its objective cannot act so."""
+    agent.check_acting(settings.actions, settings.state)
     ready, window = prepare_to_act(agent), window_of(settings)
     ready.sampling = settings.actions == "sampled"
     return ready if window is None else WindowActor(ready, window)

@@ -183,7 +183,7 @@ def train(
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
-            agent.check_actions(config.evaluation.actions)
+            agent.check_acting(config.evaluation.actions, config.evaluation.state)
             stream.load_state_dict(position)
         seconds, means, earlier = _resume(trainer, stream, run, store) if resume else (0.0, {}, {})
         code = both(earlier, code_of(config))

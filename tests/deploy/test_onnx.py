@@ -16,6 +16,7 @@ from made_policy import exported, made_agent
 from subjects import OTHER_STACK, SMALL
 
 from decision_rnn.agent import (
+    ActionChunkConfig,
     AgentConfig,
     AgentSpec,
     GaussianMixtureConfig,
@@ -113,6 +114,13 @@ def test_initial_values_of_the_state_are_json(value: torch.Tensor, written: obje
     assert export._initial(value) == written
     read = np.broadcast_to(np.asarray(json.loads(json.dumps(written, allow_nan=False)), np.float64), value.shape)
     np.testing.assert_array_equal(read, value.numpy())
+
+
+def test_onnx_policy_follows_a_chunk_of_actions(tmp_path: Path) -> None:
+    trained = made_agent(registered("mingru").config(width=16, layers=1), objective=ActionChunkConfig(chunk=3))
+    policy = exported(tmp_path, trained)
+    assert_acts_alike(trained, policy)
+    assert [state.shape for state in policy.initial_state(2)][-1] == (2, 3, 3)
 
 
 def test_onnx_policy_takes_the_most_probable_mode_of_a_mixture(tmp_path: Path) -> None:
