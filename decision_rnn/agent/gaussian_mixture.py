@@ -63,7 +63,8 @@ class GaussianMixture(Objective):
 
     def loss(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Metrics]:
         logits, means, scales = self._mixture(hidden)
-        modes = torch.distributions.Normal(means, F.softplus(scales) + MIN_STD)
+        # Validation would wait for the device.
+        modes = torch.distributions.Normal(means, F.softplus(scales) + MIN_STD, validate_args=False)
         likelihoods = modes.log_prob(batch.action.unsqueeze(-2)).sum(-1)
         loss = -(logits.log_softmax(-1) + likelihoods).logsumexp(-1).mean()
         return loss, {"squared_error": F.mse_loss(_mean_of_largest(logits, means), batch.action)}
