@@ -4,7 +4,6 @@
 host, as from the stream.
 """
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -24,14 +23,13 @@ ROWS, TIME, OBSERVATIONS, ACTIONS = 4, 20, 11, 3
 
 
 @pytest.fixture(autouse=True)
-def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train on the meta device, which neither autocast nor the fused optimiser knows."""
     adamw = torch.optim.AdamW
     monkeypatch.setattr(torch.optim, "AdamW", lambda groups, fused: adamw(groups))
     monkeypatch.setattr(trainer, "pick_device", lambda name: torch.device("meta"))
     monkeypatch.setattr(torch, "autocast", lambda *args, **settings: nullcontext())
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device=None: False)
-    yield
 
 
 def batch() -> Batch:
