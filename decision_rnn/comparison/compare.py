@@ -12,7 +12,6 @@ from pathlib import Path
 from decision_rnn.comparison.executors import EXECUTORS, Executor
 from decision_rnn.comparison.plan import Plan, PlannedTrial
 from decision_rnn.comparison.record import EPISODE_COLUMNS, ComparedVariant, Comparison, Failure, read_comparison
-from decision_rnn.comparison.report.markdown import format_comparison
 from decision_rnn.config import to_dict
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.files import working_alone, write_atomically
@@ -97,6 +96,8 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
         InputError: If they cannot be written.
         SystemFault: If the disk is full.
     """
+    from decision_rnn.comparison.report.markdown import format_comparison  # importing scipy takes a second
+
     text = io.StringIO()
     table = csv.DictWriter(text, [*EPISODE_COLUMNS, *comparison.metrics], lineterminator="\n")
     table.writeheader()
