@@ -9,6 +9,7 @@ choosing defaults, the others for trying them once.
 from decision_rnn import write_store
 from decision_rnn.data.standin.collection import collect
 from decision_rnn.data.standin.recipes import Recipe
+from decision_rnn.data.store.unfinished import unfinished
 
 STEPS = 200_000
 DEVELOPMENT = {
@@ -25,7 +26,8 @@ TEST = {
 def main() -> None:
     for name, (environment_id, policy) in {**DEVELOPMENT, **TEST}.items():
         recipe = Recipe(environment_id, ((policy, 1.0),), STEPS)
-        store = write_store(name, collect(recipe), environment_id)
+        with unfinished(name, recipe.describe()) as played:
+            store = write_store(name, collect(recipe, played), environment_id)
         returns = store.episode_returns
         print(f"{name}: {store.episodes:,} episodes, return {returns.mean():.0f} ± {returns.std():.0f}")
 
