@@ -140,7 +140,7 @@ class NoCondition(Condition):
         return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export
 
 
-REACH, RTG_CAP = 0.99, 0.9
+REACH, RTG_CAP = 0.99, 0.88
 """The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
 
 
@@ -158,7 +158,7 @@ class ReturnToGoConfig(ConditionConfig):
             ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Only
             where returns-to-go rise over time, since rewards are costs, is it that of the timestep. Training shows what
             exceeds the (1 + q) / 2 quantile of its timestep as that quantile, so that the cap is inside what it shows,
-            and a part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.9 where
+            and a part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.88 where
             `reach` is 0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
