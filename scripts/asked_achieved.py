@@ -26,9 +26,8 @@ def curves(comparison: Comparison, dataset: ComparedDataset, variant: str) -> di
     medians: dict[float | None, list[float]] = {}
     for cell in comparison.trials:
         if (cell.variant, cell.dataset) == (variant, dataset.data.name):
-            for target, achieved in {achieved.target_return: achieved for achieved in cell.targets}.items():
-                asked = achieved.asked_mean if target == BEST else target
-                medians.setdefault(asked, []).append(float(np.median(achieved.returns)))
+            for achieved in cell.targets:
+                medians.setdefault(achieved.target_return, []).append(float(np.median(achieved.returns)))
     return dict(sorted(medians.items()))
 
 
@@ -39,18 +38,20 @@ def limit_of(comparison: Comparison, dataset: ComparedDataset, variant: str) -> 
 
 
 def draw(axes: Axes, comparison: Comparison, dataset: ComparedDataset, variant: str) -> None:
-    """Plot one dataset: a line for the mean over seeds, a dot per seed, the diagonal, the data's range, bc."""
+    """Plot one dataset: a line for the mean over seeds, a dot per seed, `best`, the diagonal, the data's range, bc."""
     data, medians = dataset.data, curves(comparison, dataset, variant)
-    top = 1.05 * max(max(medians), data.return_max)
+    best = medians.pop(BEST, [])
+    top = 1.1 * max(*medians, *best, data.return_max)
     axes.axvspan(data.return_min, data.return_max, color="0.94", linewidth=0)
     axes.plot([0, top], [0, top], color="0.55", linestyle="--", linewidth=1)
     for asked, seeds in medians.items():
         axes.plot([asked] * len(seeds), seeds, ".", color=PALE, markersize=5)
     axes.plot(list(medians), [np.mean(seeds) for seeds in medians.values()], "o-", color=INK, markersize=4)
-    if (limit := limit_of(comparison, dataset, variant)) is not None:
-        axes.annotate(
-            "best", (limit, np.mean(medians[limit])), (0, 5), textcoords="offset points", color=INK, fontsize=8
-        )
+    if best:  # apart from the line: it is asked for at every step, whatever has been earned
+        place = limit_of(comparison, dataset, variant), np.mean(best)
+        axes.plot([place[0]] * len(best), best, ".", color=PALE, markersize=5)
+        axes.plot(*place, "*", color=INK, markersize=9)
+        axes.annotate("best", place, (5, 3), textcoords="offset points", color=INK, fontsize=8)
     if seeds := curves(comparison, dataset, "bc").get(None):
         axes.axhline(float(np.mean(seeds)), color=CLONING, linestyle=":", linewidth=1.5)
         axes.annotate("bc", (0.02 * top, np.mean(seeds)), color=CLONING, fontsize=8, va="bottom")

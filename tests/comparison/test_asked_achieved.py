@@ -34,7 +34,7 @@ def test_asked_achieved_draws_best_where_the_limit_is() -> None:
     best = replace(cell.targets[0], target_return=math.inf, asked_mean=2296.0)
     comparison = replace(comparison, trials=(replace(cell, targets=(best, *cell.targets[1:])),))
     found = asked_achieved.curves(comparison, dataset, "mingru")
-    assert found[2296.0] == [pytest.approx(statistics.median(best.returns))]
+    assert found[math.inf] == [pytest.approx(statistics.median(best.returns))]
     assert asked_achieved.limit_of(comparison, dataset, "mingru") == 2296
     asked_achieved.draw(Figure().subplots(), comparison, dataset, "mingru")
 
