@@ -89,7 +89,8 @@ class Run:
     def metrics(self) -> dict[str, np.ndarray]:
         """The metrics logged every `training.log_every` steps: arrays of equal length by name, `step` (int64),
         `seconds` of training so far, `loss` (the mean since the previous entry), `gradient_norm` (before clipping),
-        `learning_rate`, `steps_per_second`."""
+        `learning_rate`, `steps_per_second`, `skipped` (the share of steps that changed nothing, since their loss or
+        gradient was not finite)."""
         lines = read_metrics(self.folder)
         return {name: np.array([line[name] for line in lines]) for name in (lines[0] if lines else ())}
 

@@ -1,7 +1,6 @@
 """The training loop: from a run's configuration to its last checkpoint, with resumption of interrupted runs."""
 
 import copy
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -47,6 +46,8 @@ from decision_rnn.training.trainer import Trainer
 Shown = TypeVar("Shown")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 """`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
+MOST_SKIPPED = 10
+"""A run ends after this many steps in a row that change nothing, since their loss or gradient is not finite."""
 
 
 def prepare(
@@ -219,7 +220,7 @@ def train(
             while trainer.steps < settings.steps and not stopped:
                 rate = float(trainer.schedule.get_last_lr()[0])
                 output = trainer.step(stream.sample())
-                for name, value in {"loss": output.loss, **output.metrics}.items():
+                for name, value in {"loss": output.loss, **output.metrics, "skipped": output.skipped}.items():
                     means.setdefault(name, []).append(value)
                 shown.update()
                 last = trainer.steps == settings.steps
@@ -227,9 +228,11 @@ def train(
                 logs = last or trainer.steps % settings.log_every == 0
                 saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
                 if logs or saves:
-                    averages = {name: torch.stack(values).mean().item() for name, values in means.items()}
-                    _check_finite(averages["loss"], trainer, run)
+                    averages = {name: torch.stack(values).nanmean().item() for name, values in means.items()}
+                    _check_finite(trainer, run)
                 if logs:
+                    if averages["skipped"]:
+                        warn(_describe_skipped(means["skipped"], trainer.steps))
                     means = {}
                     scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
                     metrics = log.write(trainer.steps, **scalars)
@@ -255,12 +258,19 @@ def train(
         return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed(), code)
 
 
-def _check_finite(loss: float, trainer: Trainer[DecisionAgent], run: Path) -> None:
-    """InputError unless the loss and the weights are finite, so that no good checkpoint is replaced."""
+def _describe_skipped(skipped: list[Tensor], step: int) -> str:
+    number = counted(int(sum(skipped)), "step")
+    return f"warning: {number} of {len(skipped):,} up to step {step:,} changed nothing: loss or gradient was not finite"
+
+
+def _check_finite(trainer: Trainer[DecisionAgent], run: Path) -> None:
+    """InputError if steps are skipped one after the other, or if weights are not finite, so that no good checkpoint is
+    replaced."""
+    skipped = int(trainer.skipped_in_a_row)
     weights = torch.stack([parameter.isfinite().all() for parameter in trainer.result.parameters()]).all()
-    if math.isfinite(loss) and weights:
+    if weights and skipped < MOST_SKIPPED:
         return
-    found = "the weights are not finite" if math.isfinite(loss) else f"the loss is {loss}"
+    found = f"of the last {skipped:,} steps no loss or gradient is finite" if weights else "the weights are not finite"
     kept = f"; the checkpoint of step {last_checkpoint(run).name} is intact" if checkpoints_of(run) else ""
     raise InputError(
         f"{found} at step {trainer.steps} of {run}: lower training.learning_rate or train with training.precision "

@@ -24,14 +24,16 @@ class StepOutput(NamedTuple):
     """What a training step reports, without synchronising with the device.
 
     Attributes:
-        loss: The batch's loss, a scalar.
+        loss: The batch's loss, a scalar; NaN if the step was skipped.
         gradient_norm: The gradient's norm before clipping, a scalar.
-        metrics: The model's other scalars, by name.
+        metrics: The model's other scalars, by name; NaN if the step was skipped.
+        skipped: Whether the loss or the gradient was not finite, so that the step changed nothing: 0 or 1, a scalar.
     """
 
     loss: Tensor
     gradient_norm: Tensor
     metrics: Mapping[str, Tensor]
+    skipped: Tensor
 
 
 class Trainer(Generic[Model]):
@@ -58,20 +60,27 @@ class Trainer(Generic[Model]):
         self.average = copy.deepcopy(self.model) if settings.ema_decay else None
         self.carries_state = (settings.tbptt_slices or 1) > 1
         self.carried: State | None = None
+        self.skipped_in_a_row = torch.zeros((), device=self.device)
         # Without clipping, the norm is still computed for the log.
         self.max_norm = settings.gradient_clip if settings.gradient_clip > 0 else math.inf
         self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and multiplies_bf16(self.device))
         self.steps = 0
 
     def step(self, batch: Any) -> StepOutput:
-        """One optimiser step on a batch that is on `device`."""
+        """One optimiser step on a batch that is on `device`; skipped if its loss or gradient is not finite."""
         with self._precision():
             output: TrainingOutput = self.model(batch, self.carried)
-        if self.carries_state:
-            self.carried = tuple(part.detach() for part in output.state)
         self.optimizer.zero_grad(set_to_none=True)
         output.loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_norm)
+        finite = (output.loss.detach() + norm).isfinite()
+        skipped = (~finite).float()
+        self.skipped_in_a_row = (self.skipped_in_a_row + 1) * skipped
+        if self.carries_state:
+            parts = zip(output.state, self.carried or output.state, strict=True)
+            self.carried = tuple(torch.where(finite, after, before).detach() for after, before in parts)
+        # The fused kernel reads it on the device and changes nothing if it is 1, as under `torch.amp.GradScaler`.
+        self.optimizer.found_inf = skipped  # type: ignore[attr-defined]
         self.optimizer.step()
         self.schedule.step()
         self.steps += 1
@@ -79,7 +88,8 @@ class Trainer(Generic[Model]):
             # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
             decay = min(self.ema_decay, (1 + self.steps) / (10 + self.steps))
             get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
-        return StepOutput(output.loss.detach(), norm, {name: value.detach() for name, value in output.metrics.items()})
+        loss, *metrics = (x.detach().where(finite, math.nan) for x in (output.loss, *output.metrics.values()))
+        return StepOutput(loss, norm, dict(zip(output.metrics, metrics, strict=True)), skipped)
 
     @property
     def result(self) -> Model:

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import make_dataclass
 from pathlib import Path
 
@@ -238,27 +239,62 @@ def test_resume_with_changed_dataset_contents_raises(tmp_path: Path, store: Epis
         train(configure(), tmp_path / "run", resume=True)
 
 
-@pytest.mark.parametrize("broken", ["loss", "gradient"])
-def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    """The loss of step 7 is NaN, or only the gradient of step 8 and with it the weights."""
+def break_steps(monkeypatch: pytest.MonkeyPatch, broken: str, steps: Collection[int]) -> None:
+    """Make the observations, and with them the loss, of these steps NaN, or only the gradient, or the weights after."""
     step = Trainer.step
 
     def diverge(trainer: Trainer, batch: Batch) -> StepOutput:
-        if broken == "loss" and trainer.steps == 6:
-            batch.observation.fill_(math.nan)
-        if broken == "gradient" and trainer.steps == 7:
-            trainer.parameters[0].register_hook(lambda gradient: gradient * math.nan)
-        return step(trainer, batch)
+        hook = None
+        if trainer.steps + 1 in steps:
+            if broken == "loss":
+                batch.observation.fill_(math.nan)
+            if broken == "gradient":
+                hook = trainer.parameters[0].register_hook(lambda gradient: gradient * math.nan)
+        output = step(trainer, batch)
+        if broken == "weights" and trainer.steps in steps:
+            trainer.parameters[0].data.fill_(math.inf)
+        if hook is not None:
+            hook.remove()
+        return output
 
     monkeypatch.setattr(Trainer, "step", diverge)
-    run, rare = tmp_path / "run", ["--training.log_every", "10", "--training.checkpoint_every", "2"]
-    what = {"loss": "the loss is nan", "gradient": "the weights are not finite"}[broken]
-    with pytest.raises(InputError, match=rf"{what} at step 8 of .*; the checkpoint of step 6 is intact$"):
-        train(configure(*rare), run)
+
+
+@pytest.mark.parametrize("broken", ["loss", "gradient"])
+def test_skipped_steps_change_nothing_and_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    """Step 3, after which the run goes on, and the last two, after which the weights are those of step 8."""
+    break_steps(monkeypatch, broken, (3, 9, 10))
+    train(configure("--training.log_every", "5", "--training.ema_decay", "0"), tmp_path / "run")
+    eighth, tenth = (load_agent(tmp_path / "run/checkpoints" / step).agent.state_dict() for step in ("8", "10"))
+    assert {name: weight.tolist() for name, weight in eighth.items()} == {name: w.tolist() for name, w in tenth.items()}
+    assert all(weight.isfinite().all() for weight in tenth.values())
+    assert "warning: 2 steps of 5 up to step 10 changed nothing" in capsys.readouterr().err
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["skipped"] for line in lines] == pytest.approx([1 / 5, 2 / 5])
+    assert all(math.isfinite(line["loss"]) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("broken", "what"),
+    [
+        ("loss", "of the last 10 steps no loss or gradient is finite at step 16"),
+        ("gradient", "of the last 10 steps no loss or gradient is finite at step 16"),
+        ("weights", "the weights are not finite at step 8"),
+    ],
+)
+def test_run_diverging_between_metrics_lines_keeps_only_finite_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, what: str
+) -> None:
+    """From step 7 on; ten steps that are skipped in a row end the run."""
+    break_steps(monkeypatch, broken, range(7, 31))
+    run, rare = tmp_path / "run", ["--training.log_every", "30", "--training.checkpoint_every", "2"]
+    intact = "6" if broken == "weights" else "14"
+    with pytest.raises(InputError, match=rf"{what} of .*; the checkpoint of step {intact} is intact$"):
+        train(configure(*rare, "--training.steps", "30"), run)
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
-    assert kept == ["4", "6"]
+    assert intact in kept
     for name in kept:
         for parameter in load_agent(run / "checkpoints" / name).agent.parameters():
             assert parameter.isfinite().all()
