@@ -150,11 +150,12 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
     faults: dict[str, str] = {}
     if not pending:
         return faults
-    before, ended = sum(map(_steps_done, pending)), 0
+    ended = 0
     with (
         # The overall mean predicts better than the last steps, which take longer with some backbones.
         bar(
-            total=sum(each.config.training.steps for each in pending) - before,
+            total=sum(each.config.training.steps for each in pending),
+            initial=sum(map(_steps_done, pending)),
             desc="training",
             unit="step",
             smoothing=0,
@@ -169,7 +170,7 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
                 if fault is not None:
                     faults[run] = fault
             elif not shown.disable:
-                shown.update(sum(map(_steps_done, pending)) - before - shown.n)
+                shown.update(sum(map(_steps_done, pending)) - shown.n)
     return faults
 
 

@@ -1,5 +1,6 @@
 """Comparisons in separate processes: killed runs, killed and restarted comparisons, lost Ray nodes."""
 
+import io
 import json
 import os
 import random
@@ -10,14 +11,17 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from small_comparison import small
+from tqdm import tqdm
 
 from decision_rnn.api.comparing import plan
-from decision_rnn.comparison.executors import LocalExecutor, Task
+from decision_rnn.comparison import compare
+from decision_rnn.comparison.executors import Events, LocalExecutor, Task
 from decision_rnn.comparison.record import LOG, Comparison
 
 Compare = Callable[..., Comparison]
@@ -184,3 +188,36 @@ def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
     assert sorted(begun) == [1, 1, 1, 2]  # the run on the lost node was started twice
     assert comparison.failed == ()
     assert timeless(comparison.to_dict()) == timeless(local.to_dict())
+
+
+def test_progress_of_a_run_that_falls_back_to_its_checkpoint_is_never_below_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had logged 60 of 100 steps when it was killed, and goes on from step 50."""
+    positions: list[float] = []
+
+    class Bar(tqdm):
+        def update(self, n: float | None = 1) -> bool | None:
+            super().update(n)
+            positions.append(self.n)
+            return None
+
+    class Restarting:
+        jobs = 1
+
+        def run(self, tasks: Sequence[Task]) -> Events:
+            for logged in (50, 70):
+                log(logged)
+                yield None
+            yield 0, None
+
+    def log(step: int) -> None:
+        (tmp_path / "metrics.jsonl").write_text(f'{{"step": {step}}}\n')
+
+    log(60)
+    run = SimpleNamespace(
+        config=SimpleNamespace(training=SimpleNamespace(steps=100)), output=tmp_path, run="", task=lambda: None
+    )
+    monkeypatch.setattr(compare, "bar", lambda **settings: Bar(**settings, file=io.StringIO()))
+    assert compare._train([run], Restarting()) == {}
+    assert positions == [50, 70]
