@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
-from decision_rnn.bench.measure import Row, compare, measure
+from decision_rnn.bench.measure import Baseline, Row, compare, measure
+from decision_rnn.bench.products import products_of
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.stream import StepStream
@@ -38,12 +39,15 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
     training differs from the baseline's in its AdamW, which is not fused and also decays biases and norms, and in its
     sampler, which makes padded batches in Python.
 
+    The floor of every step are its matrix products alone, replayed in the same rounds.
+
     Args:
         rounds: Number of timings of each.
         device: `cpu`, or `cuda` for wall time there.
 
     Returns:
-        Rows `train/<backbone>/<precision>`, in ms per step; ratio: the baseline's time over the row's.
+        Rows `train/<backbone>/<precision>`, in ms per step; ratio: the baseline's time over the row's. And rows
+        `products/<backbone>/<precision>`; ratio: the step's time over theirs.
     """
     dataset = open_dataset(DATASET)
     spec, store = dataset.spec, dataset.open()
@@ -68,7 +72,14 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
         trainer = Trainer(model, published)
         works[name] = _step(trainer, StepStream(store, CONTEXT, BATCH, 0, trainer.device))
     with one_thread():
-        return compare(measure(works, rounds, "timing training steps", device), BASELINE, "ms", 1e3)
+        floors = {f"products/{name.removeprefix('train/')}": products_of(work) for name, work in works.items()}
+        seconds = measure({**works, **floors}, rounds, "timing training steps", device)
+    rows = compare({name: seconds[name] for name in works}, BASELINE, "ms", 1e3)
+    for step, floor in zip(works, floors, strict=True):
+        rows.append(
+            Row(floor, 1e3 * seconds[floor], "ms", Baseline(step, 1e3 * seconds[step]), seconds[step] / seconds[floor])
+        )
+    return rows
 
 
 def _step(trainer: Trainer[Any], stream: StepStream) -> Callable[[], object]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from matplotlib import image
 from peer_layers import PEERS, installed_peers, mingru_core, peer_mingru_core
+from torch.utils.flop_counter import FlopCounterMode
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered, registered_names
@@ -19,6 +20,7 @@ from decision_rnn.bench import deploy as deploy_bench
 from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench import train as train_bench
 from decision_rnn.bench.backbones import BASELINE, TORCH, WIDTH, make_layer
+from decision_rnn.bench.products import products_of
 from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import Dataset
@@ -68,15 +70,36 @@ def test_bench_train_rows_cover_every_backbone_and_precision_with_fused_adamw(sm
     for name, small in {"BATCH": 4, "CONTEXT": 5, "WIDTH": 16, "LAYERS": 1}.items():
         monkeypatch.setattr(train_bench, name, small)
     rows = run("train")
-    assert optimizers == [{"fused": True}] * len(rows)  # for the baseline and for ours
     baseline = "train/decision-transformer/fp32"
-    expected = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")}
-    assert rows.keys() == expected | {
+    steps = {f"train/{name}/{precision}" for name in registered_names() for precision in ("fp32", "bf16")} | {
         baseline,
         "train/decision-transformer/bf16",
         "train/decision-transformer-no-dropout/fp32",
     }
-    assert {(row.unit, row.baseline.name) for row in rows.values()} == {("ms", baseline)}
+    assert optimizers == [{"fused": True}] * len(steps)  # for the baseline and for ours
+    floors = {step.replace("train/", "products/"): step for step in steps}
+    assert rows.keys() == steps | floors.keys()
+    assert {row.unit for row in rows.values()} == {"ms"}
+    assert {name: row.baseline.name for name, row in rows.items()} == dict.fromkeys(steps, baseline) | floors
+
+
+def test_products_of_a_training_step_have_its_floating_point_operations():
+    """Counted by torch's own counter, for a forward and a backward pass of linear layers and a batched product."""
+    first, second = torch.nn.Linear(6, 8), torch.nn.Linear(8, 2, bias=False)
+    x = torch.randn(3, 5, 6)
+
+    def work():
+        hidden = first(x).relu()
+        (second(hidden) * (hidden @ hidden.mT).sum(-1, keepdim=True)).sum().backward()
+
+    with FlopCounterMode(display=False) as all_of_it:
+        work()
+    replay = products_of(work)
+    weight = first.weight.detach().clone()
+    with FlopCounterMode(display=False) as alone:
+        replay()
+    assert alone.get_total_flops() == all_of_it.get_total_flops() > 0
+    assert torch.equal(first.weight, weight)
 
 
 SIZES = ((64, 20), (8, 100))
