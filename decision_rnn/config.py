@@ -157,6 +157,8 @@ class RunConfig:
         path: The file to read a dataset of D4RL or OGBench from, if it is not in one of the usual folders.
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
+        validation: A dataset of the same task, such as `ogbench/cube-single-play-v0-val`, that is not trained on: the
+            loss on its episodes is logged with that of training, as `validation_loss`.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
             one episode. With `condition none` this is filtered behaviour cloning. Scores are still
             reported beside the mean and the range of all episodes.
@@ -179,6 +181,7 @@ class RunConfig:
     dataset: str
     path: str | None = None
     partial: Literal["keep", "drop"] = "keep"
+    validation: str | None = None
     top_fraction: Annotated[float, Meta(gt=0, le=1)] = 1.0
     plugins: tuple[str, ...] = ()
     seed: NonNegativeInt = 0

@@ -24,8 +24,8 @@ from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
 from decision_rnn.metrics import metrics_named
-from decision_rnn.training.loop import select_episodes
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
+from decision_rnn.training.slices import select_episodes
 
 SPREAD = 5
 """Number of target returns spread over the data's range to measure the target error."""

@@ -231,7 +231,8 @@ def result_key(config: RunConfig, fingerprint: str, step: int, protocol: Protoco
     The configuration is without the parts that the weights do not depend on: the evaluation settings, the data's path
     and the order in which plugins were named.
     """
-    same = replace(config, evaluation=EvaluationConfig(), path=None, plugins=tuple(sorted(set(config.plugins))))
+    plugins = tuple(sorted(set(config.plugins)))
+    same = replace(config, evaluation=EvaluationConfig(), path=None, validation=None, plugins=plugins)
     return {"config": to_dict(same), "fingerprint": fingerprint, "step": step, "protocol": asdict(protocol)}
 
 

@@ -31,7 +31,6 @@ from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
 from decision_rnn.data.spec import described_spaces, observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
@@ -40,8 +39,9 @@ from decision_rnn.interruption import Interruption
 from decision_rnn.layouts import Layout
 from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
-from decision_rnn.training.slices import describe_slices, odd_slices
+from decision_rnn.training.slices import describe_slices, odd_slices, select_episodes, slices_of
 from decision_rnn.training.trainer import Trainer
+from decision_rnn.training.validation import Validation
 
 Shown = TypeVar("Shown")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
@@ -103,22 +103,9 @@ def prepare(
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
     if initial is not None:
         _load_initial(agent, initial, config)
-    settings = config.training
-    trainer = Trainer(agent, settings)
+    trainer = Trainer(agent, config.training)
     trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
-    stream = StepStream(
-        store,
-        settings.context,
-        settings.batch_size,
-        config.seed,
-        trainer.device,
-        tbptt_slices=settings.tbptt_slices or 1,
-        return_weighting=settings.return_weighting,
-        starts=settings.starts,
-        goals=goals,
-        goal_discount=config.training.goal_discount,
-    )
-    return agent, trainer, stream
+    return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device)
 
 
 def train(
@@ -156,6 +143,8 @@ def train(
     with working_alone(run, "training", "training"):
         dataset = open_dataset(config.dataset, config.path, config.partial)
         spec = dataset.spec  # raises now if the name is unknown
+        if config.validation is not None:
+            _ = open_dataset(config.validation).spec  # likewise
         # Checked before the data are opened, since making them may take minutes.
         if resume:
             config = check_resumed_run(config, run)
@@ -181,6 +170,7 @@ def train(
         spaces = observations, actions
         provenance = replace(provenance, spaces=described_spaces(*spaces))
         agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial)
+        validation = None if config.validation is None else Validation(config, store, observations, trainer.device)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
@@ -194,6 +184,9 @@ def train(
             done = trainer.steps == config.training.steps
             tell(f"resuming {run} at step {trainer.steps:,}{', its last: nothing is left to train' * done}")
         tell(_describe(agent, config, store, seen))
+        if validation is not None:
+            size = f"{counted(validation.store.episodes, 'episode')}, {counted(validation.store.steps, 'step')}"
+            tell(f"validated on {size} of {config.validation}")
         if scaled:
             tell(scaled)
         index = observation_index(config.observation.mask, store.environment_id)
@@ -235,8 +228,11 @@ def train(
                         warn(_describe_skipped(means["skipped"], trainer.steps))
                     means = {}
                     scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
+                    if validation is not None:
+                        scalars |= show_agent(lambda trained: validation(trained.agent)) or {}
                     metrics = log.write(trainer.steps, **scalars)
-                    shown.set_postfix(loss=f"{averages['loss']:.4f}", refresh=False)
+                    losses = {name: f"{scalars[name]:.4f}" for name in ("loss", "validation_loss") if name in scalars}
+                    shown.set_postfix(losses, refresh=False)
                     if callback is not None:
                         answer = show_agent(partial(callback, trainer.steps, metrics))
                         declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
@@ -311,22 +307,6 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
         f"{describe_slices(config, seen, bool(agent.backbone.initial_state(1)))}"
         f"{best if seen is not store else ''}"
     )
-
-
-def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
-    """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
-    observation_index(config.observation.mask, store.environment_id)
-    seen = top_episodes(store, config.top_fraction)
-    context, steps = config.training.context, counted(seen.steps, "step")
-    if seen.steps < context:
-        raise InputError(
-            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {counted(store.episodes, 'episode')} of "
-            f"{config.dataset} with {steps} in all, fewer than training.context {context}: "
-            "raise top_fraction or lower training.context"
-            if seen is not store
-            else f"{store.path} has {steps}, fewer than training.context {context}: lower it"
-        )
-    return seen
 
 
 def _resume(

@@ -23,7 +23,7 @@ from decision_rnn.errors import InputError, SystemFault, cannot_write
 from decision_rnn.files import write_atomically
 from decision_rnn.parsing import read_yaml
 
-MAY_CHANGE = ("path", "plugins", "training.device", "training.log_every", "training.checkpoint_every")
+MAY_CHANGE = ("path", "plugins", "validation", "training.device", "training.log_every", "training.checkpoint_every")
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""
 
 

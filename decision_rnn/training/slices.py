@@ -1,12 +1,54 @@
-"""What the slices of the data that a run is trained on contain, compared with how long its agent remembers."""
+"""The slices of the data that a run is trained on: what they contain, compared with how long its agent remembers."""
 
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from decision_rnn.backbones import outlasts
 from decision_rnn.config import RunConfig
+from decision_rnn.data.hindsight import GoalEntries
+from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import top_episodes
+from decision_rnn.data.stream import StepStream
+from decision_rnn.errors import InputError
+from decision_rnn.messages import counted
+
+
+def slices_of(
+    config: RunConfig, store: EpisodeStore, goals: GoalEntries | None, seed: int, device: torch.device
+) -> StepStream:
+    """The slices of a store, drawn as a run is configured, with goals in hindsight if there are entries for them."""
+    settings = config.training
+    return StepStream(
+        store,
+        settings.context,
+        settings.batch_size,
+        seed,
+        device,
+        tbptt_slices=settings.tbptt_slices or 1,
+        return_weighting=settings.return_weighting,
+        starts=settings.starts,
+        goals=goals,
+        goal_discount=settings.goal_discount,
+    )
+
+
+def select_episodes(config: RunConfig, store: EpisodeStore) -> EpisodeStore:
+    """The episodes of a dataset that a run is trained on; InputError if it cannot be, as it is configured."""
+    observation_index(config.observation.mask, store.environment_id)
+    seen = top_episodes(store, config.top_fraction)
+    context, steps = config.training.context, counted(seen.steps, "step")
+    if seen.steps < context:
+        raise InputError(
+            f"top_fraction {config.top_fraction} leaves {seen.episodes} of {counted(store.episodes, 'episode')} of "
+            f"{config.dataset} with {steps} in all, fewer than training.context {context}: "
+            "raise top_fraction or lower training.context"
+            if seen is not store
+            else f"{store.path} has {steps}, fewer than training.context {context}: lower it"
+        )
+    return seen
 
 
 def describe_slices(config: RunConfig, store: EpisodeStore, remembers: bool) -> str:

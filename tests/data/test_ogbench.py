@@ -71,6 +71,39 @@ def test_ogbench_file_is_read_as_its_own_package_reads_it(tmp_path: Path) -> Non
     np.testing.assert_array_equal(store.actions, theirs["actions"])
 
 
+def test_ogbench_validation_file_is_read_beside_that_of_training(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "pointmaze-medium-stitch-v0.npz"
+    written(file)
+    written(file.with_name(f"{file.stem}-val.npz"), **contents((5, 3)))
+    seen = open_dataset(NAME).open()
+    held_out = open_dataset(f"{NAME}-val").open()
+    assert (seen.episodes, held_out.episodes, held_out.episode_lengths.tolist()) == (3, 2, [4, 2])
+    ogbench = pytest.importorskip("ogbench")
+    _, theirs, validation = ogbench.make_env_and_datasets(NAME[8:], dataset_path=str(file))
+    np.testing.assert_array_equal(seen.observations[:, :2], theirs["observations"])
+    np.testing.assert_array_equal(held_out.observations[:, :2], validation["observations"])
+    np.testing.assert_array_equal(held_out.actions, validation["actions"])
+    assert open_dataset(f"{NAME}-val", path=file).open().fingerprint == seen.fingerprint  # a file that is named is read
+
+
+def test_ogbench_validation_episodes_are_those_that_the_recipe_makes_after_those_of_training(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("ogbench.locomaze")
+    monkeypatch.setattr(MazeRecipe, "episodes", 20)
+    monkeypatch.setattr(MazeRecipe, "steps", 15)
+    seen, held_out = open_dataset(NAME).open(), open_dataset(f"{NAME}-val").open()
+    assert (seen.episodes, held_out.episodes) == (20, 2)
+    monkeypatch.setattr(MazeRecipe, "episodes", 22)
+    all_22 = list(collect(MazeRecipe("pointmaze-medium", "stitch"), tmp_path, False, 1))
+    for episode, expected in zip(held_out.read_episodes(), all_22[20:], strict=True):
+        np.testing.assert_array_equal(episode.observations, expected.observations.astype(np.float32))
+    rewarded = open_dataset("ogbench/pointmaze-medium-stitch-singletask-task3-v0-val")
+    assert rewarded.spec.environment_id == "decision_rnn/ogbench-pointmaze-medium-singletask-task3-v0"
+    monkeypatch.setattr(MazeRecipe, "episodes", 20)
+    np.testing.assert_array_equal(rewarded.open().actions, held_out.actions)
+
+
 @pytest.mark.parametrize(
     ("task", "added"),
     [("pointmaze-medium", "qpos"), ("cube-single", None), ("scene", "button_states"), ("pointmaze-teleport", None)],

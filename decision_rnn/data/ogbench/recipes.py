@@ -36,19 +36,29 @@ def _player(recipe: Recipe) -> Callable[[], Episode]:
     return recipe.player()
 
 
-def _play(recipe: Recipe, first: int) -> list[Episode]:
+def episodes_of(recipe: Recipe, validation: bool) -> range:
+    """The indices of a recipe's episodes or, after them, of a tenth as many for validation."""
+    count = recipe.episodes
+    return range(count, count + count // 10) if validation else range(count)
+
+
+def _play(recipe: Recipe, last: int, first: int) -> list[Episode]:
     play, episodes = _player(recipe), []
-    for index in range(first, min(first + CHUNK, recipe.episodes)):
+    for index in range(first, min(first + CHUNK, last)):
         with drawing_from(seeded(index)):
             episodes.append(play())
     return episodes
 
 
-def collect(recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None) -> Iterator[Episode]:
-    """Yield all episodes of a recipe in order, each determined by its index, for any number of `processes` (by default
-    one per core). Those in `folder`, where all are kept, are not played again. Raises SystemFault if a process dies."""
-    starts, play = range(0, recipe.episodes, CHUNK), partial(kept, folder, partial(_play, recipe))
+def collect(
+    recipe: Recipe, folder: Path, progress: bool = True, processes: int | None = None, validation: bool = False
+) -> Iterator[Episode]:
+    """Yield all episodes of a recipe, or those for `validation`, in order, each determined by its index, for any number
+    of `processes` (by default one per core). Those in `folder`, where all are kept, are not played again. Raises
+    SystemFault if a process dies."""
+    indices = episodes_of(recipe, validation)
+    starts, play = indices[::CHUNK], partial(kept, folder, partial(_play, recipe, indices.stop))
     chunks = parallel_map(play, starts, processes or available_cores(), "collects episodes")
     with contextlib.closing(chunks):
-        shown = bar(chain.from_iterable(chunks), "collecting", total=recipe.episodes, unit=" episodes", show=progress)
+        shown = bar(chain.from_iterable(chunks), "collecting", total=len(indices), unit=" episodes", show=progress)
         yield from shown

@@ -9,7 +9,7 @@ from typing import Any
 from decision_rnn.data.environments import layouts_of, make_environment, sizes_of
 from decision_rnn.data.formats.ogbench import read_episodes
 from decision_rnn.data.ogbench import SINGLE, TASKS, environment_id, spaces_of
-from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect
+from decision_rnn.data.ogbench.recipes import RECIPES, Recipe, collect, episodes_of
 from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import DatasetSpec, described_spaces
@@ -22,15 +22,17 @@ from decision_rnn.machine import versions
 from decision_rnn.messages import bar
 
 PACKAGES = ("decision-rnn", "gymnasium", "mujoco", "numpy", "ogbench")
+VALIDATION = "-val"
+"""What follows the name of a dataset, as that of OGBench's file, for its validation split."""
 
 
 @register_source
 class OGBenchSource(Source):
     """Tasks of OGBench, in which agents are asked for goals (`training.goals hindsight`), and their versions with a
-    single goal and rewards."""
+    single goal and rewards, each with a validation split."""
 
     prefix = "ogbench"
-    pattern = "ogbench/TASK-KIND-v0, ogbench/TASK-KIND-singletask[-taskN]-v0"
+    pattern = "ogbench/TASK-KIND-v0[-val], ogbench/TASK-KIND-singletask[-taskN]-v0[-val]"
 
     def names(self) -> list[str]:
         return [f"ogbench/{name}" for name in RECIPES]
@@ -55,8 +57,8 @@ class OGBenchSource(Source):
             name,
             environment_id(played),
             *references,
-            f"{means}; compare with papers on OGBench's {name[8:]}, whose data are made by the same recipe, unless "
-            "they were read from its file",
+            f"{means}; compare with papers on OGBench's {name[8:].removesuffix(VALIDATION)}, whose data are made by "
+            "the same recipe, unless they were read from its file",
             requirements=("ogbench",),
             spaces=described_spaces(*spaces_of(played)),
         )
@@ -71,7 +73,8 @@ class OGBenchSource(Source):
         if file is not None and not os.path.isfile(file):  # unlike Path.is_file, it accepts any string
             raise InputError(f"{file}, given for {name}, is not a file: name the npz file")
         layouts = layouts_of(spaces_of(f"{recipe.task}{single}"), name)
-        made_of: dict[str, Any] = {"version": recipe.version, "episodes": recipe.episodes}
+        validation = name.endswith(VALIDATION)
+        made_of: dict[str, Any] = {"version": recipe.version, "episodes": len(episodes_of(recipe, validation))}
 
         def make(folder: Path) -> EpisodeStore:
             if file is None or single:
@@ -83,7 +86,8 @@ class OGBenchSource(Source):
                     source, episodes = store.manifest["source"], relabelled(shown, recipe.task, single)
                 elif file is None:
                     source = {**made_of, "versions": versions(PACKAGES)}
-                    episodes = collect(recipe, stack.enter_context(unfinished(name, source)), progress)
+                    parts = stack.enter_context(unfinished(name, source))
+                    episodes = collect(recipe, parts, progress, None, validation)
                 else:
                     source, episodes = {"files": identify([file])}, read_episodes(file, *TASKS[recipe.task][:2])
                 return EpisodeStore.write(
@@ -104,14 +108,15 @@ class OGBenchSource(Source):
 
 def _recipe(name: str) -> tuple[Recipe, str]:
     """The recipe of a dataset, and, of a single task, what its name says of it: `-singletask-task3`."""
-    single = re.search(rf"{SINGLE}(?=-v0$)", name)
+    single = re.search(rf"{SINGLE}(?=-v0({VALIDATION})?$)", name)
     said = single[0] if single else ""
-    recipe = RECIPES.get(name.removeprefix("ogbench/").replace(said, ""))
+    recipe = RECIPES.get(name.removeprefix("ogbench/").removesuffix(VALIDATION).replace(said, ""))
     if recipe is None:
         known = OGBenchSource().names()
         raise InputError(
             f"unknown dataset {name!r:.100}: {did_you_mean(name, known)}known are {', '.join(known)}, and with "
-            "-singletask or -singletask-task1 to -task5 before -v0, those with rewards"
+            f"-singletask or -singletask-task1 to -task5 before -v0, those with rewards, and with {VALIDATION} behind "
+            "it, those for validation"
         )
     return recipe, said
 

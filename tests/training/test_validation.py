@@ -1,0 +1,93 @@
+"""The loss on held-out episodes: its value, and that training does not depend on it."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decision_rnn import InputError
+from decision_rnn.backbones import Resets
+from decision_rnn.checkpoint import last_checkpoint
+from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import RunConfig
+from decision_rnn.data.catalog import Dataset
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.selection import Selection
+from decision_rnn.training.loop import train
+from decision_rnn.training.run_folder import read_metrics
+
+HELD_OUT = "hopper-expert"
+
+
+@pytest.fixture(autouse=True)
+def two_stores(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+    """Training on all episodes but the last, which is held out."""
+    last = np.arange(store.episodes) == store.episodes - 1
+    held_out = Selection(store, last)
+    seen = Selection(store, ~last)
+    monkeypatch.setattr(Dataset, "open", lambda dataset: held_out if HELD_OUT in dataset.name else seen)
+    return held_out
+
+
+def configure(*arguments: str) -> RunConfig:
+    small = ["--backbone.width", "16", "--training.log_every", "2", "--training.checkpoint_every", "4"]
+    return parse_run("test", ["hopper-medium", *small, "--training.steps", "6", *arguments])[0]
+
+
+def test_validation_loss_is_that_of_the_held_out_episode(two_stores: EpisodeStore, tmp_path: Path) -> None:
+    """A slice as long as the episode: all batches are this one."""
+    whole = str(two_stores.steps)
+    others = ["--training.context", whole, "--training.tbptt_slices", "1", "--condition.rtg_cap", "0"]
+    config = configure("--validation", HELD_OUT, *others)
+    agent = train(config, tmp_path / "run").agent
+    episode = next(two_stores.read_episodes())
+    steps = torch.arange(two_stores.steps)[None]
+    action = torch.from_numpy(episode.actions)[None]
+    to_go = torch.from_numpy(episode.rewards[::-1].cumsum()[::-1].astype(np.float32))[None, :, None]
+    before = torch.cat([torch.zeros_like(action[:, :1]), action[:, :-1]], dim=1)
+    observation = torch.from_numpy(episode.observations[:-1])[None]
+    with torch.no_grad():
+        predicted, _ = agent.predict(to_go, observation, before, steps, Resets.from_mask(steps == 0))
+    scaled = agent.action_scale.normalise
+    expected = (scaled(predicted) - scaled(action)).square().mean().item()
+    lines = read_metrics(tmp_path / "run")
+    assert [line["step"] for line in lines] == [2, 4, 6]
+    assert lines[-1]["validation_loss"] == pytest.approx(expected, rel=1e-4)
+    assert lines[-1]["validation_loss"] != lines[-1]["loss"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ["--backbone.dropout", "0.2", "--condition.noise", "0.1", "--training.tbptt_slices", "3"],
+        ["--backbone", "transformer", "--objective", "td3_bc", "--objective.width", "16", "--training.ema_decay", "0"],
+    ],
+)
+def test_validation_changes_no_weight_and_is_the_same_in_a_resumed_run(tmp_path: Path, others: list[str]) -> None:
+    train(configure(*others), tmp_path / "alone")
+    train(configure(*others, "--validation", HELD_OUT), tmp_path / "run")
+    weights = [(last_checkpoint(tmp_path / run) / "weights.safetensors").read_bytes() for run in ("alone", "run")]
+    assert weights[0] == weights[1]
+    shutil.rmtree(last_checkpoint(tmp_path / "run"))
+    whole = [line["validation_loss"] for line in read_metrics(tmp_path / "run")]
+    train(configure(*others, "--validation", HELD_OUT), tmp_path / "run", resume=True)
+    assert [line["validation_loss"] for line in read_metrics(tmp_path / "run")] == whole
+    assert len(set(whole)) == 3
+    train(configure(*others), tmp_path / "run", resume=True)  # it may be left out
+
+
+def test_validation_of_another_task_or_of_too_few_steps_is_one_sentence(
+    two_stores: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = str(two_stores.steps + 1)
+    with pytest.raises(InputError, match=rf"fewer than training.context {long}: lower it"):
+        train(configure("--validation", HELD_OUT, "--training.context", long), tmp_path / "run")
+    monkeypatch.setattr(two_stores, "observation_dim", 4)
+    sentence = r"validation hopper-expert has observations of 4 numbers, and hopper-medium of 11: name a dataset of the"
+    with pytest.raises(InputError, match=sentence):
+        train(configure("--validation", HELD_OUT), tmp_path / "run")
+    with pytest.raises(InputError, match="unknown dataset 'standin/hoper-expert'"):
+        train(configure("--validation", "hoper-expert"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
