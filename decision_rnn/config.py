@@ -58,6 +58,8 @@ class TrainingConfig:
             rewards are for the goals of the data.
         goal_discount: How far ahead goals in hindsight lie: 1 draws them from all later steps of the episode alike, g
             below 1 k steps ahead with probability (1 - g) g^(k - 1), so that the mean is 1 / (1 - g) steps.
+        p_randomgoal: The share of goals in hindsight that are what any episode of the data reaches at any of its steps,
+            OGBench's `actor_p_randomgoal`: goals that the actions shown do not lead to.
         learning_rate: Peak learning rate of AdamW.
         recurrent_rate: Learning rate of a recurrence's own parameters, as a multiple of `learning_rate`; if left out,
             the backbone's default: lru 0.5, s4d at most 1e-3 / learning_rate, all others 1.
@@ -83,6 +85,7 @@ class TrainingConfig:
     starts: Literal["anywhere", "episode"] = "anywhere"
     goals: Literal["data", "hindsight"] = "data"
     goal_discount: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    p_randomgoal: Annotated[float, Meta(ge=0, le=1)] = 0.0
     learning_rate: NonNegativeFloat = 1e-3
     recurrent_rate: NonNegativeFloat | None = None
     weight_decay: NonNegativeFloat = 1e-4
@@ -104,11 +107,12 @@ class TrainingConfig:
                 f"training.warmup_steps {self.warmup_steps} is more than training.steps {self.steps}: give fewer, or "
                 "leave it out"
             )
-        if self.goal_discount != 1 and self.goals != "hindsight":
-            raise InputError(
-                f"training.goal_discount is {self.goal_discount}, but training.goals is {self.goals}: it is for goals "
-                "in hindsight"
-            )
+        for key, without in (("goal_discount", 1), ("p_randomgoal", 0)):
+            if getattr(self, key) != without and self.goals != "hindsight":
+                raise InputError(
+                    f"training.{key} is {getattr(self, key)}, but training.goals is {self.goals}: it is for goals in "
+                    "hindsight"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,24 +53,35 @@ class HindsightGoals:
     (1 - discount) discount^(k - 1), and the episode's end in place of what lies beyond it, as OGBench's geometric goals
     (Park et al., "OGBench: Benchmarking Offline Goal-Conditioned RL", 2024).
 
+    With the probability `p_randomgoal`, what is asked for is instead what any episode reaches at any of its steps, all
+    alike, as OGBench's random goals, for as long as the goal would have held: so this is also their share of the steps.
+
     Args:
         store: The data.
         entries: Where its observations have goals.
         batch_size: The number of rows.
         generator: The source of random numbers.
         discount: The discount, above 0.
+        p_randomgoal: The share of random goals.
     """
 
     def __init__(
-        self, store: EpisodeStore, entries: GoalEntries, batch_size: int, generator: torch.Generator, discount: float
+        self,
+        store: EpisodeStore,
+        entries: GoalEntries,
+        batch_size: int,
+        generator: torch.Generator,
+        discount: float,
+        p_randomgoal: float,
     ) -> None:
-        self.entries, self.generator, self.discount = entries, generator, discount
+        self.entries, self.generator, self.discount, self.p_randomgoal = entries, generator, discount, p_randomgoal
         self.offsets = torch.from_numpy(store.offsets)
         # An episode of L steps has L + 1 observations: those of all episodes, end to end.
         steps, final = store.observations[:, entries.reached], store.final_observations[:, entries.reached]
         self.reached = torch.from_numpy(np.insert(steps, store.offsets[1:], final, axis=0))
-        self.goal = torch.full((batch_size,), -1)
-        """Each row's goal, as the index of an observation; one that is past for none."""
+        self.goal = torch.full((2, batch_size), -1)
+        """Until when each row's goal holds and what is asked for, as indices of observations, (2, batch); until one
+        that is past for none."""
 
     def put(self, observation: Tensor, starts: Tensor, begins: Tensor, goes_on: Tensor | None) -> None:
         """Replace the goals in slices.
@@ -90,11 +101,16 @@ class HindsightGoals:
         else:
             ahead = torch.log1p(-share) / math.log(self.discount)
             drawn = torch.minimum(now + 1 + ahead.long(), last)
+        asked = drawn
+        if self.p_randomgoal:
+            anywhere = torch.randint(len(self.reached), step.shape, generator=self.generator)
+            asked = torch.where(torch.rand(step.shape, generator=self.generator) < self.p_randomgoal, anywhere, drawn)
+        new = torch.stack([drawn, asked])
         goal = self.goal if goes_on is None else torch.where(goes_on, self.goal, -1)
         goals = []
         for t in range(step.shape[1]):
-            goal = torch.where(begins[:, t] | (goal <= now[:, t]), drawn[:, t], goal)
-            goals.append(goal)
+            goal = torch.where(begins[:, t] | (goal[0] <= now[:, t]), new[..., t], goal)
+            goals.append(goal[1])
         if goes_on is not None:
             self.goal = goal
         found = self.reached[torch.stack(goals, dim=1)]

@@ -75,7 +75,7 @@ class StepStream:
     always at the end of the stream.
 
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
-    `goal_discount`, see `HindsightGoals`.
+    `goal_discount` and `p_randomgoal`, see `HindsightGoals`.
 
     The batches depend only on `seed`, not on the device. Where episodes begin and end
     is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
@@ -95,6 +95,7 @@ class StepStream:
         starts: Literal["anywhere", "episode"] = "anywhere",
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
+        p_randomgoal: float = 0.0,
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
@@ -109,7 +110,9 @@ class StepStream:
         at_beginnings = starts == "episode"
         uniform = return_weighting == 0 and not at_beginnings
         self.weighted = None if uniform else WeightedStarts(store, context, return_weighting, at_beginnings)
-        self.goals = None if goals is None else HindsightGoals(store, goals, batch_size, self.generator, goal_discount)
+        self.goals = None
+        if goals is not None:
+            self.goals = HindsightGoals(store, goals, batch_size, self.generator, goal_discount, p_randomgoal)
         edges = np.zeros(store.steps, np.uint8)  # of every step, in bits: an episode begins, ends terminated, truncated
         edges[store.offsets[:-1]] = 1
         edges[store.offsets[1:] - 1] |= 2 * store.terminated.astype(np.uint8) + 4 * store.truncated.astype(np.uint8)
@@ -181,4 +184,4 @@ class StepStream:
         if self.tbptt_slices > 1:
             self.following = state["following"]
             if self.goals is not None:
-                self.goals.goal = state["goal"]
+                self.goals.goal = state["goal"].expand(2, -1)  # (batch,) in checkpoints without random goals

@@ -32,6 +32,7 @@ def slices_of(
         starts=settings.starts,
         goals=goals,
         goal_discount=settings.goal_discount,
+        p_randomgoal=settings.p_randomgoal,
     )
 
 

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict
 import decision_rnn
 from decision_rnn import Episode, InputError
 from decision_rnn.cli.arguments import parse_run
+from decision_rnn.config import TrainingConfig
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -77,14 +78,58 @@ def test_discounted_hindsight_goals_are_geometrically_far_ahead_and_end_with_the
     assert scipy.stats.chisquare(ahead[1:], len(at) * expected).pvalue > 1e-3
 
 
-def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore) -> None:
+def reference_goals(episode: int, step: int, discount: float, p_randomgoal: float, count: int) -> np.ndarray:
+    """Goals (count, 2) of a step by OGBench's `GCDataset.sample_goals`, written in NumPy, over all observations; its
+    uniform goals are rounded, so that the nearest and the last one are half as probable, which these are not."""
+    generator, last = np.random.default_rng(1), LENGTHS[episode]
+    states = np.array([(number, i) for number, length in enumerate(LENGTHS) for i in range(length + 1)])
+    if discount < 1:
+        ahead = np.minimum(step + generator.geometric(1 - discount, count), last)
+    else:
+        ahead = generator.integers(step + 1, last + 1, count)
+    in_episode = np.stack([np.full(count, episode), ahead], axis=1)
+    anywhere = states[generator.integers(len(states), size=count)]
+    return np.where(generator.random((count, 1)) < 1 - p_randomgoal, in_episode, anywhere)
+
+
+@pytest.mark.parametrize(("discount", "p_randomgoal"), [(1.0, 0.0), (0.8, 0.0), (1.0, 0.4), (0.8, 0.4), (1.0, 1.0)])
+@pytest.mark.parametrize(("episode", "step"), [(2, 4), (3, 0), (1, 0)])
+def test_hindsight_goals_of_single_steps_are_distributed_as_in_ogbench(
+    store: EpisodeStore, discount: float, p_randomgoal: float, episode: int, step: int
+) -> None:
+    stream = StepStream(store, 1, 4096, 0, goals=ENTRIES, goal_discount=discount, p_randomgoal=p_randomgoal)
+    seen = torch.cat([stream.sample().observation[:, 0] for _ in range(20)]).int().numpy()
+    ours = seen[(seen[:, 0] == episode) & (seen[:, 1] == step), 2:4]
+    theirs = reference_goals(episode, step, discount, p_randomgoal, 50_000)
+    counts = [np.bincount(goals @ (20, 1), minlength=80) for goals in (ours, theirs)]
+    found = np.stack(counts)[:, np.sum(counts, axis=0) > 0]
+    assert found.shape[1] == 1 or scipy.stats.chi2_contingency(found).pvalue > 1e-3
+
+
+def test_random_goals_hold_as_long_as_others_so_that_their_share_is_that_of_the_steps(store: EpisodeStore) -> None:
+    stream = StepStream(store, 4, 512, 0, tbptt_slices=30, goals=ENTRIES, p_randomgoal=0.3)
+    steps = torch.cat([stream.sample().observation for _ in range(100)], dim=1)[..., :4].int().numpy()
+    inside, elsewhere = np.sum(LENGTHS) + len(LENGTHS), LENGTHS[2] + 1
+    for now in range(LENGTHS[2]):
+        at = steps[(steps[..., 0] == 2) & (steps[..., 1] == now)]
+        assert np.mean(at[:, 2] != 2) == pytest.approx(0.3 * (1 - elsewhere / inside), abs=0.03)
+    within = (steps[:, 1:, 0] == steps[:, :-1, 0]) & (steps[:, 1:, 1] == steps[:, :-1, 1] + 1)
+    held = (steps[:, 1:, 2:] == steps[:, :-1, 2:]).all(-1)
+    random = steps[:, :-1, 2] != steps[:, :-1, 0]
+    assert held[within & random].mean() == pytest.approx(held[within & ~random].mean(), abs=0.05)
+
+
+@pytest.mark.parametrize("p_randomgoal", [0.0, 0.5])
+def test_hindsight_goals_continue_from_a_saved_state(store: EpisodeStore, p_randomgoal: float) -> None:
     def stream() -> StepStream:
-        return StepStream(store, 4, 8, 0, tbptt_slices=4, goals=ENTRIES)
+        return StepStream(store, 4, 8, 0, tbptt_slices=4, goals=ENTRIES, p_randomgoal=p_randomgoal)
 
     first, second = stream(), stream()
     for _ in range(3):
         first.sample()
     second.load_state_dict(first.state_dict())
+    if p_randomgoal == 0:  # as saved before there were random goals
+        second.load_state_dict({**first.state_dict(), "goal": first.state_dict()["goal"][0]})
     assert all(torch.equal(first.sample().observation, second.sample().observation) for _ in range(3))
 
 
@@ -167,6 +212,10 @@ def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
 def test_hindsight_goals_need_no_return_and_observations_with_goals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training.goals is hindsight, and condition return_to_go: .* condition none"):
         decision_rnn.train("hopper-medium", output=tmp_path, training={"goals": "hindsight"})
+    with pytest.raises(
+        InputError, match=r"training.p_randomgoal is 0.5, but training.goals is data: it is for goals in"
+    ):
+        TrainingConfig(p_randomgoal=0.5)
     for space in (None, Dict(achieved_goal=Box(-1, 1, (2,)), desired_goal=Box(-1, 1, (3,)))):
         with pytest.raises(InputError, match=r"the observations of own/x are .* need entries achieved_goal and"):
             GoalEntries.of_space(space, "own/x")
