@@ -127,8 +127,8 @@ class EvaluationConfig:
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Number of steps in the window.
-        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, or `sampled` to draw it
-            with its probability.
+        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
+            `flow_matching`, or `sampled` to draw it with its probability.
         seed: Episode i of every target return starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode; if left out, the environment's own limit, or, if it is
             registered without one, that of the longest episode in the data.

@@ -10,6 +10,7 @@ from decision_rnn.agent.conditions import (
     ReturnToGoConfig,
     register_condition,
 )
+from decision_rnn.agent.flow_matching import FlowMatchingConfig
 from decision_rnn.agent.gaussian_mixture import GaussianMixtureConfig
 from decision_rnn.agent.objectives import (
     OBJECTIVES,
@@ -32,6 +33,7 @@ __all__ = [
     "Condition",
     "ConditionConfig",
     "DecisionAgent",
+    "FlowMatchingConfig",
     "GaussianMixtureConfig",
     "NoConditionConfig",
     "Objective",

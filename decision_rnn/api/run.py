@@ -286,8 +286,8 @@ def evaluate(
         state: `recurrent` to carry the state over the whole episode, or `window` to re-run the last steps for every
             action, the Decision Transformer's protocol.
         window: Steps in that window, if `state` is `window`.
-        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, or `sampled` to draw it
-            with its probability.
+        actions: `greedy` for the most probable discrete action or mode of `gaussian_mixture`, and the flow from zero of
+            `flow_matching`, or `sampled` to draw it with its probability.
         seed: Episode i of every target starts with the environment's reset(seed + i).
         max_episode_steps: Largest number of steps of an episode.
         environment_id: The environment to play in, if not the data's: one with the same observations and actions.

@@ -77,7 +77,8 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
     with pytest.raises(
         InputError,
-        match=r"unknown objective 'huber'; known: action_chunk, gaussian_mixture, supervised, td3_bc; .*--plugins",
+        match=r"unknown objective 'huber'; known: action_chunk, flow_matching, gaussian_mixture, supervised, td3_bc; .*"
+        "--plugins",
     ):
         parse_run("test", [*words, "--objective", "huber"])
     words += ["--plugins", huber, "--objective", "huber", "--objective.delta", "0.25"]
@@ -240,14 +241,14 @@ def test_objective_that_breaks_a_rule_is_one_sentence_before_training(
 
 
 def test_register_objective_and_look_it_up_by_name() -> None:
-    assert OBJECTIVES.names() == ["action_chunk", "gaussian_mixture", "supervised", "td3_bc"]
+    assert OBJECTIVES.names() == ["action_chunk", "flow_matching", "gaussian_mixture", "supervised", "td3_bc"]
     with pytest.raises(ValueError, match="'supervised' is taken"):
         register_objective(objectives.SupervisedConfig)(Return)
     with pytest.raises(ValueError, match="ObjectiveConfig must give its field `name` a default"):
         register_objective(ObjectiveConfig)
     register_objective(ReturnConfig)(Return)
     assert OBJECTIVES.registered("return").cls is Return
-    with pytest.raises(KeyError, match="known: action_chunk, gaussian_mixture, return, supervised"):
+    with pytest.raises(KeyError, match="known: action_chunk, flow_matching, gaussian_mixture, return, supervised"):
         OBJECTIVES.registered("os.path")
 
 

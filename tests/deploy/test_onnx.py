@@ -19,6 +19,7 @@ from decision_rnn.agent import (
     ActionChunkConfig,
     AgentConfig,
     AgentSpec,
+    FlowMatchingConfig,
     GaussianMixtureConfig,
     NoConditionConfig,
     Objective,
@@ -125,6 +126,12 @@ def test_onnx_policy_follows_a_chunk_of_actions(tmp_path: Path) -> None:
 
 def test_onnx_policy_takes_the_most_probable_mode_of_a_mixture(tmp_path: Path) -> None:
     trained = made_agent(registered("mingru").config(width=8, layers=1), objective=GaussianMixtureConfig(modes=3))
+    assert_acts_alike(trained, exported(tmp_path, trained))
+
+
+def test_onnx_policy_follows_a_flow_from_zero(tmp_path: Path) -> None:
+    trained = made_agent(registered("mingru").config(width=8, layers=1), objective=FlowMatchingConfig(flow_steps=4))
+    trained.agent.objective.head[-1].weight.data *= 10  # actions at the bounds, too
     assert_acts_alike(trained, exported(tmp_path, trained))
 
 

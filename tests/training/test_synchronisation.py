@@ -75,6 +75,7 @@ def test_training_step_reads_nothing_from_the_device(name: str) -> None:
     [
         {"objective": "gaussian_mixture"},
         {"objective": "action_chunk"},
+        {"objective": "flow_matching"},
         {"objective": "td3_bc"},
         {"agent.condition_at": "head"},
         {"agent.tokens": "interleaved", "agent.previous_action": True, "agent.timestep_embedding": True},

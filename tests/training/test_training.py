@@ -124,6 +124,7 @@ def test_carried_state_makes_consecutive_slices_equal_one_long_slice(store: Epis
         ["--objective", "td3_bc", "--objective.width", "16"],
         ["--objective", "gaussian_mixture", "--objective.modes", "2"],
         ["--objective", "action_chunk", "--objective.chunk", "3"],
+        ["--objective", "flow_matching", "--objective.width", "16"],
     ],
 )
 def test_resumed_run_is_bit_identical(tmp_path: Path, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
