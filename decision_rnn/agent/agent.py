@@ -19,6 +19,7 @@ from decision_rnn.agent.objectives import OBJECTIVES, Metrics, ObjectiveConfig, 
 from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
+from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
@@ -43,12 +44,15 @@ class AgentConfig:
         condition_at: Where the condition enters: as a `token` or a part of one, as in the Decision Transformer, or at
             the `head`, where it modulates what the backbone returns (adaptive layer norm, as in DDT, arXiv 2601.15953),
             whose state then does not depend on what is asked for.
+        goals_at: Where goals in observations, their `desired_goal`, enter: with the rest of the `observation`, or at
+            the `head`, as the condition does there, so that the state does not depend on the goal.
     """
 
     tokens: Literal["step", "interleaved"] = "step"
     previous_action: bool = False
     timestep_embedding: bool = False
     condition_at: Literal["token", "head"] = "token"
+    goals_at: Literal["observation", "head"] = "observation"
 
 
 class ActingState(NamedTuple):
@@ -162,11 +166,17 @@ class DecisionAgent(nn.Module):
         self.action_dim = self.action_layout.size
         self.action_scale = scale_of(spec.action_space)
         self.condition = CONDITIONS.registered(condition.name).cls(condition, replace(spec, width=width))
-        late = config.condition_at == "head" and self.condition.size > 0
+        self.late = config.condition_at == "head" and self.condition.size > 0
         self.encoder = Encoder(spec)
-        self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size and not late else None
-        self.conditioned_head = ConditionedHead(self.condition.size, width) if late else None
-        self.embed_observation = nn.Linear(self.encoder.features, width)
+        self.goals: slice | None = None  # the entries that enter at the head
+        if config.goals_at == "head":
+            entries = GoalEntries.of_space(spec.observation_space, "the dataset", "agent.goals_at is head")
+            self.goals = entries.asked
+        goal_size = 0 if self.goals is None else self.goals.stop - self.goals.start
+        late_size = self.condition.size * self.late + goal_size
+        self.embed_condition = nn.Linear(self.condition.size, width) if self.condition.size and not self.late else None
+        self.conditioned_head = ConditionedHead(late_size, width) if late_size else None
+        self.embed_observation = nn.Linear(self.encoder.features - goal_size, width)
         self.embed_action = nn.Linear(self.action_dim, width) if config.previous_action else None
         self.embed_timestep = nn.Embedding(MAX_TIMESTEP, width) if config.timestep_embedding else None
         self.embedding_norm = nn.LayerNorm(width)
@@ -197,7 +207,7 @@ class DecisionAgent(nn.Module):
         asked = self.condition.from_batch(batch)
         inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
         memory, state = self._remember(asked, *inputs, state)
-        hidden = self._ask(asked, memory)
+        hidden = self._ask(asked, batch.observation, memory)
         with _float32(hidden):
             loss, metrics = self.objective.loss(hidden.float(), self.scaled(batch))
             own, others = self.condition.loss(memory[..., -1, :].float(), batch)
@@ -230,12 +240,12 @@ class DecisionAgent(nn.Module):
         Returns:
             Actions, (batch, time, action_dim), and the backbone's state after the slice.
         """
-        if self.conditioned_head is None:
+        if not self.late:
             asked = self.condition.limit(asked, timestep, None)
         hidden, state = self._remember(asked, observation, previous_action, timestep, reset, state)
-        if self.conditioned_head is not None:
+        if self.late:
             asked = self.condition.limit(asked, timestep, hidden[..., -1, :])
-            hidden = self._ask(asked, hidden)
+        hidden = self._ask(asked, observation, hidden)
         self.shown = asked[:, -1]
         return self.action_scale(self._choose(hidden)), state
 
@@ -286,7 +296,7 @@ class DecisionAgent(nn.Module):
         size), and leaves the agent as it is."""
         first = state.timestep == 0
         asked, condition = self.condition.advance(state.condition, reward, first)
-        if self.conditioned_head is None:
+        if not self.late:
             asked = self.condition.limit(asked, state.timestep, None)
         tokens = self._embed(asked, observation, state.previous_action, state.timestep)
         memory, hidden = state.memory, []
@@ -296,9 +306,9 @@ class DecisionAgent(nn.Module):
             output, memory = self.backbone.step(self.embedding_norm(token), memory)
             hidden.append(output)
         outputs = torch.stack(hidden, dim=-2)
-        if self.conditioned_head is not None:
+        if self.late:
             asked = self.condition.limit(asked, state.timestep, outputs[..., -1, :])
-            outputs = self._ask(asked, outputs)
+        outputs = self._ask(asked, observation, outputs)
         if self.sampling:
             action, plan = self.objective.sample(outputs), state.plan
         else:
@@ -344,13 +354,17 @@ class DecisionAgent(nn.Module):
         """The hidden state after every token, (batch, time, tokens, width), as the objective reads it; arguments as for
         `predict`, but that nothing limits what is asked for."""
         hidden, state = self._remember(asked, observation, previous_action, timestep, reset, state)
-        return self._ask(asked, hidden), state
+        return self._ask(asked, observation, hidden), state
 
-    def _ask(self, asked: Tensor, hidden: Tensor) -> Tensor:
-        """The backbone's outputs (..., tokens, width) with what is asked for (..., size), if it enters at the head."""
+    def _ask(self, asked: Tensor, observation: Tensor, hidden: Tensor) -> Tensor:
+        """The backbone's outputs (..., tokens, width) with what enters at the head: what is asked for (..., size), the
+        goals in observations (..., entries), both or nothing."""
         if self.conditioned_head is None:
             return hidden
-        return self.conditioned_head(self.condition.normalise(asked).unsqueeze(-2), hidden)
+        parts = [self.condition.normalise(asked)] if self.late else []
+        if self.goals is not None:
+            parts.append(self.encoder(observation)[..., self.goals])
+        return self.conditioned_head(torch.cat(parts, dim=-1).unsqueeze(-2), hidden)
 
     def _remember(
         self,
@@ -375,7 +389,10 @@ class DecisionAgent(nn.Module):
         parts = [] if self.embed_action is None else [(self.embed_action, self.action_scale.normalise(previous_action))]
         if self.embed_condition is not None:
             parts.append((self.embed_condition, self.condition.normalise(asked)))
-        parts.append((self.embed_observation, self.encoder(observation)))
+        seen = self.encoder(observation)
+        if self.goals is not None:
+            seen = torch.cat([seen[..., : self.goals.start], seen[..., self.goals.stop :]], dim=-1)
+        parts.append((self.embed_observation, seen))
         with _float32(observation):
             if self.config.tokens == "step":
                 # The sum of the embeddings, as one matrix product.

@@ -28,8 +28,11 @@ class GoalEntries(NamedTuple):
     asked: slice
 
     @classmethod
-    def of_space(cls, space: gymnasium.Space | None, dataset: str) -> "GoalEntries":
-        """Of an observation space, None for vectors; InputError, naming the dataset, if there are no goals."""
+    def of_space(
+        cls, space: gymnasium.Space | None, dataset: str, needed: str = "training.goals is hindsight"
+    ) -> "GoalEntries":
+        """Of an observation space, None for vectors; InputError, naming the dataset and the key that needs goals, if
+        there are none."""
         found: dict[tuple[str | int, ...], slice] = {}
         first = 0
         for part in Layout.of_space(space, "observations").parts if space is not None else ():
@@ -38,8 +41,8 @@ class GoalEntries(NamedTuple):
         reached, asked = found.get((REACHED,)), found.get((ASKED,))
         if reached is None or asked is None or reached.stop - reached.start != asked.stop - asked.start:
             raise InputError(
-                f"training.goals is hindsight, but the observations of {dataset} are {space or 'vectors'}: they need "
-                f"entries {REACHED} and {ASKED} of one size, as those of a GoalEnv have"
+                f"{needed}, but the observations of {dataset} are {space or 'vectors'}: they need entries {REACHED} "
+                f"and {ASKED} of one size, as those of a GoalEnv have"
             )
         return cls(reached, asked)
 

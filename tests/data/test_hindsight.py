@@ -19,6 +19,7 @@ from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
+from decision_rnn.deploy.onnx import export_onnx
 from decision_rnn.training.loop import prepare
 
 ENTRIES = GoalEntries(slice(0, 2), slice(2, 4))
@@ -177,14 +178,15 @@ def wandering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(wandering: str, tmp_path: Path) -> None:
-    def success(goals: str) -> float:
+    def success(goals: str, goals_at: str = "observation") -> float:
         run = decision_rnn.train(
             wandering,
             backbone={"name": "mlp", **SMALL},
             steps=250,
-            output=tmp_path / goals,
+            output=tmp_path / f"{goals}-{goals_at}",
             progress=False,
             condition={"name": "none"},
+            agent={"goals_at": goals_at},
             training={"goals": goals, "learning_rate": 3e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0},
         )
@@ -193,6 +195,8 @@ def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(w
 
     assert success("data") < 0.5
     assert success("hindsight") > 0.8
+    assert success("hindsight", "head") > 0.8
+    assert export_onnx(decision_rnn.load_agent(tmp_path / "hindsight-head"), tmp_path / "policy.onnx") < 1e-5
 
 
 def test_hindsight_statistics_leave_those_of_the_data(wandering: str) -> None:
