@@ -219,7 +219,7 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     assert main(["compare", "--config", config, "--output", str(output)]) == 1
     printed = capfd.readouterr()
     assert "2 variants x 1 dataset x 1 seed: 2 runs, of which 0 are done; 1 at a time" in printed.out
-    assert "own-mine/bad-seed0 failed: the loss is" in printed.err
+    assert "own-mine/bad-seed0 failed: of the last 10 steps no loss or gradient is finite" in printed.err
     assert "Traceback" not in printed.err
     assert "- bad on own/mine, seed 0: the loss is" in printed.out
     comparison = json.loads((output / "comparison.json").read_text())
