@@ -221,7 +221,7 @@ def test_compare_with_a_failed_run_finishes_the_others_and_exits_with_code_1(
     assert "2 variants x 1 dataset x 1 seed: 2 runs, of which 0 are done; 1 at a time" in printed.out
     assert "own-mine/bad-seed0 failed: of the last 10 steps no loss or gradient is finite" in printed.err
     assert "Traceback" not in printed.err
-    assert "- bad on own/mine, seed 0: the loss is" in printed.out
+    assert "- bad on own/mine, seed 0: of the last 10 steps no loss or gradient is finite" in printed.out
     comparison = json.loads((output / "comparison.json").read_text())
     assert [cell["variant"] for cell in comparison["trials"]] == ["good"]
     assert [failed["variant"] for failed in comparison["failed"]] == ["bad"]
