@@ -8,22 +8,13 @@ Data: `open_dataset`, `import_log`, `write_store`, `record`, `merge_datasets`, `
 `register_metric`, `register_source`. Invalid input raises `InputError`, a ValueError.
 """
 
-import ast
-import importlib
-from pathlib import Path
 from typing import Any
+
+from decision_rnn.registry import public_names
 
 __version__ = "0.3.0"
 
-_HOMES = {
-    alias.name: str(statement.module)
-    for statement in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
-    if isinstance(statement, ast.ImportFrom)
-    for alias in statement.names
-}
-"""The module of every public name, from the imports in __init__.pyi, which type checkers read."""
-
-__all__ = sorted(_HOMES)
+_import_name, __all__ = public_names(__file__)
 
 
 def __dir__() -> list[str]:
@@ -33,9 +24,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: importing the package neither waits for torch nor changes the process."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from decision_rnn.machine import limit_spinning
+    if name in __all__:
+        from decision_rnn.machine import limit_spinning
 
-    limit_spinning()  # before torch is loaded
-    return getattr(importlib.import_module(_HOMES[name]), name)
+        limit_spinning()  # before torch is loaded
+    return _import_name(name)

@@ -1,6 +1,7 @@
 """The configuration of a run: a tree of frozen dataclasses, saved in full with every run.
 
-config_parser.py reads it from files, checkpoints and command lines.
+config_parser.py reads it from files, checkpoints and command lines. Neither imports torch, so that help, completion
+and errors in keys do not wait for it.
 """
 
 from dataclasses import asdict, dataclass, field, replace
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from decision_rnn.agent import (
+from decision_rnn.agent.config import (
     CONDITIONS,
     AgentConfig,
     ConditionConfig,
@@ -16,7 +17,8 @@ from decision_rnn.agent import (
     ReturnToGoConfig,
     SupervisedConfig,
 )
-from decision_rnn.backbones import BackboneConfig, outlasts
+from decision_rnn.backbones.config import BackboneConfig
+from decision_rnn.backbones.time_scales import outlasts
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import BEST, NonNegativeFloat, NonNegativeInt, PositiveInt, TargetReturn
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from decision_rnn.agent import CONDITIONS, OBJECTIVES
-from decision_rnn.backbones import match_parameters
-from decision_rnn.backbones.contract import BACKBONES
+from decision_rnn.agent.config import CONDITIONS, OBJECTIVES
+from decision_rnn.backbones.config import BACKBONES
 from decision_rnn.backbones.time_scales import LONGEST
 from decision_rnn.config import DEFAULT_BACKBONE, DEFAULT_CONDITION, DEFAULT_OBJECTIVE, RunConfig
 from decision_rnn.errors import InputError, did_you_mean
@@ -184,6 +183,8 @@ def _build(keys: Mapping[str, Any]) -> RunConfig:
         given = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{section}.")}
         kind = _section_class(section, keys)
         if section == "backbone" and parameters is not None:
+            from decision_rnn.backbones import match_parameters  # here: it imports torch
+
             top[section] = match_parameters(kind, parse_count(parameters, MATCH.name), **given)
         else:
             top[section] = kind(**given)

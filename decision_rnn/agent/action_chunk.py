@@ -1,34 +1,17 @@
 """An objective that plans a few actions at once, and acts on them without looking."""
 
-from dataclasses import dataclass
-
 import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from decision_rnn.agent.objectives import Metrics, Objective, ObjectiveConfig, register_objective
+from decision_rnn.agent.config import ActionChunkConfig, register_objective
+from decision_rnn.agent.objectives import Metrics, Objective
 from decision_rnn.agent.spaces import TanhHead
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.backbones.contract import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActionChunkConfig(ObjectiveConfig):
-    """The data's next actions, several at once.
-
-    Attributes:
-        chunk: Their number.
-    """
-
-    name: str = "action_chunk"
-    chunk: int = 5
-
-    def __post_init__(self) -> None:
-        if self.chunk < 1:
-            raise InputError(f"objective.chunk is {self.chunk}: it must be at least 1")
 
 
 @register_objective(ActionChunkConfig)

@@ -6,7 +6,7 @@ what it is asked for, its objective defines the loss and maps hidden states to a
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import gymnasium
@@ -14,8 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.conditions import CONDITIONS, ConditionConfig, ReturnToGo, ReturnToGoConfig
-from decision_rnn.agent.objectives import OBJECTIVES, Metrics, ObjectiveConfig, SupervisedConfig
+from decision_rnn.agent.conditions import ReturnToGo
+from decision_rnn.agent.config import (
+    CONDITIONS,
+    OBJECTIVES,
+    AgentConfig,
+    ConditionConfig,
+    ObjectiveConfig,
+    ReturnToGoConfig,
+    SupervisedConfig,
+)
+from decision_rnn.agent.objectives import Metrics
 from decision_rnn.agent.spaces import Encoder, scale_of
 from decision_rnn.agent.spec import AgentSpec, unit_box
 from decision_rnn.backbones import Backbone, BackboneConfig, Resets, State, reset_rows, select_rows
@@ -25,34 +34,6 @@ from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
 
 MAX_TIMESTEP = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentConfig:
-    """How the agent reads its history.
-
-    Attributes:
-        tokens: `step`: one token per environment step, the sum of the embeddings of all inputs; `interleaved`: one
-            token per input, in the order previous action (if used), condition, observation. With `previous_action`
-            these are the Decision Transformer's three tokens.
-        previous_action: Whether the agent sees its previous action, as the Decision Transformer does. Where
-            observations contain the full state, as in MuJoCo's locomotion tasks, it can mislead: consecutive actions
-            are similar, but repeating the last one controls badly (Wen et al., "Fighting Copycat Agents in Behavioral
-            Cloning from Observation Histories" (2020)).
-        timestep_embedding: Add a learnt embedding of the step's number within the episode, as the Decision
-            Transformer does.
-        condition_at: Where the condition enters: as a `token` or a part of one, as in the Decision Transformer, or at
-            the `head`, where it modulates what the backbone returns (adaptive layer norm, as in DDT, arXiv 2601.15953),
-            whose state then does not depend on what is asked for.
-        goals_at: Where goals in observations, their `desired_goal`, enter: with the rest of the `observation`, or at
-            the `head`, as the condition does there, so that the state does not depend on the goal.
-    """
-
-    tokens: Literal["step", "interleaved"] = "step"
-    previous_action: bool = False
-    timestep_embedding: bool = False
-    condition_at: Literal["token", "head"] = "token"
-    goals_at: Literal["observation", "head"] = "observation"
 
 
 class ActingState(NamedTuple):

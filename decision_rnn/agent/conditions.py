@@ -6,32 +6,21 @@ an exported policy contains it. Conditions are defined here or in a user's modul
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.agent.reach import LEVELS, ReturnInReach
+from decision_rnn.agent.config import CONDITIONS as CONDITIONS
+from decision_rnn.agent.config import ConditionConfig as ConditionConfig
+from decision_rnn.agent.config import NoConditionConfig, ReturnToGoConfig, register_condition
+from decision_rnn.agent.reach import ReturnInReach
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
-from decision_rnn.registry import Class, Registry
 
 if TYPE_CHECKING:
     from decision_rnn.agent.spec import AgentSpec
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConditionConfig:
-    """The part of a condition's configuration that all conditions share.
-
-    Attributes:
-        name: The condition's name.
-    """
-
-    name: str
 
 
 class Condition(nn.Module, ABC):
@@ -102,21 +91,6 @@ class Condition(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} accepts no values from an objective")
 
 
-CONDITIONS: Registry[Condition, ConditionConfig] = Registry("condition")
-
-
-def register_condition(config: type[ConditionConfig]) -> Callable[[Class], Class]:
-    """Class decorator: register a condition under the name in its configuration class; see `Registry.register`."""
-    return CONDITIONS.register(config)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoConditionConfig(ConditionConfig):
-    """No condition: the agent is trained by behaviour cloning."""
-
-    name: str = "none"
-
-
 @register_condition(NoConditionConfig)
 class NoCondition(Condition):
     """State: empty."""
@@ -138,64 +112,6 @@ class NoCondition(Condition):
 
     def advance(self, state: State, reward: Tensor, first: Tensor) -> tuple[Tensor, State]:
         return reward.new_empty(*reward.shape, 0), ()  # len(reward) would fix the batch size of an export
-
-
-REACH, RTG_CAP = 0.99, 0.88
-"""The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReturnToGoConfig(ConditionConfig):
-    """The return-to-go, the undiscounted sum of rewards from this step on, as in the Decision Transformer.
-
-    Attributes:
-        reach: Largest return-to-go that the agent sees when it acts, as a quantile of what it could still earn in the
-            data, judged from what it has seen: `agent.reach.ReturnInReach`, which is learnt with the agent and needs
-            `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
-            out, 0.99 with `agent.condition_at head`, otherwise 0.
-        rtg_cap: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
-            timesteps, of the q quantile over the episodes that last that long. It is the same at all timesteps: at late
-            ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Only
-            where returns-to-go rise over time, since rewards are costs, is it that of the timestep. Training shows what
-            exceeds the (1 + q) / 2 quantile of its timestep as that quantile, so that the cap is inside what it shows,
-            and a part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.88 where
-            `reach` is 0, otherwise 0.
-        noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
-            its steps, in units of the return scale.
-    """
-
-    name: str = "return_to_go"
-    reach: float | None = None
-    rtg_cap: float | None = None
-    noise: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.noise >= 0:  # also rejects NaN
-            raise InputError(f"condition.noise is {self.noise}: it must be at least 0")
-        if self.reach and not LEVELS[0] <= self.reach <= LEVELS[-1]:  # also rejects NaN
-            raise InputError(
-                f"condition.reach is {self.reach}: it must be from {LEVELS[0]} to {LEVELS[-1]}, or 0 for no limit"
-            )
-        if self.rtg_cap is not None and not 0 <= self.rtg_cap <= 1:
-            raise InputError(
-                f"condition.rtg_cap is {self.rtg_cap}: it must be from 0, which is no cap, to 1, the largest"
-            )
-
-    def completed(self, at_head: bool) -> "ReturnToGoConfig":
-        """With values for what was left out; InputError if what is in reach cannot be judged, `at_head` or not."""
-        if self.reach and not at_head:
-            raise InputError(
-                f"condition.reach {self.reach} is judged from a state that must not know what is asked for: set "
-                "agent.condition_at head, or leave condition.reach out"
-            )
-        reach = (REACH if at_head else 0.0) if self.reach is None else self.reach
-        cap = (0.0 if reach else RTG_CAP) if self.rtg_cap is None else self.rtg_cap
-        return replace(self, reach=reach, rtg_cap=cap)
-
-    @property
-    def limited(self) -> bool:
-        """Whether what the acting agent sees is limited, so that it may be asked for `best`."""
-        return bool(self.reach or self.rtg_cap)
 
 
 @register_condition(ReturnToGoConfig)

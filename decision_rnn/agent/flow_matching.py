@@ -1,35 +1,15 @@
 """An objective for data that go several ways, of any shape: noise is carried along learnt velocities to actions."""
 
-from dataclasses import dataclass
-
 import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.objectives import Metrics, Objective, ObjectiveConfig, register_objective
+from decision_rnn.agent.config import FlowMatchingConfig, register_objective
+from decision_rnn.agent.objectives import Metrics, Objective
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlowMatchingConfig(ObjectiveConfig):
-    """The velocities that carry noise to the data's actions.
-
-    Attributes:
-        flow_steps: The number of Euler steps from noise to an action.
-        width: Channels of the two hidden layers of the velocity network.
-    """
-
-    name: str = "flow_matching"
-    flow_steps: int = 10
-    width: int = 256
-
-    def __post_init__(self) -> None:
-        for key in ("flow_steps", "width"):
-            if getattr(self, key) < 1:
-                raise InputError(f"objective.{key} is {getattr(self, key)}: it must be at least 1")
 
 
 @register_objective(FlowMatchingConfig)

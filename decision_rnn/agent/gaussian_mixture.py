@@ -1,13 +1,12 @@
 """An objective for data that go several ways: where a mean of actions is none of them, such as in demonstrations."""
 
-from dataclasses import dataclass
-
 import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.objectives import Metrics, Objective, ObjectiveConfig, register_objective
+from decision_rnn.agent.config import GaussianMixtureConfig, register_objective
+from decision_rnn.agent.objectives import Metrics, Objective
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
@@ -15,22 +14,6 @@ from decision_rnn.errors import InputError
 MIN_STD = 0.01
 """Smallest standard deviation of a mode, in units of half the action's range: actions at the bounds of the box, which
 are exactly equal, would otherwise be worth more and more the narrower a mode is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GaussianMixtureConfig(ObjectiveConfig):
-    """The probability of the data's actions under a mixture of Gaussians.
-
-    Attributes:
-        modes: The number of Gaussians.
-    """
-
-    name: str = "gaussian_mixture"
-    modes: int = 5
-
-    def __post_init__(self) -> None:
-        if self.modes < 1:
-            raise InputError(f"objective.modes is {self.modes}: it must be at least 1")
 
 
 @register_objective(GaussianMixtureConfig)

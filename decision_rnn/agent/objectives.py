@@ -5,36 +5,26 @@ An objective is defined here or in a user's module, which `--plugins` imports.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.agent.config import OBJECTIVES as OBJECTIVES
+from decision_rnn.agent.config import ObjectiveConfig as ObjectiveConfig
+from decision_rnn.agent.config import SupervisedConfig, register_objective
 from decision_rnn.agent.spaces import CategoricalHead, head_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.backbones.contract import State
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.registry import Class, Registry
 
 if TYPE_CHECKING:
     from decision_rnn.agent.agent import DecisionAgent
 
 Metrics = Mapping[str, Tensor]
 """Scalars by name, which are logged beside the loss."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
-    """The part of an objective's configuration that all objectives share.
-
-    Attributes:
-        name: The objective's name.
-    """
-
-    name: str
 
 
 class Objective(nn.Module, ABC):
@@ -101,21 +91,6 @@ class Objective(nn.Module, ABC):
 
     def load_training_state(self, state: dict[str, Any]) -> None:
         """Restore what `training_state` returned."""
-
-
-OBJECTIVES: Registry[Objective, ObjectiveConfig] = Registry("objective")
-
-
-def register_objective(config: type[ObjectiveConfig]) -> Callable[[Class], Class]:
-    """Class decorator: register an objective under the name in its configuration class; see `Registry.register`."""
-    return OBJECTIVES.register(config)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SupervisedConfig(ObjectiveConfig):
-    """The data's actions: squared error in a Box, cross-entropy of discrete ones."""
-
-    name: str = "supervised"
 
 
 @register_objective(SupervisedConfig)

@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-"""The quantiles that are learnt; between them the return in reach is interpolated."""
+from decision_rnn.agent.config import LEVELS
+
 LONG = 1000
 """Timesteps by which an episode's clock is divided."""
 

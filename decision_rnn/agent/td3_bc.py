@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -10,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.agent.objectives import Metrics, Objective, ObjectiveConfig, register_objective
+from decision_rnn.agent.config import TD3BCConfig, register_objective
+from decision_rnn.agent.objectives import Metrics, Objective
 from decision_rnn.agent.spaces import Encoder, TanhHead
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
@@ -19,35 +19,6 @@ from decision_rnn.errors import InputError
 CRITICS = 2
 TARGET_RATE = 0.005
 """The share of the critics' weights that their target networks take over after each step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TD3BCConfig(ObjectiveConfig):
-    """The data's actions, and those that a critic prefers.
-
-    Attributes:
-        value_weight: The weight of the critic's value of the agent's actions, in units of the value's mean size; 0
-            trains by the data's actions alone.
-        discount: The factor by which a reward counts less for each step that it lies ahead.
-        learning_rate: The critic's, of Adam.
-        width: Channels of the two hidden layers of each critic.
-    """
-
-    name: str = "td3_bc"
-    value_weight: float = 1.0
-    discount: float = 0.99
-    learning_rate: float = 3e-4
-    width: int = 256
-
-    def __post_init__(self) -> None:
-        if not self.value_weight >= 0:  # also rejects NaN
-            raise InputError(f"objective.value_weight is {self.value_weight}: it must be at least 0")
-        if not 0 <= self.discount < 1:
-            raise InputError(f"objective.discount is {self.discount}: it must be at least 0 and below 1")
-        if not self.learning_rate > 0:
-            raise InputError(f"objective.learning_rate is {self.learning_rate}: it must be above 0")
-        if self.width < 1:
-            raise InputError(f"objective.width is {self.width}: it must be at least 1")
 
 
 class TwinCritic(nn.Module):

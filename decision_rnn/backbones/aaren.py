@@ -13,32 +13,14 @@ given maxima, (a, c) is a linear recurrence.
 What differs: the maxima are computed first, then the recurrence (recurrence.py); the paper scans the triple.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.built_in import AarenConfig
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.ops.running_max import earlier_max, running_max
 from decision_rnn.backbones.resets import Resets
-
-
-@dataclass(frozen=True, kw_only=True)
-class AarenConfig(BackboneConfig):
-    """Aaren, "Attention as an RNN".
-
-    Attributes:
-        heads: Attention heads, each with its own query.
-    """
-
-    name: str = "aaren"
-    heads: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1 or self.width % self.heads:
-            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
 
 
 @register(AarenConfig)

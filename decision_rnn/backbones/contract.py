@@ -1,4 +1,4 @@
-"""The interface of a sequence layer, and the registry of backbones.
+"""The interface of a sequence layer.
 
 The contract, checked by decision_rnn/testing/ for every registered mixer in tests/backbones/: `forward` over T steps, T
 calls of `step`, and any split of the T steps into chunks with the state carried give the same outputs, final
@@ -6,56 +6,21 @@ state and gradients, with resets anywhere.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.backbones.config import BACKBONES as BACKBONES
+from decision_rnn.backbones.config import BackboneConfig as BackboneConfig
+from decision_rnn.backbones.config import register as register
+from decision_rnn.backbones.config import registered as registered
+from decision_rnn.backbones.config import registered_names as registered_names
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.registry import Class, Registry
 
 State = tuple[Tensor, ...]
 """A mixer's recurrent state: tensors with the batch first, whose sizes do not grow with time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackboneConfig:
-    """The part of a backbone's configuration that all backbones share.
-
-    Attributes:
-        name: The sequence mixer's name.
-        width: Channels of the residual stream.
-        layers: Number of blocks of mixer and MLP.
-        mlp_ratio: Hidden width of the MLP as a multiple of `width`; 0 for no MLP.
-        dropout: Probability of dropping a channel of the embedding and of each residual branch.
-        norm: `layer`, LayerNorm, or `rms`, RMSNorm, for all norms of the stack.
-        convolution: Kernel size, in steps, of a causal convolution in front of every mixer; 0 for none.
-    """
-
-    name: str
-    width: int = 128
-    layers: int = 3
-    mlp_ratio: float = 4.0
-    dropout: float = 0.0
-    norm: Literal["layer", "rms"] = "layer"
-    convolution: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise ValueError, naming the key, if a value is invalid; subclasses extend it."""
-        if self.width < 1 or self.layers < 1:
-            raise ValueError(f"backbone.width {self.width} and backbone.layers {self.layers} must be at least 1")
-        if self.mlp_ratio < 0:
-            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} must be 0, for no MLP, or above")
-        if self.mlp_ratio and round(self.width * self.mlp_ratio) < 1:
-            raise ValueError(f"backbone.mlp_ratio {self.mlp_ratio} leaves no channel of backbone.width {self.width}")
-        if not 0 <= self.dropout <= 1:
-            raise ValueError(f"backbone.dropout {self.dropout} must be between 0 and 1")
-        if self.norm not in ("layer", "rms"):
-            raise ValueError(f"backbone.norm {self.norm!r} must be layer or rms")
-        if self.convolution < 0 or self.convolution == 1:
-            raise ValueError(f"backbone.convolution {self.convolution} must be 0, for none, or at least 2")
 
 
 class SequenceMixer(nn.Module, ABC):
@@ -116,13 +81,3 @@ def reset_rows(state: State, initial: State, reset: Tensor) -> State:
         torch.where(reset.view(-1, *[1] * (part.dim() - 1)), start, part)
         for part, start in zip(state, initial, strict=True)
     )
-
-
-BACKBONES: Registry[SequenceMixer, BackboneConfig] = Registry("backbone")
-registered = BACKBONES.registered
-registered_names = BACKBONES.names
-
-
-def register(config: type[BackboneConfig]) -> Callable[[Class], Class]:
-    """Class decorator: register a mixer under the name in its configuration class; see `Registry.register`."""
-    return BACKBONES.register(config)

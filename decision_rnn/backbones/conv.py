@@ -13,27 +13,9 @@ all with the same filter.
 The block's MLP has ReLU rather than GELU, and positions are only embedded with `agent.timestep_embedding`.
 """
 
-from dataclasses import dataclass
-
-from decision_rnn.backbones.contract import BackboneConfig, register
+from decision_rnn.backbones.built_in import ConvConfig
+from decision_rnn.backbones.contract import register
 from decision_rnn.backbones.convolution import CausalConvolution
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvConfig(BackboneConfig):
-    """Conv, "Decision ConvFormer".
-
-    Attributes:
-        kernel: Number of steps that an output sees, including its own.
-    """
-
-    name: str = "conv"
-    kernel: int = 6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kernel < 2:
-            raise ValueError(f"backbone.kernel {self.kernel} must be at least 2; the backbone mlp sees one step alone")
 
 
 @register(ConvConfig)

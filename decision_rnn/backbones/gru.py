@@ -12,22 +12,14 @@ The gates depend on h_{t-1}, so there is no parallelism over time. How slices ar
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import GRUConfig
 from decision_rnn.backbones.contract import State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class GRUConfig(FadingConfig):
-    """GRU, "Learning Phrase Representations using RNN Encoder-Decoder"."""
-
-    name: str = "gru"
 
 
 @register(GRUConfig)

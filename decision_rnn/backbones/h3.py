@@ -15,32 +15,15 @@ half-lives from 14 to 1,400 steps. Wider heads, whose state is a matrix of head 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import H3Config
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.convolution import convolve, convolve_step
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.s4d import DiagonalStateSpace, S4DConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class H3Config(S4DConfig):
-    """H3, "Hungry Hungry Hippos".
-
-    Attributes:
-        kernel: Steps that the shift state space sees, including the present one.
-    """
-
-    name: str = "h3"
-    kernel: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kernel < 2:
-            raise ValueError(f"backbone.kernel {self.kernel} must be at least 2")
+from decision_rnn.backbones.s4d import DiagonalStateSpace
 
 
 @register(H3Config)

@@ -19,28 +19,15 @@ code, as is theta's start.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import HGRNConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class HGRNConfig(FadingConfig):
-    """HGRN, "Hierarchically Gated Recurrent Neural Network for Sequence Modeling".
-
-    Attributes:
-        complex: Whether the state is complex and rotates.
-    """
-
-    name: str = "hgrn"
-    complex: bool = True
 
 
 @register(HGRNConfig)

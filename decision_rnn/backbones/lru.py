@@ -20,47 +20,18 @@ residual stream has channels.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import LRUConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
 
 PLANES = {"stable": ("nu_log", "theta_log"), "exponential": ("nu", "theta"), "plain": ("real", "imag")}
 """Names of lambda's two parameters in each parametrisation."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LRUConfig(FadingConfig):
-    """LRU, "Resurrecting Recurrent Neural Networks for Long Sequences".
-
-    Attributes:
-        state_size: Complex channels of the recurrent state; `width` if left out.
-        max_phase: Largest initial phase of lambda, in radians.
-        parametrization: Parametrisation of lambda: `stable`, `exponential` or `plain`.
-        normalization: Whether the input is scaled by gamma.
-    """
-
-    name: str = "lru"
-    state_size: int | None = None
-    max_phase: float = math.pi / 10
-    parametrization: Literal["stable", "exponential", "plain"] = "stable"
-    normalization: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.state_size is not None and self.state_size < 1:
-            raise ValueError(f"backbone.state_size {self.state_size} must be at least 1")
-        if self.max_phase <= 0:
-            raise ValueError(f"backbone.max_phase {self.max_phase} must be above 0")
-        if self.parametrization not in PLANES:
-            raise ValueError(f"backbone.parametrization {self.parametrization!r} must be one of {', '.join(PLANES)}")
 
 
 @register(LRUConfig)

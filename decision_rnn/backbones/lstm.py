@@ -19,26 +19,13 @@ How slices are computed: ops/gated.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import LSTMConfig
 from decision_rnn.backbones.contract import State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer, sigmoid_backward, tanh_backward
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class LSTMConfig(FadingConfig):
-    """LSTM, "Long Short-Term Memory".
-
-    Attributes:
-        peepholes: Whether the gates also depend on the cell.
-    """
-
-    name: str = "lstm"
-    peepholes: bool = False
 
 
 @register(LSTMConfig)

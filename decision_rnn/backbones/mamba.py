@@ -19,42 +19,16 @@ inner * state_size states, which are stored in memory; the paper's kernel keeps 
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import MambaConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.convolution import convolve, convolve_step
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class MambaConfig(FadingConfig):
-    """Mamba, "Linear-Time Sequence Modeling with Selective State Spaces".
-
-    Attributes:
-        expansion: Number of inner channels as a multiple of `width`.
-        state_size: Number of states of every inner channel.
-        kernel: Kernel size of the short convolution, in steps.
-    """
-
-    name: str = "mamba"
-    expansion: float = 2.0
-    state_size: int = 16
-    kernel: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.width * self.expansion < 1:
-            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
-        if self.state_size < 1 or self.kernel < 2:
-            raise ValueError(
-                f"backbone.state_size {self.state_size} must be at least 1 and backbone.kernel {self.kernel} at least 2"
-            )
 
 
 @register(MambaConfig)

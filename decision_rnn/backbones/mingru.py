@@ -26,59 +26,14 @@ candidates, loses precision as the slice grows, and makes the layer take four to
 backward, batch 64, 20 steps, width 128, one CPU core). `step` is the same plain recurrence for both.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import MinGRUConfig, MinimalConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import gated_recurrence, log_odds, log_space_recurrence, positive
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class MinimalConfig(FadingConfig):
-    """Options shared by minGRU and minLSTM.
-
-    Attributes:
-        expansion: Channels of the recurrent state as a multiple of `width`; if not 1, the state is projected back to
-            `width`.
-        projection: Whether the state is projected at expansion 1 too.
-        candidate: `positive`, with g, as in the paper's experiments; or `signed`, without g.
-        scan: How a slice of time is computed: `direct`, step by step, exact and faster on a CPU; or `log`, the
-            paper's parallel scan in log space, which needs positive candidates.
-    """
-
-    expansion: float = 1.0
-    projection: bool = False
-    candidate: Literal["positive", "signed"] = "positive"
-    scan: Literal["direct", "log"] = "direct"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.width * self.expansion < 1:
-            raise ValueError(f"backbone.expansion {self.expansion} leaves no channel of backbone.width {self.width}")
-        if self.candidate not in ("positive", "signed"):
-            raise ValueError(f"backbone.candidate {self.candidate!r} must be positive or signed")
-        if self.scan not in ("direct", "log"):
-            raise ValueError(f"backbone.scan {self.scan!r} must be direct or log")
-        if self.scan == "log" and self.candidate == "signed":
-            raise ValueError("backbone.scan log takes logarithms of candidates: backbone.candidate must be positive")
-
-    @property
-    def inner(self) -> int:
-        """Channels of the recurrent state."""
-        return round(self.width * self.expansion)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MinGRUConfig(MinimalConfig):
-    """minGRU, "Were RNNs All We Needed?"."""
-
-    name: str = "mingru"
 
 
 @register(MinGRUConfig)

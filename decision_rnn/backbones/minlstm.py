@@ -13,19 +13,11 @@ both underflow for strongly negative gates. The bias of i begins as far below 0 
 that f' is about f: with i at 1/2, f' would be at most 2/3.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
+from decision_rnn.backbones.built_in import MinLSTMConfig
 from decision_rnn.backbones.contract import register
-from decision_rnn.backbones.mingru import MinGRU, MinimalConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class MinLSTMConfig(MinimalConfig):
-    """minLSTM, "Were RNNs All We Needed?"."""
-
-    name: str = "minlstm"
+from decision_rnn.backbones.mingru import MinGRU
 
 
 @register(MinLSTMConfig)

@@ -12,20 +12,12 @@ past input that this layer can see. With `agent.tokens interleaved` each is a se
 last one, the observation.
 """
 
-from dataclasses import dataclass
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.built_in import MLPConfig
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.resets import Resets
-
-
-@dataclass(frozen=True, kw_only=True)
-class MLPConfig(BackboneConfig):
-    """MLP, the control without memory; its hidden layer has `width` channels."""
-
-    name: str = "mlp"
 
 
 @register(MLPConfig)

@@ -19,35 +19,16 @@ Limits: like retention (retention.py), apparently through the same cancellation:
 have errors of up to 3e-6 of the largest one, of which rounding q, k and v alone causes 7e-7.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import MLSTMConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class MLSTMConfig(FadingConfig):
-    """mLSTM, "xLSTM: Extended Long Short-Term Memory".
-
-    Attributes:
-        heads: Number of heads, each with its own memory.
-    """
-
-    name: str = "mlstm"
-    heads: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1 or self.width % self.heads:
-            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
 
 
 @register(MLSTMConfig)

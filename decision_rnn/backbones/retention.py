@@ -31,45 +31,19 @@ the largest gradient, and a stack, in which each layer magnifies the rounding of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import RetentionConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate
 from decision_rnn.backbones.resets import Resets, send
-from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetentionConfig(FadingConfig):
-    """Retention, "Retentive Network".
-
-    Attributes:
-        heads: Number of heads, each with its own decay.
-        expansion: Channels of the values as a multiple of `width`.
-    """
-
-    name: str = "retention"
-    heads: int = 4
-    expansion: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1 or self.width % (2 * self.heads):
-            raise ValueError(f"backbone.width {self.width} must be a multiple of twice backbone.heads {self.heads}")
-        inner = self.width * self.expansion
-        if inner < self.heads or inner % self.heads:
-            raise ValueError(
-                f"backbone.expansion {self.expansion} of backbone.width {self.width} must give a multiple of "
-                f"backbone.heads {self.heads}"
-            )
 
 
 @register(RetentionConfig)

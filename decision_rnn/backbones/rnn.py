@@ -13,33 +13,13 @@ computed: ops/gated.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, State, register
+from decision_rnn.backbones.built_in import RNNConfig
+from decision_rnn.backbones.contract import State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer
-
-Activation = Literal["tanh", "relu"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RNNConfig(BackboneConfig):
-    """Simple recurrent network, "Finding Structure in Time".
-
-    Attributes:
-        activation: `tanh`, or `relu` with U initialised to the identity.
-    """
-
-    name: str = "rnn"
-    activation: Activation = "tanh"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.activation not in get_args(Activation):
-            raise ValueError(f"backbone.activation {self.activation!r} must be tanh or relu")
 
 
 @register(RNNConfig)

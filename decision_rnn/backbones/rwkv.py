@@ -19,23 +19,15 @@ the maps start as torch.nn.Linear, and w and u are trained at the same rate as t
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import RWKVConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.recurrence import linear_recurrence, previous_states
 from decision_rnn.backbones.ops.running_max import earlier_max, running_max
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class RWKVConfig(FadingConfig):
-    """RWKV-4, "RWKV: Reinventing RNNs for the Transformer Era"."""
-
-    name: str = "rwkv"
 
 
 @register(RWKVConfig)

@@ -21,43 +21,20 @@ multiplied into C instead of the input (as in S4's own convolution), so that the
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import S4DConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import full_precision, run_blocks
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
 
 CHUNK = 64
 
 Planes = tuple[Tensor, Tensor]
 """The real and imaginary parts of a complex tensor."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class S4DConfig(FadingConfig):
-    """S4D, "On the Parameterization and Initialization of Diagonal State Space Models".
-
-    Attributes:
-        state_size: Number of states of every channel, two for each stored complex number.
-        start: Initialisation of A: `lin`, `inv` or `real`.
-    """
-
-    name: str = "s4d"
-    state_size: int = 64
-    start: Literal["lin", "inv", "real"] = "lin"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.state_size < 2 or self.state_size % 2:
-            raise ValueError(f"backbone.state_size {self.state_size} must be even and at least 2")
-        if self.start not in ("lin", "inv", "real"):
-            raise ValueError(f"backbone.start {self.start!r} must be lin, inv or real")
 
 
 class DiagonalStateSpace(SequenceMixer):

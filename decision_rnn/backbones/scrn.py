@@ -14,35 +14,15 @@ has 40 beside 100 or 300. The hidden units and the output have biases, and R sta
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import SCRNConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.gated import Factors, GatedMixer
 from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.backbones.resets import Resets
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class SCRNConfig(FadingConfig):
-    """SCRN, "Learning Longer Memory in Recurrent Neural Networks".
-
-    Attributes:
-        context_units: Number of context units; `width` if left out.
-        learn_alpha: Whether alpha is trained; otherwise it stays as `memory` sets it.
-    """
-
-    name: str = "scrn"
-    context_units: int | None = None
-    learn_alpha: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.context_units is not None and self.context_units < 1:
-            raise ValueError(f"backbone.context_units {self.context_units} must be at least 1")
 
 
 class HiddenUnits(GatedMixer):

@@ -20,32 +20,13 @@ has a block for each head. R starts at zero, as theirs; the forget biases start 
 half-lives; theirs, from -7 to 5, are half-lives of up to 103 steps.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from decision_rnn.backbones.built_in import SLSTMConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.resets import Resets, rows_by_step
-from decision_rnn.backbones.time_scales import FadingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class SLSTMConfig(FadingConfig):
-    """sLSTM, "xLSTM: Extended Long Short-Term Memory".
-
-    Attributes:
-        heads: Number of heads; the recurrent matrices mix the channels of a head.
-    """
-
-    name: str = "slstm"
-    heads: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1 or self.width % self.heads:
-            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
 
 
 @register(SLSTMConfig)

@@ -12,11 +12,12 @@ one channel in a hundred for the shortest hundredth; here the half-lives are spa
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from decision_rnn.backbones.config import BACKBONES, BackboneConfig
 
-from decision_rnn.backbones.contract import BACKBONES, BackboneConfig
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LONGEST = 1e6
 """Of a longer half-life, float32 no longer resolves the fraction that a step forgets."""
@@ -38,17 +39,19 @@ class FadingConfig(BackboneConfig):
         if not 1 <= self.memory <= LONGEST:
             raise ValueError(f"backbone.memory {self.memory} must be between 1 and {LONGEST:,.0f} steps")
 
-    def half_lives(self, count: int) -> Tensor:
+    def half_lives(self, count: int) -> "Tensor":
         """Half-lives of `count` channels or heads in steps, from the longest to the shortest, (count,) float64."""
+        import torch  # here: slow, and not needed for the options
+
         return torch.exp(torch.linspace(math.log(self.memory), 0, count, dtype=torch.float64))
 
-    def kept(self, count: int) -> Tensor:
+    def kept(self, count: int) -> "Tensor":
         """The fraction that each of `count` channels or heads keeps of its state in a step, (count,) float64."""
-        return torch.exp2(-1 / self.half_lives(count))
+        return (-1 / self.half_lives(count)).exp2()
 
-    def keeping_bias(self, count: int) -> Tensor:
+    def keeping_bias(self, count: int) -> "Tensor":
         """Bias with which a sigmoid is that fraction, log(kept / forgotten): 0 at a half-life of one step."""
-        return -torch.log(torch.expm1(math.log(2) / self.half_lives(count))).float()
+        return -(math.log(2) / self.half_lives(count)).expm1().log().float()
 
 
 def outlasts(backbone: BackboneConfig, steps: int) -> bool:

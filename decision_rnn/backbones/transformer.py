@@ -22,39 +22,15 @@ What differs from the Decision Transformer, whose layers are those of GPT-2:
 - Norm and MLP are the shared block's (stack.py): LayerNorm before either branch, and ReLU, as in the authors' code.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from decision_rnn.backbones.contract import BackboneConfig, SequenceMixer, State, register
+from decision_rnn.backbones.built_in import TransformerConfig
+from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.ops.blocks import run_blocks
 from decision_rnn.backbones.ops.rotary import rotary_table, rotate, rotate_step
 from decision_rnn.backbones.resets import Resets
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig(BackboneConfig):
-    """Transformer with local causal attention.
-
-    Attributes:
-        heads: Attention heads; their width must be even.
-        window: How many tokens, including itself, a token attends to.
-        output_gate: Whether the attention's output is multiplied by a sigmoid gate computed from the token.
-    """
-
-    name: str = "transformer"
-    heads: int = 1
-    window: int = 20
-    output_gate: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1 or self.window < 1:
-            raise ValueError(f"backbone.heads {self.heads} and backbone.window {self.window} must be at least 1")
-        if self.width % (2 * self.heads):
-            raise ValueError(f"backbone.width {self.width} must be a multiple of twice backbone.heads {self.heads}")
 
 
 @register(TransformerConfig)

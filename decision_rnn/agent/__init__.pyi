@@ -1,0 +1,26 @@
+"""The public names, which __init__.py imports on first use, for it and for type checkers."""
+
+from decision_rnn.agent.agent import ActingState as ActingState
+from decision_rnn.agent.agent import DecisionAgent as DecisionAgent
+from decision_rnn.agent.agent import TrainingOutput as TrainingOutput
+from decision_rnn.agent.conditions import Condition as Condition
+from decision_rnn.agent.config import CONDITIONS as CONDITIONS
+from decision_rnn.agent.config import OBJECTIVES as OBJECTIVES
+from decision_rnn.agent.config import ActionChunkConfig as ActionChunkConfig
+from decision_rnn.agent.config import AgentConfig as AgentConfig
+from decision_rnn.agent.config import ConditionConfig as ConditionConfig
+from decision_rnn.agent.config import FlowMatchingConfig as FlowMatchingConfig
+from decision_rnn.agent.config import GaussianMixtureConfig as GaussianMixtureConfig
+from decision_rnn.agent.config import NoConditionConfig as NoConditionConfig
+from decision_rnn.agent.config import ObjectiveConfig as ObjectiveConfig
+from decision_rnn.agent.config import ReturnToGoConfig as ReturnToGoConfig
+from decision_rnn.agent.config import SupervisedConfig as SupervisedConfig
+from decision_rnn.agent.config import TD3BCConfig as TD3BCConfig
+from decision_rnn.agent.config import register_condition as register_condition
+from decision_rnn.agent.config import register_objective as register_objective
+from decision_rnn.agent.objectives import Objective as Objective
+from decision_rnn.agent.objectives import check_objective as check_objective
+from decision_rnn.agent.spec import AgentSpec as AgentSpec
+from decision_rnn.agent.spec import agent_spec as agent_spec
+
+__all__: list[str]
