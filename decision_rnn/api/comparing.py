@@ -3,20 +3,21 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from decision_rnn.api.configuration import output_folder, plain, run_keys
-from decision_rnn.api.datasets import find_dataset
-from decision_rnn.comparison.compare import compare as run_plan
-from decision_rnn.comparison.plan import Plan
-from decision_rnn.comparison.record import Comparison
 from decision_rnn.comparison.variants import CONTROLS, make_variants
 from decision_rnn.config_parser import RENAMED, RUN_OPTIONS, flatten, run_options
-from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError
 from decision_rnn.messages import quiet
 from decision_rnn.parsing import convert, options_of, split_names, suggest
 from decision_rnn.plugins import import_plugins
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.plan import Plan
+    from decision_rnn.comparison.record import Comparison
+else:
+    Plan = Comparison = Any  # they import torch, and `options_of` reads the annotations for `--help`
 
 DEFAULT_BACKBONES = ("mingru", "minlstm", "lru", "transformer")
 OPTIONS = ("backbones", "controls", "seeds", "checkpoint_episodes", "jobs", "executor", "ray_address", "output")
@@ -90,6 +91,9 @@ def compare(
         [('mingru', 0, 1), ('lru', 0, 1)]
     """
     arguments = {name: value for name, value in locals().items() if name != "config"} | config
+    from decision_rnn.api.datasets import find_dataset  # here: slow, and not needed for the options
+    from decision_rnn.comparison.compare import compare as run_plan
+
     import_plugins(plugins)
     part = config.get("path"), config.get("partial", "keep")
     found = [find_dataset(data, environment_id, *part) for data in _listed(datasets)]
@@ -110,6 +114,8 @@ def compare(
 def plan(keys: Mapping[str, Any], source: str) -> Plan:
     """The plan that is described by keys of a run, which all variants share, the `OPTIONS`, `variants`, with keys of a
     run by label, and `datasets` or `dataset`, names; raises InputError, naming `source`, for an invalid key."""
+    from decision_rnn.data.catalog import check_name  # here: slow, and not needed for the options
+
     shared = dict(keys)
     options: dict[str, Any] = {name: option.default for name, option in options_of(compare).items() if name in OPTIONS}
     for name in OPTIONS:
@@ -126,6 +132,10 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
     datasets = _names(shared.pop("datasets", None) or shared.pop("dataset", None) or ())
+    for name in datasets:
+        check_name(name)  # before torch is imported
+    from decision_rnn.comparison.plan import Plan
+
     backbones, controls = options.pop("backbones"), _names(options.pop("controls"))
     variants = make_variants(
         {
@@ -145,6 +155,8 @@ def _listed(datasets: Any) -> Sequence[Any]:
     """A list of datasets: that given, or the one that is given, which may be a list of episodes."""
     if not isinstance(datasets, list | tuple):
         return [datasets]
+    from decision_rnn.data.store.episode_store import EpisodeStore
+
     episodes = any(hasattr(each, "rewards") and not isinstance(each, EpisodeStore) for each in datasets)
     return [datasets] if episodes else datasets
 

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.api.agents import with_architecture
-from decision_rnn.api.datasets import find_dataset
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import flatten, new_config, overlay
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import convert, options_of
 from decision_rnn.plugins import import_plugins
-from decision_rnn.training.run_folder import read_config
 
 
 def configuration(
@@ -29,6 +26,10 @@ def configuration(
 ) -> RunConfig:
     """The configuration described by the arguments of `train`, with the keys of the run in the folder `resumed` where
     they are left out; raises InputError naming an invalid one."""
+    from decision_rnn.api.agents import with_architecture  # here: these import torch
+    from decision_rnn.api.datasets import find_dataset
+    from decision_rnn.training.run_folder import read_config
+
     import_plugins(plugins)
     arguments = {"backbone": backbone, "seed": seed, "plugins": list(plugins) or None}
     given = {name: plain(value) for name, value in arguments.items() if value is not None}

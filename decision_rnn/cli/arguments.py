@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.api.agents import with_architecture
-from decision_rnn.checkpoint import config_file
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
@@ -38,6 +36,8 @@ def parse_run(
     """
     keys, words, command = read_words(program, arguments, add_options, common)
     if "init_from" in words and not getattr(command, "resume", False):
+        from decision_rnn.api.agents import with_architecture  # here: imports torch, not needed for `--help`
+
         words = with_architecture(words)
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
@@ -70,6 +70,8 @@ def read_words(
     command = run_parser(program, add_options).read([word for word in others if word not in help_words])
     import_plugins(split_names(words.get("plugins")))
     if command.config is None and getattr(command, "resume", False) and command.output is not None:
+        from decision_rnn.checkpoint import config_file  # here: imports torch, not needed for `--help`
+
         command.config = config_file(command.output)
     keys = {} if command.config is None else flatten(read_yaml(command.config), str(command.config))
     if command.dataset is not None:

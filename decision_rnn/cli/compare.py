@@ -6,16 +6,17 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decision_rnn.api import comparing
 from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.comparison.compare import compare, list_commands
-from decision_rnn.comparison.plan import Plan
-from decision_rnn.comparison.record import LOG
 from decision_rnn.config_parser import flatten, overlay
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, options_of
+
+if TYPE_CHECKING:
+    from decision_rnn.comparison.plan import Plan
 
 PROGRAM = "decision-rnn compare"
 COMMON = ("training.steps",)
@@ -24,6 +25,9 @@ COMMON = ("training.steps",)
 def run(arguments: Sequence[str]) -> int:
     """Train what is missing and print the tables; returns 1 if runs failed. Raises InputError for invalid input."""
     plan, command = plan_of(arguments)
+    from decision_rnn.comparison.compare import compare, list_commands  # here: slow, and not needed for `--help`
+    from decision_rnn.comparison.record import LOG
+
     if command.print_commands:
         print("\n".join(list_commands(plan)))
         return 0
@@ -38,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if comparison.failed else 0
 
 
-def plan_of(arguments: Sequence[str]) -> tuple[Plan, Namespace]:
+def plan_of(arguments: Sequence[str]) -> "tuple[Plan, Namespace]":
     """The plan that a command line describes, and the command's own options."""
     keys, words, command = read_words(PROGRAM, arguments, _options, COMMON)
     if "backbone.name" in words:

@@ -15,6 +15,9 @@ COMMON = ("backbone", "training.steps", "seed")
 def run(arguments: Sequence[str]) -> None:
     """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
+    from decision_rnn.data.catalog import check_name
+
+    check_name(config.dataset)  # before torch is imported, which takes seconds
     from decision_rnn.api.run import train_run
     from decision_rnn.evaluation.evaluate import evaluate_once
     from decision_rnn.evaluation.results import result_file
