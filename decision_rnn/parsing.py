@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import msgspec
-import numpy as np
 import yaml
 from msgspec import Meta
 
@@ -75,7 +75,8 @@ def convert(value: Any, hint: Any, key: str, infinite: bool = False) -> Any:
         InputError: If it is none, or a number that torch cannot hold or, unless it may be `infinite`, that is not
             finite; the message names the key.
     """
-    if isinstance(value, np.generic):
+    numpy = sys.modules.get("numpy")  # unless it is imported, the value is not of its types
+    if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
     given = "null" if value is None else repr(value)
     if isinstance(value, str) and NoneType in get_args(hint) and value == "null":

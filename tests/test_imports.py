@@ -44,8 +44,8 @@ SOURCES = {
 
 
 def imports(module: str) -> Iterator[str]:
-    """The package's own modules that a module imports, anywhere in it except under `if TYPE_CHECKING`, or that the public
-    names in the .pyi beside it are imported from."""
+    """The package's own modules that a module imports, anywhere in it except under `if TYPE_CHECKING`, with those that
+    the .pyi beside it imports public names from."""
     stub = SOURCES[module].with_suffix(".pyi")
     tree = ast.parse(SOURCES[module].read_text() + (stub.read_text() if stub.is_file() else ""))
     unseen = {

@@ -5,8 +5,6 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import flatten, new_config, overlay
 from decision_rnn.errors import InputError
@@ -80,6 +78,8 @@ def output_folder(output: Any) -> Path | None:
 
 def plain(value: Any) -> Any:
     """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
+    import numpy as np
+
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from decision_rnn.bench import BENCHES
-from decision_rnn.bench.measure import format_rows, write_rows
+from decision_rnn.bench import BENCHES, bench_of
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError, did_you_mean
 from decision_rnn.files import check_destination
@@ -22,7 +21,10 @@ def run(arguments: Sequence[str]) -> None:
     command = _parser(name).read(rest)
     if command.json:
         check_destination(command.json)
-    rows = BENCHES[name](**{key: getattr(command, key) for key in options_of(BENCHES[name])})
+    from decision_rnn.bench.measure import format_rows, write_rows  # here: slow, and not needed for `--help`
+
+    bench = bench_of(name)
+    rows = bench(**{key: getattr(command, key) for key in options_of(bench)})
     print(format_rows(rows))
     if command.json:
         write_rows(command.json, rows)
@@ -35,6 +37,6 @@ def parsers() -> dict[str, CommandParser]:
 
 def _parser(name: str) -> CommandParser:
     parser = CommandParser(f"decision-rnn bench {name}")
-    parser.add_options(options_of(BENCHES[name]).values())
+    parser.add_options(options_of(bench_of(name)).values())
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     return parser

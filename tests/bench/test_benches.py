@@ -14,8 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from decision_rnn.agent import AgentConfig, DecisionAgent, agent_spec
 from decision_rnn.backbones import registered, registered_names
-from decision_rnn.bench import BENCHES, measure
 from decision_rnn.bench import backbones as backbones_bench
+from decision_rnn.bench import bench_of, measure
 from decision_rnn.bench import deploy as deploy_bench
 from decision_rnn.bench import rollout as rollout_bench
 from decision_rnn.bench import train as train_bench
@@ -46,7 +46,7 @@ def short_timings(monkeypatch):
 
 def run(name, **options):
     """The rows of a benchmark, by name."""
-    return checked(BENCHES[name](rounds=1, **options))
+    return checked(bench_of(name)(rounds=1, **options))
 
 
 def checked(rows):

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 import decision_rnn
-from decision_rnn.cli.main import main
+from decision_rnn.cli.data import ACTIONS
+from decision_rnn.cli.main import COMMANDS, main
 from decision_rnn.data.sources.standin import StandinSource
 
 InlineCLI = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -89,18 +90,34 @@ def test_completion_for_an_unknown_shell_is_refused(inline_cli: InlineCLI) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], ["data", "list"], ["data", "info", "--help"], ["report", "-h"]]
+    ("words", "printed"),
+    [
+        (["--version"], "decision-rnn "),
+        (["--help"], "usage: "),
+        *(([command, "--help"], "usage: ") for command in COMMANDS),
+        *((["data", action, "-h"], "usage: ") for action in ACTIONS),
+        (["train", "--backbone", "transformer", "--objective", "td3_bc", "--help"], "usage: "),
+        (["data", "list"], "standin/"),
+        (["trian"], "unknown command 'trian'"),
+        (["train", "hoper-medium"], "did you mean standin/hopper-medium?"),
+        (["train", "hopper-medium", "--training.stepz", "3"], "unknown key 'training.stepz'"),
+        (["compare", "hoper-medium"], "did you mean standin/hopper-medium?"),
+        (["evaluate", "run", "--episode", "3"], "unknown argument '--episode'"),
+        (["bench", "trian"], "unknown benchmark 'trian'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_version_help_and_data_list_do_not_import_torch_or_matplotlib(
-    words: list[str], small_environment: dict[str, str]
+def test_version_help_and_errors_in_names_do_not_import_torch_scipy_mujoco_or_matplotlib(
+    words: list[str], printed: str, small_environment: dict[str, str]
 ) -> None:
     code = (
         "import contextlib, sys; from decision_rnn.cli.main import main\n"
         f"with contextlib.suppress(SystemExit): main({words})\n"
-        "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+        "sys.exit(' '.join({'torch', 'scipy', 'mujoco', 'matplotlib'} & sys.modules.keys()) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], env=small_environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert printed in done.stdout + done.stderr
 
 
 def test_command_without_its_packages_says_what_to_install() -> None:
