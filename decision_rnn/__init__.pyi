@@ -27,7 +27,6 @@ from decision_rnn.backbones.ops.recurrence import linear_recurrence as linear_re
 from decision_rnn.backbones.resets import Resets as Resets
 from decision_rnn.backbones.resets import rows_by_step as rows_by_step
 from decision_rnn.checkpoint import TrainedAgent as TrainedAgent
-from decision_rnn.checkpoint import last_checkpoint as last_checkpoint
 from decision_rnn.comparison.record import read_comparison as read_comparison
 from decision_rnn.data.catalog import Dataset as Dataset
 from decision_rnn.data.catalog import open_dataset as open_dataset
@@ -44,6 +43,7 @@ from decision_rnn.data.stream import StepStream as StepStream
 from decision_rnn.errors import InputError as InputError
 from decision_rnn.metrics import Metric as Metric
 from decision_rnn.metrics import register_metric as register_metric
+from decision_rnn.run_files import last_checkpoint as last_checkpoint
 
 __version__: str
 __all__: list[str]

@@ -33,12 +33,11 @@ from decision_rnn.files import new_directory, remove_directory
 from decision_rnn.messages import warn
 from decision_rnn.plugins import import_plugins
 from decision_rnn.records import read_record
+from decision_rnn.run_files import DESCRIPTION, WEIGHTS, checkpoints_of
+from decision_rnn.run_files import last_checkpoint as last_checkpoint
 
 KEPT = 2
 """Number of newest checkpoints to keep: if the last one is damaged, training can resume from the one before."""
-
-WEIGHTS, DESCRIPTION = "weights.safetensors", "config.json"
-"""The files that make up an agent."""
 
 RENAMED_WEIGHTS = {
     "observation_index": "encoder.index",
@@ -130,36 +129,6 @@ def write_agent(folder: Path, trained: TrainedAgent, half: bool = False) -> None
     (folder / DESCRIPTION).write_text(json.dumps(asdict(description), indent=2) + "\n")
 
 
-def checkpoints_of(run: Path) -> list[Path]:
-    """The folders of a run's checkpoints, oldest first."""
-    folders = (run / "checkpoints").iterdir() if (run / "checkpoints").is_dir() else ()
-    return sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name))
-
-
-def config_file(run: Path) -> Path:
-    """The file with a run's configuration; InputError if the folder is not a run's."""
-    if not (run / "config.yaml").is_file():
-        raise InputError(f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made")
-    return run / "config.yaml"
-
-
-def last_checkpoint(run: Path) -> Path:
-    """The newest checkpoint of a run; InputError if `run` is not a run or has no checkpoint yet."""
-    config_file(run)
-    saved = checkpoints_of(run)
-    if not saved:
-        raise InputError(f"{run} has no checkpoint yet: continue its training with --resume")
-    return saved[-1]
-
-
-def run_of(folder: Path) -> Path | None:
-    """The run whose checkpoint is in that folder; None for an agent's folder outside any run."""
-    if folder.parent.name != "checkpoints":  # the path may be relative to a folder within the run
-        folder = folder.absolute()
-    run = folder.parent.parent
-    return run if folder.parent.name == "checkpoints" and (run / "config.yaml").is_file() else None
-
-
 def load_agent(folder: Path, plugins: Sequence[str] = ()) -> TrainedAgent:
     """The agent of a checkpoint folder, in evaluation mode on the CPU.
 
@@ -218,13 +187,6 @@ def trained_with(run: Path) -> tuple[dict[str, str], str | None]:
         found = read_record(json.loads((checkpoints_of(run)[-1] / DESCRIPTION).read_text()), _Description)
         return found.code, found.provenance.get("fingerprint")
     return {}, None
-
-
-def plugins_of(folder: Path) -> list[str]:
-    """The plugins that the agent of a folder was made with, as its description says; empty if it cannot be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        return [*map(str, json.loads((folder / DESCRIPTION).read_text())["config"].get("plugins", ()))]
-    return []
 
 
 def read_provenance(data: dict[str, Any]) -> DataSummary:

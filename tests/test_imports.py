@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "decision_rnn"
 ROOMS = (
-    "errors layouts acting messages notebook files interruption machine workers records registry",
+    "errors layouts acting messages notebook files interruption machine workers records registry run_files",
     "plugins parsing metrics",
     "backbones.config backbones.time_scales backbones.built_in backbones.resets backbones.contract",
     "backbones.ops",

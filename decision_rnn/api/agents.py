@@ -3,23 +3,25 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from decision_rnn import checkpoint
-from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import CHOICES, flatten, overlay
 from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.errors import InputError
-from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 from decision_rnn.messages import tell
 from decision_rnn.parsing import convert
+from decision_rnn.run_files import plugins_of, run_of
+
+if TYPE_CHECKING:
+    from decision_rnn.checkpoint import TrainedAgent
+    from decision_rnn.evaluation.evaluate import EvaluatedPolicy
 
 ARCHITECTURE = (*CHOICES, "observation", "agent")
 """The sections of a configuration that a run which starts from an agent's weights shares with it."""
 
 
-def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
+def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> "TrainedAgent":
     """Load an agent, in evaluation mode on the CPU.
 
     No code named by the agent is run: if its backbone, objective or environment is defined in a module outside the
@@ -43,7 +45,10 @@ def load_agent(name: str | Path, plugins: Sequence[str] = ()) -> TrainedAgent:
         >>> trained.step, trained.provenance.environment_id
         (20, 'MountainCarContinuous-v0')
     """
-    return checkpoint.load_agent(find_agent(name), plugins)
+    folder = find_agent(name)
+    from decision_rnn import checkpoint  # here: it imports torch, for which a mistyped name need not wait
+
+    return checkpoint.load_agent(folder, plugins)
 
 
 def find_subject(name: str | Path) -> Path:
@@ -52,18 +57,18 @@ def find_subject(name: str | Path) -> Path:
     if Path(name).suffix == ".onnx":
         return Path(name)
     folder = find_agent(name)
-    missing = [plugin for plugin in checkpoint.plugins_of(folder) if plugin not in sys.modules]
+    missing = [plugin for plugin in plugins_of(folder) if plugin not in sys.modules]
     if missing and (folder / ONNX).is_file():
         tell(f"{folder / ONNX} acts for the agent, which needs --plugins {','.join(missing)}")
         return folder / ONNX
     return folder
 
 
-def load_subject(name: str | Path) -> tuple[TrainedAgent | EvaluatedPolicy, Path | None]:
+def load_subject(name: str | Path) -> "tuple[TrainedAgent | EvaluatedPolicy, Path | None]":
     """The agent or exported policy that `find_subject` finds, and its run's folder if there is one here."""
     name = find_subject(name)
     if name.suffix != ".onnx":
-        return checkpoint.load_agent(name), checkpoint.run_of(name)
+        return load_agent(name), run_of(name)
     try:
         from decision_rnn.evaluation.policies import load_policy
     except ModuleNotFoundError as error:

@@ -5,6 +5,7 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.api.agents import with_architecture
 from decision_rnn.config import EvaluationConfig, RunConfig, to_dict
 from decision_rnn.config_parser import flatten, new_config, overlay
 from decision_rnn.errors import InputError
@@ -24,8 +25,7 @@ def configuration(
 ) -> RunConfig:
     """The configuration described by the arguments of `train`, with the keys of the run in the folder `resumed` where
     they are left out; raises InputError naming an invalid one."""
-    from decision_rnn.api.agents import with_architecture  # here: these import torch
-    from decision_rnn.api.datasets import find_dataset
+    from decision_rnn.api.datasets import find_dataset  # here: slow, and not needed for the keys alone
     from decision_rnn.training.run_folder import read_config
 
     import_plugins(plugins)

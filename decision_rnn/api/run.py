@@ -12,7 +12,7 @@ from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent, load_subject
 from decision_rnn.api.configuration import configuration, evaluation_settings, output_folder
 from decision_rnn.backbones import registered
-from decision_rnn.checkpoint import TrainedAgent, checkpoints_of, last_checkpoint
+from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.code_hashes import never_checked
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
@@ -36,6 +36,7 @@ from decision_rnn.metrics import metrics_named
 from decision_rnn.notebook import html_properties
 from decision_rnn.parsing import PositiveInt, convert
 from decision_rnn.plugins import import_plugins
+from decision_rnn.run_files import checkpoints_of, last_checkpoint
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics, write_scores

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from decision_rnn.api.agents import with_architecture
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import RunConfig
 from decision_rnn.config_parser import (
@@ -23,6 +24,7 @@ from decision_rnn.config_parser import (
 from decision_rnn.errors import InputError
 from decision_rnn.parsing import COMMAND_LINE, read_yaml, split_names
 from decision_rnn.plugins import import_plugins
+from decision_rnn.run_files import config_file
 
 AddOptions = Callable[[CommandParser], None]
 
@@ -36,8 +38,6 @@ def parse_run(
     """
     keys, words, command = read_words(program, arguments, add_options, common)
     if "init_from" in words and not getattr(command, "resume", False):
-        from decision_rnn.api.agents import with_architecture  # here: imports torch, not needed for `--help`
-
         words = with_architecture(words)
     if command.config is None:
         return new_config(words, COMMAND_LINE), command
@@ -70,8 +70,6 @@ def read_words(
     command = run_parser(program, add_options).read([word for word in others if word not in help_words])
     import_plugins(split_names(words.get("plugins")))
     if command.config is None and getattr(command, "resume", False) and command.output is not None:
-        from decision_rnn.checkpoint import config_file  # here: imports torch, not needed for `--help`
-
         command.config = config_file(command.output)
     keys = {} if command.config is None else flatten(read_yaml(command.config), str(command.config))
     if command.dataset is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from decision_rnn.api.agents import load_subject
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config import EvaluationConfig
 from decision_rnn.messages import tell
@@ -19,11 +20,10 @@ OPTIONS = {name: option for name, option in options_of(EvaluationConfig).items()
 def run(arguments: Sequence[str]) -> None:
     """Evaluate an agent, overriding its settings with the command line's; raises InputError for invalid input."""
     command = parser().read(arguments)
-    from decision_rnn.api.agents import load_subject  # here: slow, and not needed for `--help`
-    from decision_rnn.api.run import evaluate
+    subject, run_folder = load_subject(command.run)
+    from decision_rnn.api.run import evaluate  # here: slow, and not needed for `--help`
     from decision_rnn.evaluation.results import result_file
 
-    subject, run_folder = load_subject(command.run)
     output = command.output or run_folder
     settings = {name: getattr(command, name) for name in (*OPTIONS, "rtg_cap", "reach", "processes")}
     result = evaluate(subject, output=output, **settings)

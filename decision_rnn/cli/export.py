@@ -5,19 +5,20 @@ from pathlib import Path
 from typing import Literal
 
 from decision_rnn.cli.parser import CommandParser
+from decision_rnn.deploy.hub import find_agent
 from decision_rnn.files import check_destination
 from decision_rnn.parsing import TargetReturn
+from decision_rnn.run_files import run_of
 
 
 def run(arguments: Sequence[str]) -> None:
     """Export an agent and print how closely the file matches its actions; raises InputError for invalid input."""
     command = parser().read(arguments)
-    from decision_rnn.checkpoint import load_agent, run_of  # here: slow, and not needed for `--help`
-    from decision_rnn.deploy.hub import find_agent
+    folder = find_agent(command.agent)
+    from decision_rnn.checkpoint import load_agent  # here: slow, and not needed for `--help`
     from decision_rnn.deploy.onnx import STEPS, export_onnx
     from decision_rnn.evaluation.results import results_of
 
-    folder = find_agent(command.agent)
     trained, run_folder = load_agent(folder), run_of(folder)
     path = command.output or (run_folder or Path()) / "policy.onnx"
     if path.suffix != ".onnx" and not path.is_dir():

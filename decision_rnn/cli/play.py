@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decision_rnn.api.agents import find_subject, load_subject
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
@@ -35,14 +36,13 @@ def run(arguments: Sequence[str]) -> None:
             "there is no screen to open a window on: write a video instead with --video episode.mp4, or serve a page "
             "with --browser"
         )
-    from decision_rnn.api.agents import find_subject, load_subject  # here: slow, and not needed for `--help`
-    from decision_rnn.evaluation.actor import describe_state, window_of
+    folder = find_subject(command.agent)
+    from decision_rnn.evaluation.actor import describe_state, window_of  # here: slow, and not needed for `--help`
     from decision_rnn.evaluation.evaluate import evaluation_environment
     from decision_rnn.evaluation.report import format_return
     from decision_rnn.evaluation.targets import check_conditioned, default_return
     from decision_rnn.evaluation.video import film
 
-    folder = find_subject(command.agent)
     trained, _ = load_subject(folder)
     spec, settings, asked = trained.provenance, trained.config.evaluation, command.target_returns
     environment_id = evaluation_environment(settings, spec)
@@ -89,7 +89,6 @@ def _in_browser(command: Any) -> None:
     """Write a page of the agents, and serve it unless its folder is named."""
     if command.video is not None:
         raise InputError(f"{COMMAND_LINE}: --video and --browser exclude each other: choose one")
-    from decision_rnn.api.agents import find_subject, load_subject
     from decision_rnn.deploy.browser.page import Subject, server, write_page
     from decision_rnn.evaluation.targets import check_conditioned
 

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import torch
 
 from decision_rnn import workers
-from decision_rnn.checkpoint import checkpoints_of
 from decision_rnn.comparison.record import LOG
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.files import locked, write_atomically
+from decision_rnn.run_files import checkpoints_of
 from decision_rnn.workers import JOBS, LIFELINE, available_cores, thread_limits
 
 CONFIG = "trial.yaml"

@@ -18,7 +18,7 @@ import jinja2
 import yaml
 
 from decision_rnn.backbones import count_parameters
-from decision_rnn.checkpoint import TrainedAgent, load_agent, run_of, write_agent
+from decision_rnn.checkpoint import TrainedAgent, load_agent, write_agent
 from decision_rnn.config import RunConfig
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.deploy.browser.page import Subject, write_page
@@ -34,6 +34,7 @@ from decision_rnn.files import check_folder, new_directory
 from decision_rnn.machine import describe_versions
 from decision_rnn.parsing import BEST, format_target
 from decision_rnn.records import spelt
+from decision_rnn.run_files import run_of
 
 BROWSER = "browser"
 SECONDS = 10.0

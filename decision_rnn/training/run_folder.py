@@ -15,13 +15,13 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from decision_rnn.checkpoint import config_file
 from decision_rnn.config import RunConfig, TrainingConfig, to_dict
 from decision_rnn.config_parser import flatten, from_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError, SystemFault, cannot_write
 from decision_rnn.files import write_atomically
 from decision_rnn.parsing import read_yaml
+from decision_rnn.run_files import config_file
 
 MAY_CHANGE = ("path", "plugins", "validation", "training.device", "training.log_every", "training.checkpoint_every")
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from markupsafe import Markup
 from PIL import Image, ImageSequence
 
-from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.comparison.record import Comparison, Target, Trial
 from decision_rnn.comparison.report.parts import Chart, Group, Section
 from decision_rnn.comparison.report.words import capitalised, describe_targets
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.video import film
 from decision_rnn.messages import warn
+from decision_rnn.run_files import last_checkpoint
 
 SECONDS = 5.0
 """Longest clip: animations longer than this need a button to stop them (WCAG 2.2.2)."""
