@@ -17,7 +17,6 @@ from swing import CAR, SMALL, push
 
 import decision_rnn
 from decision_rnn import InputError, Run, last_checkpoint, open_dataset, train
-from decision_rnn.api import comparing
 from decision_rnn.backbones.mingru import MinGRUConfig
 from decision_rnn.cli.main import main
 from decision_rnn.data.environments import play_episodes

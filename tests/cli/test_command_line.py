@@ -128,7 +128,9 @@ def test_command_without_its_packages_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['torch'] = None; from decision_rnn.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "evaluate", "x"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "evaluate", "pretrained/hopper-medium"], capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(
         "decision-rnn: `decision-rnn evaluate` needs the package torch, which is not installed"
