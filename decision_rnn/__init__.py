@@ -14,7 +14,7 @@ from decision_rnn.registry import public_names
 
 __version__ = "0.3.0"
 
-_import_name, __all__ = public_names(__file__)
+_import_name, __all__ = public_names(__name__)
 
 
 def __dir__() -> list[str]:

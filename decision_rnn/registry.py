@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,21 +14,22 @@ Config = TypeVar("Config")
 Class = TypeVar("Class", bound=Callable[..., Any])
 
 
-def public_names(file: str) -> tuple[Callable[[str], Any], list[str]]:
-    """A package's `__getattr__`, which imports a public name on first use, and its `__all__`.
+def public_names(package: str) -> tuple[Callable[[str], Any], list[str]]:
+    """The `__getattr__` of a package, which imports a public name on first use, and its `__all__`.
 
-    The names are those that the .pyi beside the package's `file`, its __init__.py, imports for type checkers.
+    The names are those that the .pyi beside its __init__.py imports for type checkers.
     """
+    stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi")
     homes = {
         alias.name: str(statement.module)
-        for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body
+        for statement in ast.parse(stub.read_text()).body
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
 
     def import_name(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {Path(file).parent.name!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(homes[name]), name)
 
     return import_name, sorted(homes)

@@ -2,4 +2,4 @@
 
 from decision_rnn.registry import public_names
 
-__getattr__, __all__ = public_names(__file__)
+__getattr__, __all__ = public_names(__name__)

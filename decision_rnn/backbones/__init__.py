@@ -3,4 +3,4 @@
 from decision_rnn.backbones import built_in as built_in
 from decision_rnn.registry import public_names
 
-__getattr__, __all__ = public_names(__file__)
+__getattr__, __all__ = public_names(__name__)

@@ -350,25 +350,6 @@ class TransformerConfig(BackboneConfig):
             raise ValueError(f"backbone.width {self.width} must be a multiple of twice backbone.heads {self.heads}")
 
 
-for _config in (
-    AarenConfig,
-    ConvConfig,
-    GRUConfig,
-    H3Config,
-    HGRNConfig,
-    LRUConfig,
-    LSTMConfig,
-    MambaConfig,
-    MinGRUConfig,
-    MinLSTMConfig,
-    MLPConfig,
-    MLSTMConfig,
-    RetentionConfig,
-    RNNConfig,
-    RWKVConfig,
-    S4DConfig,
-    SCRNConfig,
-    SLSTMConfig,
-    TransformerConfig,
-):
-    BACKBONES.declare(f"{__package__}.{_config.name}", _config)
+for _config in [of for of in globals().values() if isinstance(of, type) and issubclass(of, BackboneConfig)]:
+    if _name := getattr(_config, "name", None):  # a base class has none
+        BACKBONES.declare(f"{__package__}.{_name}", _config)

@@ -5,4 +5,4 @@ Importing this package imports neither torch nor onnxruntime.
 
 from decision_rnn.registry import public_names
 
-__getattr__, __all__ = public_names(__file__)
+__getattr__, __all__ = public_names(__name__)
