@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.data.formats.d4rl import D4RLFile
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec, MujocoTask
 from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
@@ -159,6 +158,8 @@ def _download(file: Path, sha256: str | None, progress: bool) -> None:
 
 
 def _convert(spec: DatasetSpec, file: Path, folder: Path, progress: bool) -> EpisodeStore:
+    from decision_rnn.data.formats.d4rl import D4RLFile  # here: h5py is slow to import, and listing does not need it
+
     identity = identify([file])
     task = _task(spec.name)
     contents = D4RLFile(file, TIME_LIMIT, task.observation_dim)
