@@ -68,7 +68,9 @@ def load_subject(name: str | Path) -> "tuple[TrainedAgent | EvaluatedPolicy, Pat
     """The agent or exported policy that `find_subject` finds, and its run's folder if there is one here."""
     name = find_subject(name)
     if name.suffix != ".onnx":
-        return load_agent(name), run_of(name)
+        from decision_rnn import checkpoint  # here too
+
+        return checkpoint.load_agent(name), run_of(name)
     try:
         from decision_rnn.evaluation.policies import load_policy
     except ModuleNotFoundError as error:

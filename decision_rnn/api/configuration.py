@@ -78,7 +78,7 @@ def output_folder(output: Any) -> Path | None:
 
 def plain(value: Any) -> Any:
     """A value as in a YAML file: dictionaries for configurations, numbers for numpy values, text for paths."""
-    import numpy as np
+    import numpy as np  # here: slow, and not needed for the options
 
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
