@@ -1,5 +1,7 @@
 """The registry of mixers, and the contract on a mixer from outside the package."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -119,6 +121,17 @@ def test_register_with_taken_name_raises():
     with pytest.raises(ValueError, match=r"'mingru' is taken by decision_rnn\.backbones\.mingru\.MinGRU"):
         register(OtherConfig)(Average)
     assert registered("mingru") is before
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_register_with_the_configuration_of_a_built_in_layer_raises_before_and_after_it_is_imported(imported):
+    code = (
+        "from decision_rnn.backbones import register, registered\n"
+        f"layer = registered('lru').cls if {imported} else None\n"
+        "register(registered('lru').config)(type('Mine', (), {}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "the name 'lru' is taken by decision_rnn.backbones.lru.LRU" in done.stderr
 
 
 def test_register_config_without_default_name_or_with_dotted_name_raises():
