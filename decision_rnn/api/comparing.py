@@ -114,7 +114,7 @@ def compare(
 def plan(keys: Mapping[str, Any], source: str) -> Plan:
     """The plan that is described by keys of a run, which all variants share, the `OPTIONS`, `variants`, with keys of a
     run by label, and `datasets` or `dataset`, names; raises InputError, naming `source`, for an invalid key."""
-    from decision_rnn.data.catalog import check_name  # here: slow, and not needed for the options
+    from decision_rnn.comparison.plan import Plan  # here: slow, and not needed for the options
 
     shared = dict(keys)
     options: dict[str, Any] = {name: option.default for name, option in options_of(compare).items() if name in OPTIONS}
@@ -132,10 +132,6 @@ def plan(keys: Mapping[str, Any], source: str) -> Plan:
     if "datasets" in shared and "dataset" in shared:
         raise InputError(f"{source}: dataset and datasets are both given: leave one of the two out")
     datasets = _names(shared.pop("datasets", None) or shared.pop("dataset", None) or ())
-    for name in datasets:
-        check_name(name)  # before torch is imported
-    from decision_rnn.comparison.plan import Plan
-
     backbones, controls = options.pop("backbones"), _names(options.pop("controls"))
     variants = make_variants(
         {

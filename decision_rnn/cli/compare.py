@@ -13,7 +13,7 @@ from decision_rnn.cli.arguments import read_words, run_parser
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.config_parser import flatten, overlay
 from decision_rnn.errors import InputError
-from decision_rnn.parsing import COMMAND_LINE, options_of
+from decision_rnn.parsing import COMMAND_LINE, options_of, split_names
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.plan import Plan
@@ -47,6 +47,10 @@ def plan_of(arguments: Sequence[str]) -> "tuple[Plan, Namespace]":
     keys, words, command = read_words(PROGRAM, arguments, _options, COMMON)
     if "backbone.name" in words:
         raise InputError(f"{COMMAND_LINE}: compare takes --backbones, such as --backbones mingru,lru, not --backbone")
+    from decision_rnn.data.catalog import check_name  # here: slow, and not needed for `--help`
+
+    for name in split_names(command.dataset):
+        check_name(name)  # before torch is imported, which takes seconds
     source = COMMAND_LINE if command.config is None else str(command.config)
     keys = overlay(keys, words)
     if "dataset" in words:
