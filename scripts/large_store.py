@@ -136,7 +136,7 @@ def step(steps: int) -> dict[str, Any]:
     """Time one training step and one batch on each store, in turn: medians of wall time."""
     from decision_rnn import open_dataset
     from decision_rnn.cli.arguments import parse_run
-    from decision_rnn.training.loop import prepare
+    from decision_rnn.training.prepare import prepare
 
     names = (SMALL, LARGE)
     configs = {name: parse_run("large_store", [name])[0] for name in names}

@@ -32,7 +32,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import results_of
 from decision_rnn.parsing import read_yaml
-from decision_rnn.training.loop import prepare
+from decision_rnn.training.prepare import prepare
 from decision_rnn.training.trainer import Trainer
 
 OLD = Path(__file__).parent / "fixtures" / "run-0.2"

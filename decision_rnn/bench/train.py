@@ -12,7 +12,7 @@ from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.stream import StepStream
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.parsing import PositiveInt
-from decision_rnn.training.loop import prepare
+from decision_rnn.training.prepare import prepare
 from decision_rnn.training.trainer import Trainer
 
 DATASET = "hopper-medium"

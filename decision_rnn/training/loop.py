@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec, check_objective
+from decision_rnn.agent import DecisionAgent, check_objective
 from decision_rnn.backbones import count_parameters
 from decision_rnn.checkpoint import (
     TrainedAgent,
@@ -26,7 +25,6 @@ from decision_rnn.checkpoint import (
 from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
 from decision_rnn.data.catalog import open_dataset
-from decision_rnn.data.hindsight import GoalEntries
 from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
 from decision_rnn.data.spec import described_spaces, observation_index
@@ -36,10 +34,10 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.interruption import Interruption
-from decision_rnn.layouts import Layout
 from decision_rnn.messages import bar, counted, tell, warn
+from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
-from decision_rnn.training.slices import describe_slices, odd_slices, select_episodes, slices_of
+from decision_rnn.training.slices import describe_slices, odd_slices, select_episodes
 from decision_rnn.training.trainer import Trainer
 from decision_rnn.training.validation import Validation
 
@@ -48,64 +46,6 @@ Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 """`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
 MOST_SKIPPED = 10
 """A run ends after this many steps in a row that change nothing, since their loss or gradient is not finite."""
-
-
-def prepare(
-    config: RunConfig,
-    store: EpisodeStore,
-    return_scale: float,
-    spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
-    initial: TrainedAgent | None = None,
-) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
-    """A new agent, its trainer and its stream of batches, from the run's seed.
-
-    Args:
-        config: The run's configuration.
-        store: The data.
-        return_scale: The divisor of returns-to-go.
-        spaces: The spaces of observations and actions, boxes of actions bounded; vectors of numbers, for actions within
-            [-1, 1], if left out.
-        initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
-            replace the initial ones.
-
-    Raises:
-        InputError: If the weights of `initial` do not fit.
-    """
-    index = observation_index(config.observation.mask, store.environment_id)
-    seen = slice(None) if index is None else index
-    observations, actions = spaces or (None, store.action_dim)
-    mean, std = torch.from_numpy(store.observation_mean), torch.from_numpy(store.observation_std)
-    goals = None
-    if config.training.goals == "hindsight":
-        goals = GoalEntries.of_space(observations, config.dataset)
-        mean, std = mean.clone(), std.clone()  # the store's own stay those of its data
-        for statistics in (mean, std):
-            statistics[goals.asked] = statistics[goals.reached]
-    if observations is not None:  # one-hot vectors stay as they are: a rare choice would become a large number
-        choices = torch.from_numpy(Layout.of_space(observations, "observations").categorical)
-        mean, std = mean.masked_fill(choices, 0.0), std.masked_fill(choices, 1.0)
-    quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
-    cap = training_cap = None
-    if quantile > 0:
-        cap = torch.from_numpy(store.return_to_go_cap(quantile))
-        training_cap = torch.from_numpy(store.returns_to_go_quantile((1 + quantile) / 2))
-    spec = agent_spec(
-        mean[seen],
-        std[seen],
-        actions,
-        observations,
-        observation_index=None if index is None else torch.from_numpy(index),
-        return_scale=return_scale,
-        rtg_cap=cap,
-        training_rtg_cap=training_cap,
-    )
-    torch.manual_seed(config.seed)
-    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
-    if initial is not None:
-        _load_initial(agent, initial, config)
-    trainer = Trainer(agent, config.training)
-    trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
-    return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device)
 
 
 def train(
@@ -272,24 +212,6 @@ def _check_finite(trainer: Trainer[DecisionAgent], run: Path) -> None:
         f"{found} at step {trainer.steps} of {run}: lower training.learning_rate or train with training.precision "
         f"fp32{kept}"
     )
-
-
-def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig) -> None:
-    """Give an agent the weights and the statistics of another, whose cap of the return-to-go is that of other data."""
-    ours, theirs = ((a.encoder.features, a.action_dim) for a in (agent, initial.agent))
-    if ours != theirs:
-        raise InputError(
-            f"init_from {config.init_from} sees {theirs[0]} entries of an observation and has {theirs[1]} actions, but "
-            f"{config.dataset} has {ours[0]} and {ours[1]}: name an agent of the same task"
-        )
-    weights = {**initial.agent.state_dict(), "condition.cap": agent.state_dict().get("condition.cap")}
-    try:
-        agent.load_state_dict({name: weight for name, weight in weights.items() if weight is not None})
-    except RuntimeError:
-        raise InputError(
-            f"the weights of init_from {config.init_from} have other shapes than this run's: leave out the keys of "
-            "backbone, agent and objective, which then are the agent's"
-        ) from None
 
 
 def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen: EpisodeStore) -> str:

@@ -20,7 +20,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.deploy.onnx import export_onnx
-from decision_rnn.training.loop import prepare
+from decision_rnn.training.prepare import prepare
 
 ENTRIES = GoalEntries(slice(0, 2), slice(2, 4))
 LENGTHS = (3, 1, 14, 6)

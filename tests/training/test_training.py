@@ -22,8 +22,9 @@ from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.errors import InputError
-from decision_rnn.training.loop import prepare, train
+from decision_rnn.training.loop import train
 from decision_rnn.training.optimizer import learning_rate_factor
+from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.training.trainer import StepOutput, Trainer
 
