@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import h5py
+import minari
 import numpy as np
 import pytest
 from faults import Payload, assert_nothing_made, pickled_objects
@@ -37,8 +38,13 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def data(good: Path, folders: Path) -> Path:
-    """The data folder of a copy."""
+def data(good: Path, folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder of a copy, without a network, for which Minari's host would be asked for half a minute."""
+
+    def fail(dataset_id: str, force_download: bool) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(minari, "download_dataset", fail)
     return Path(shutil.copytree(good, folders / "minari" / ID / "data"))
 
 
