@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from decision_rnn.backbones import registered, registered_names
 from decision_rnn.bench.decision_transformer import DecisionTransformer
-from decision_rnn.bench.measure import Baseline, Row, compare, measure
+from decision_rnn.bench.measure import Row, compare, measure
 from decision_rnn.bench.products import products_of
 from decision_rnn.config import RunConfig, TrainingConfig
 from decision_rnn.data.catalog import open_dataset
@@ -76,9 +76,7 @@ def bench_train(rounds: PositiveInt = 15, device: Literal["cpu", "cuda"] = "cpu"
         seconds = measure({**works, **floors}, rounds, "timing training steps", device)
     rows = compare({name: seconds[name] for name in works}, BASELINE, "ms", 1e3)
     for step, floor in zip(works, floors, strict=True):
-        rows.append(
-            Row(floor, 1e3 * seconds[floor], "ms", Baseline(step, 1e3 * seconds[step]), seconds[step] / seconds[floor])
-        )
+        rows += compare({floor: seconds[floor], step: seconds[step]}, step, "ms", 1e3)[:1]
     return rows
 
 

@@ -24,7 +24,7 @@ from decision_rnn.checkpoint import (
 )
 from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.catalog import check_name, open_dataset
 from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
 from decision_rnn.data.spec import described_spaces, observation_index
@@ -84,7 +84,7 @@ def train(
         dataset = open_dataset(config.dataset, config.path, config.partial)
         spec = dataset.spec  # raises now if the name is unknown
         if config.validation is not None:
-            _ = open_dataset(config.validation).spec  # likewise
+            check_name(config.validation)
         # Checked before the data are opened, since making them may take minutes.
         if resume:
             config = check_resumed_run(config, run)
