@@ -1,16 +1,14 @@
 """Flow matching: its loss and its steps where the velocities are known, data that go two ways, acting in a box."""
 
-from dataclasses import replace
-
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from small_objective import ACTIONS, WIDTH, slices, small_objective
 from torch import Tensor
 
 from decision_rnn import AgentConfig, DecisionAgent, InputError
 from decision_rnn.agent import (
-    OBJECTIVES,
     FlowMatchingConfig,
     NoConditionConfig,
     Objective,
@@ -19,24 +17,13 @@ from decision_rnn.agent import (
     agent_spec,
 )
 from decision_rnn.agent.flow_matching import FlowMatching
-from decision_rnn.agent.spec import unit_box
 from decision_rnn.backbones import Resets, registered
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.data.stream import Batch, StepStream
-
-WIDTH, ACTIONS = 8, 3
+from decision_rnn.data.stream import StepStream
 
 
 def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None = None) -> Objective:
-    torch.manual_seed(0)
-    spec = replace(agent_spec(torch.zeros(2), torch.ones(2), actions or unit_box(ACTIONS)), width=WIDTH)
-    config = config or FlowMatchingConfig(width=64)
-    return OBJECTIVES.registered(config.name).cls(config, spec)
-
-
-def slices(action: Tensor) -> Batch:
-    nothing = torch.zeros(0)
-    return Batch(nothing, action, *[nothing] * 6, Resets.from_mask(torch.zeros(action.shape[:2], dtype=torch.bool)))
+    return small_objective(config or FlowMatchingConfig(width=64), actions)
 
 
 @pytest.mark.parametrize("flow_steps", [1, 2, 10])

@@ -1,41 +1,25 @@
 """The mixture objective: its likelihood against scipy, data that go two ways, sampled modes."""
 
-from dataclasses import replace
-
 import gymnasium
 import numpy as np
 import pytest
 import scipy.stats
 import torch
+from small_objective import ACTIONS, WIDTH, slices, small_objective
 from torch import Tensor
 
 from decision_rnn import InputError
 from decision_rnn.agent import (
-    OBJECTIVES,
     GaussianMixtureConfig,
     Objective,
     ObjectiveConfig,
     SupervisedConfig,
-    agent_spec,
 )
 from decision_rnn.agent.gaussian_mixture import MIN_STD, GaussianMixture
-from decision_rnn.agent.spec import unit_box
-from decision_rnn.backbones import Resets
-from decision_rnn.data.stream import Batch
-
-WIDTH, ACTIONS = 8, 3
 
 
 def make(config: ObjectiveConfig | None = None, actions: gymnasium.Space | None = None) -> Objective:
-    torch.manual_seed(0)
-    spec = replace(agent_spec(torch.zeros(2), torch.ones(2), actions or unit_box(ACTIONS)), width=WIDTH)
-    config = config or GaussianMixtureConfig(modes=4)
-    return OBJECTIVES.registered(config.name).cls(config, spec)
-
-
-def slices(action: Tensor) -> Batch:
-    nothing = torch.zeros(0)
-    return Batch(nothing, action, *[nothing] * 6, Resets.from_mask(torch.zeros(action.shape[:2], dtype=torch.bool)))
+    return small_objective(config or GaussianMixtureConfig(modes=4), actions)
 
 
 def test_loss_is_the_negative_log_likelihood_of_the_mixture() -> None:
