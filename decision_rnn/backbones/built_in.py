@@ -12,6 +12,11 @@ from decision_rnn.backbones.config import BACKBONES, BackboneConfig
 from decision_rnn.backbones.time_scales import FadingConfig
 
 
+def _check_heads(width: int, heads: int) -> None:
+    if heads < 1 or width % heads:
+        raise ValueError(f"backbone.width {width} must be a multiple of backbone.heads {heads}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AarenConfig(BackboneConfig):
     """Aaren, "Attention as an RNN".
@@ -25,8 +30,7 @@ class AarenConfig(BackboneConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads < 1 or self.width % self.heads:
-            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
+        _check_heads(self.width, self.heads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +242,7 @@ class MLSTMConfig(FadingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads < 1 or self.width % self.heads:
-            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
+        _check_heads(self.width, self.heads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,8 +326,7 @@ class SLSTMConfig(FadingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads < 1 or self.width % self.heads:
-            raise ValueError(f"backbone.width {self.width} must be a multiple of backbone.heads {self.heads}")
+        _check_heads(self.width, self.heads)
 
 
 @dataclass(frozen=True, kw_only=True)
