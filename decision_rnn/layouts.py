@@ -4,6 +4,7 @@ Discrete values become one-hot vectors, entries of Dict and Tuple follow each ot
 out. Apart from `errors.py` this imports only numpy, so that exported policies act without Gymnasium.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -37,10 +38,10 @@ class Part:
     choices: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Its number of entries in a row."""
-        return sum(self.choices) if self.choices else int(np.prod(self.shape, dtype=int))
+        return sum(self.choices) if self.choices else math.prod(self.shape)
 
     @property
     def name(self) -> str:
@@ -167,6 +168,8 @@ class Layout:
 
     def values(self, rows: np.ndarray) -> Any:
         """The values that rows (rows, size) stand for, with the rows first in every part."""
+        if self.flat:
+            return rows
         edges = pairwise([0, *np.cumsum([part.size for part in self.parts]).tolist()])
         found = {
             part.path: part.values(rows[:, first:last]) for part, (first, last) in zip(self.parts, edges, strict=True)
