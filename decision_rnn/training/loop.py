@@ -2,11 +2,12 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
@@ -44,6 +45,7 @@ from decision_rnn.training.validation import Validation
 Shown = TypeVar("Shown")
 Callback = Callable[[int, dict[str, float], TrainedAgent], object]
 """`callback(step, metrics, agent)`; training stops after the step for which it returns False."""
+OnCheckpoint = Callable[[TrainedAgent], Mapping[str, float] | None]
 MOST_SKIPPED = 10
 """A run ends after this many steps in a row that change nothing, since their loss or gradient is not finite."""
 
@@ -52,7 +54,7 @@ def train(
     config: RunConfig,
     run: Path,
     resume: bool = False,
-    on_checkpoint: Callable[[TrainedAgent], Mapping[str, float] | None] | None = None,
+    on_checkpoint: OnCheckpoint | None = None,
     on_data: Callable[[DataSummary, EpisodeStore], None] | None = None,
     callback: Callback | None = None,
     initial: TrainedAgent | None = None,
@@ -94,30 +96,18 @@ def train(
         seen = select_episodes(config, store)
         spec = dataset.spec  # read again: it may depend on the contents of the opened store
         provenance = DataSummary.from_store(spec, store)
-        observations, actions = provenance.observation_space, provenance.action_space
-        assert observations is not None  # a store has both
-        assert actions is not None
-        scaled = describe_actions(store, actions)
-        if resume and checkpoints_of(run):
-            actions, scaled = load_agent(last_checkpoint(run)).agent.action_space, None
-        elif initial is not None:
-            actions = initial.agent.action_space
-            clipped = describe_clipped(share_outside(store, actions)) if isinstance(actions, Box) else ""
-            scaled = (
-                f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of "
-                f"observations and returns, and its action box{clipped}"
-            )
-        spaces = observations, actions
+        saved = load_agent(last_checkpoint(run)) if resume and checkpoints_of(run) else None
+        spaces, remark = _spaces(config, store, provenance, saved, initial)
         provenance = replace(provenance, spaces=described_spaces(*spaces))
         agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial)
-        validation = None if config.validation is None else Validation(config, store, observations, trainer.device)
+        validation = None if config.validation is None else Validation(config, store, spaces[0], trainer.device)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
             agent.check_acting(config.evaluation.actions, config.evaluation.state)
             stream.load_state_dict(position)
-        seconds, means, earlier = _resume(trainer, stream, run, store) if resume else (0.0, {}, {})
-        code = both(earlier, code_of(config))
+        means = {} if saved is None else _restore(trainer, stream, saved, run, store)
+        seconds, earlier = (0.0, {}) if saved is None else (saved.seconds, saved.code)
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
         if resume:
@@ -127,71 +117,134 @@ def train(
         if validation is not None:
             size = f"{counted(validation.store.episodes, 'episode')}, {counted(validation.store.steps, 'step')}"
             tell(f"validated on {size} of {config.validation}")
-        if scaled:
-            tell(scaled)
+        if remark:
+            tell(remark)
         index = observation_index(config.observation.mask, store.environment_id)
         returns = equal_returns(seen) if config.takes_target else ()
-        for oddity in (*odd_entries(seen, index, observations), *returns, *odd_slices(config, seen)):
+        for oddity in (*odd_entries(seen, index, spaces[0]), *returns, *odd_slices(config, seen)):
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
-        settings = config.training
-        shown = bar(total=settings.steps, initial=trainer.steps, desc=f"training {config.backbone.name}", unit="step")
+        code = both(earlier, code_of(config))
+        return _Loop(config, run, provenance, code, agent, trainer, stream, validation, log, means).finish(
+            on_checkpoint, callback
+        )
 
-        def show_agent(look: Callable[[TrainedAgent], Shown]) -> Shown | None:
-            """Call `look` with a copy of the agent and return its result."""
-            seconds = log.elapsed()
-            with log.paused(), torch.random.fork_rng():
-                unchanged = copy.deepcopy(trainer.result).eval()
-                trained = TrainedAgent(unchanged, config, provenance, trainer.steps, seconds, code)
-                return interruption.call(partial(look, trained))
 
-        with shown, Interruption() as interruption:
+@dataclass
+class _Loop:
+    """A run while it is trained: its steps, and what is logged, shown and saved between them.
+
+    Attributes:
+        means: The scalars of each step since the last line of metrics, by name.
+    """
+
+    config: RunConfig
+    run: Path
+    provenance: DataSummary
+    code: dict[str, str]
+    agent: DecisionAgent
+    trainer: Trainer[DecisionAgent]
+    stream: StepStream
+    validation: Validation | None
+    log: MetricsLog
+    means: dict[str, list[Tensor]]
+    interruption: Interruption = field(default_factory=Interruption)
+
+    def finish(self, on_checkpoint: OnCheckpoint | None, callback: Callback | None) -> TrainedAgent:
+        """Train until the last step, or until a signal or the callback stops it; see `train`."""
+        settings, trainer = self.config.training, self.trainer
+        name = f"training {self.config.backbone.name}"
+        with bar(total=settings.steps, initial=trainer.steps, desc=name, unit="step") as shown, self.interruption:
             if on_checkpoint is not None and trainer.steps > 0:
-                log.write_scores(trainer.steps, show_agent(on_checkpoint))
+                self.score(on_checkpoint)
             stopped = False
             while trainer.steps < settings.steps and not stopped:
                 rate = float(trainer.schedule.get_last_lr()[0])
-                output = trainer.step(stream.sample())
+                output = trainer.step(self.stream.sample())
                 for name, value in {"loss": output.loss, **output.metrics, "skipped": output.skipped}.items():
-                    means.setdefault(name, []).append(value)
+                    self.means.setdefault(name, []).append(value)
                 shown.update()
                 last = trainer.steps == settings.steps
-                stopped = interruption.requested
+                stopped = self.interruption.requested
                 logs = last or trainer.steps % settings.log_every == 0
                 saves = last or stopped or trainer.steps % settings.checkpoint_every == 0
                 if logs or saves:
-                    averages = {name: torch.stack(values).nanmean().item() for name, values in means.items()}
-                    _check_finite(trainer, run)
+                    _check_finite(trainer, self.run)
                 if logs:
-                    if averages["skipped"]:
-                        warn(_describe_skipped(means["skipped"], trainer.steps))
-                    means = {}
-                    scalars = {**averages, "gradient_norm": output.gradient_norm.item(), "learning_rate": rate}
-                    if validation is not None:
-                        scalars |= show_agent(lambda trained: validation(trained.agent)) or {}
-                    metrics = log.write(trainer.steps, **scalars)
-                    losses = {name: f"{scalars[name]:.4f}" for name in ("loss", "validation_loss") if name in scalars}
+                    metrics = self.write_metrics(gradient_norm=output.gradient_norm.item(), learning_rate=rate)
+                    losses = {name: f"{metrics[name]:.4f}" for name in ("loss", "validation_loss") if name in metrics}
                     shown.set_postfix(losses, refresh=False)
                     if callback is not None:
-                        answer = show_agent(partial(callback, trainer.steps, metrics))
+                        answer = self.show(partial(callback, trainer.steps, metrics))
                         declined = isinstance(answer, bool | np.bool_) and not answer  # the latter from an array
-                        stopped = declined or interruption.requested
+                        stopped = declined or self.interruption.requested
                 if saves or stopped:
-                    current = TrainedAgent(trainer.result, config, provenance, trainer.steps, log.elapsed(), code)
-                    state = {**trainer.state_dict(), "stream": stream.state_dict()}
-                    state["objective"] = agent.objective.training_state()
-                    state["means"] = {name: torch.stack(values) for name, values in means.items()}
-                    save_checkpoint(run, current, state)
-                    if on_checkpoint is not None and not interruption.requested:
-                        log.write_scores(trainer.steps, show_agent(on_checkpoint))
-        if interruption.requested:
+                    self.save()
+                    if on_checkpoint is not None and not self.interruption.requested:
+                        self.score(on_checkpoint)
+        if self.interruption.requested:
             # In a notebook, this message is all that the user sees.
             raise KeyboardInterrupt(
-                f"interrupted at step {trainer.steps}; `decision-rnn train --output {run} --resume`, in Python "
-                f"resume=True, goes on from step {last_checkpoint(run).name}"
+                f"interrupted at step {trainer.steps}; `decision-rnn train --output {self.run} --resume`, in Python "
+                f"resume=True, goes on from step {last_checkpoint(self.run).name}"
             )
-        return TrainedAgent(trainer.result.eval(), config, provenance, trainer.steps, log.elapsed(), code)
+        return self.described(trainer.result.eval())
+
+    def write_metrics(self, **scalars: float) -> dict[str, float]:
+        """Write a line of metrics: the means since the last line, the loss on the validation data, and `scalars`."""
+        averages = {name: torch.stack(values).nanmean().item() for name, values in self.means.items()}
+        if averages["skipped"]:
+            warn(_describe_skipped(self.means["skipped"], self.trainer.steps))
+        self.means = {}
+        validation = self.validation
+        held_out = {} if validation is None else self.show(lambda trained: validation(trained.agent)) or {}
+        return self.log.write(self.trainer.steps, **averages, **scalars, **held_out)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        state = {**self.trainer.state_dict(), "stream": self.stream.state_dict()}
+        state["objective"] = self.agent.objective.training_state()
+        state["means"] = {name: torch.stack(values) for name, values in self.means.items()}
+        save_checkpoint(self.run, self.described(self.trainer.result), state)
+
+    def score(self, on_checkpoint: OnCheckpoint) -> None:
+        """Log the scores of the last checkpoint."""
+        self.log.write_scores(self.trainer.steps, self.show(on_checkpoint))
+
+    def show(self, look: Callable[[TrainedAgent], Shown]) -> Shown | None:
+        """Call `look` with a copy of the agent and return its result; None if it was interrupted."""
+        with self.log.paused(), torch.random.fork_rng():
+            unchanged = self.described(copy.deepcopy(self.trainer.result).eval())
+            return self.interruption.call(partial(look, unchanged))
+
+    def described(self, agent: DecisionAgent) -> TrainedAgent:
+        """An agent with the run's configuration, data, code and steps."""
+        return TrainedAgent(agent, self.config, self.provenance, self.trainer.steps, self.log.elapsed(), self.code)
+
+
+def _spaces(
+    config: RunConfig,
+    store: EpisodeStore,
+    provenance: DataSummary,
+    saved: TrainedAgent | None,
+    initial: TrainedAgent | None,
+) -> tuple[tuple[gymnasium.Space, gymnasium.Space], str | None]:
+    """The spaces of observations and actions, the latter of the run's last checkpoint or of the agent that it starts
+    from, if there is one; and what a user should know about them."""
+    observations, actions = provenance.observation_space, provenance.action_space
+    assert observations is not None  # a store has both
+    assert actions is not None
+    if saved is not None:
+        return (observations, saved.agent.action_space), None
+    if initial is None:
+        return (observations, actions), describe_actions(store, actions)
+    actions = initial.agent.action_space
+    clipped = describe_clipped(share_outside(store, actions)) if isinstance(actions, Box) else ""
+    return (observations, actions), (
+        f"starts from {config.init_from}, step {initial.step:,}: its weights, its normalisation of observations and "
+        f"returns, and its action box{clipped}"
+    )
 
 
 def _describe_skipped(skipped: list[Tensor], step: int) -> str:
@@ -231,15 +284,11 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
     )
 
 
-def _resume(
-    trainer: Trainer[DecisionAgent], stream: StepStream, run: Path, store: EpisodeStore
-) -> tuple[float, dict[str, list[Tensor]], dict[str, str]]:
-    """Restore trainer and stream from the run's last checkpoint; returns the training time so far, in seconds, the
-    scalars of each step since the last line of metrics, and the code that it was trained with."""
-    if not checkpoints_of(run):
-        return 0.0, {}, {}  # killed before its first checkpoint
-    folder = last_checkpoint(run)
-    saved = load_agent(folder)
+def _restore(
+    trainer: Trainer[DecisionAgent], stream: StepStream, saved: TrainedAgent, run: Path, store: EpisodeStore
+) -> dict[str, list[Tensor]]:
+    """Restore trainer and stream from a run's last checkpoint, whose agent is `saved`; returns the scalars of each step
+    since the last line of metrics."""
     saved.provenance.check_contents(
         store,
         run,
@@ -247,10 +296,9 @@ def _resume(
         f"weights, --init_from {run} (init_from= in Python) with another --output",
     )
     trainer.result.load_state_dict(saved.agent.state_dict())
-    state = load_training_state(folder)
+    state = load_training_state(last_checkpoint(run))
     trainer.load_state_dict(state)
     trainer.model.objective.load_training_state(state.get("objective", {}))
     stream.load_state_dict(state["stream"])
     means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
-    kept = {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
-    return saved.seconds, kept, saved.code
+    return {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
