@@ -49,6 +49,11 @@ class BoxScale(nn.Module):
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         super().__init__()
+        if space.dtype.kind != "f":
+            raise InputError(
+                f"the actions are {space}, whole numbers: wrap the environment so that they are MultiDiscrete, or a "
+                "Box of floats that it rounds"
+            )
         low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
         if not (low < high).all() or not (high - low).isfinite().all():
             raise InputError(f"the actions are {space}: every entry needs a lower and a higher bound")

@@ -5,9 +5,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from minari.serialization import deserialize_space
 
 from decision_rnn.data.environments import known_spaces
+from decision_rnn.data.spec import read_space
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout
 
@@ -28,9 +28,11 @@ def _bounded_box(store: EpisodeStore, known: Box | None) -> Box:
     """The box of a store's actions, with all bounds finite, given the known action space.
 
     Entries without bounds there, or all if it is None, have the range of the data, or [-1, 1]
-    if all data of an unknown environment are within it.
+    if all data of an unknown environment are within it. A box of whole numbers stays one, which agents refuse.
     """
     size = store.action_dim
+    if known is not None and np.issubdtype(known.dtype, np.integer):
+        return known
     if known is None and store.largest_action <= UNIT:
         return Box(-1.0, 1.0, (size,))
     bounds = np.array(
@@ -40,8 +42,9 @@ def _bounded_box(store: EpisodeStore, known: Box | None) -> Box:
         ranges = np.array([store.actions.min(0), store.actions.max(0)])
         ranges += np.where(ranges[0] < ranges[1], 0, [[-1.0], [1.0]])  # around an entry that never changes
         bounds = np.where(np.isfinite(bounds), bounds, ranges)
-    low, high = bounds.astype(np.float32).reshape(2, *((size,) if known is None else known.shape))
-    return Box(low, high)
+    shape = (size,) if known is None else known.shape
+    low, high = bounds.astype(np.float32).reshape(2, *shape)
+    return Box(low, high, shape)
 
 
 def describe_actions(store: EpisodeStore, space: gymnasium.Space[Any]) -> str | None:
@@ -79,7 +82,7 @@ def _known_spaces(
     """The spaces recorded with a store, else those of its environment; None for those that are not known, or whose
     values have another size than the store's."""
     source = store.manifest["source"]
-    recorded = {kind: deserialize_space(space) for kind, space in (source.get("spaces") or {}).items()}
+    recorded = {kind: read_space(space) for kind, space in (source.get("spaces") or {}).items()}
     kinds = {"observation": store.observation_dim, "action": store.action_dim}
     if kinds.keys() - recorded.keys():
         known = known_spaces(store.environment_id, source.get("environment_settings"))

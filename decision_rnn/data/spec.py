@@ -1,6 +1,9 @@
 """The spec of a dataset: its evaluation environment, the normalisation of its scores and its target returns."""
 
+import json
 import math
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +31,28 @@ def described_spaces(observations: gymnasium.Space[Any] | None, actions: gymnasi
 def _described(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
     """A space that Minari's JSON can describe: with plain text in place of Minigrid's, which agents do not read."""
     if isinstance(space, Dict):
-        return Dict({key: _described(entry) for key, entry in space.spaces.items()})
+        return _dict_in_order((key, _described(entry)) for key, entry in space.spaces.items())
     if isinstance(space, Tuple):
         return Tuple([_described(entry) for entry in space.spaces])
     return Text(1) if type(space).__name__ in TEXT else space
+
+
+def read_space(described: str) -> gymnasium.Space[Any]:
+    """The space that Minari's JSON describes; the entries of a Dict have the order in which they are written there,
+    which is that of the columns in which its values are stored."""
+    return _read(json.loads(described))
+
+
+def _read(described: dict[str, Any]) -> gymnasium.Space[Any]:
+    if described["type"] == "Dict":
+        return _dict_in_order((key, _read(entry)) for key, entry in described["subspaces"].items())
+    if described["type"] == "Tuple":
+        return Tuple([_read(entry) for entry in described["subspaces"]])
+    return deserialize_space(described)
+
+
+def _dict_in_order(entries: Iterable[tuple[str, gymnasium.Space[Any]]]) -> Dict:
+    return Dict(OrderedDict(entries))  # Gymnasium sorts the keys of a plain dictionary
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,7 @@ class DatasetSpec:
 
     def _space(self, kind: str) -> gymnasium.Space[Any] | None:
         described = (self.spaces or {}).get(kind)
-        return None if described is None else deserialize_space(described)
+        return None if described is None else read_space(described)
 
     def normalised(self, returns: np.ndarray | float) -> np.ndarray:
         """The scores of returns: 0 is `reference_min`, 100 `reference_max` (Fu et al., "D4RL", 2020)."""

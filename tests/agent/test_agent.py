@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +15,10 @@ from decision_rnn.agent import (
     ReturnToGoConfig,
     agent_spec,
 )
+from decision_rnn.agent.spaces import scale_of
 from decision_rnn.backbones import Resets, registered, registered_names
 from decision_rnn.data.stream import Batch
+from decision_rnn.errors import InputError
 from decision_rnn.training.optimizer import optimizer_groups
 
 OBSERVATIONS, ACTIONS = 5, 2
@@ -278,3 +282,8 @@ def test_optimizer_groups_keep_parameter_order() -> None:
     groups = optimizer_groups(agent, 1e-3, 0.1, 0.5)
     assert [len(group["params"]) for group in groups] == [len(matrices), len(vectors), len(recurrent)]
     assert list(rates_by_name(agent, 1e-3, 0.1, 0.5)) == matrices + vectors + recurrent
+
+
+def test_box_of_whole_numbers_is_refused_as_actions():
+    with pytest.raises(InputError, match="whole numbers: wrap the environment so that they are MultiDiscrete"):
+        scale_of(gymnasium.spaces.Box(0, 3, (2,), np.int64))

@@ -18,10 +18,10 @@ from minari.dataset.episode_data import EpisodeData
 from minari.dataset.minari_dataset import parse_dataset_id
 from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
-from minari.serialization import deserialize_space
 from minari.storage import get_dataset_path
 
 from decision_rnn.data import environments
+from decision_rnn.data.spec import read_space
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.verification import CacheError, sha256_of
 from decision_rnn.errors import InputError
@@ -198,7 +198,7 @@ def spaces_of(dataset_id: str) -> tuple[gymnasium.Space[Any], gymnasium.Space[An
     """The spaces of an observation and an action in the local dataset's metadata; None if they do not say."""
     metadata = read_metadata(dataset_id)
     try:
-        found = [deserialize_space(metadata[f"{kind}_space"]) for kind in ("observation", "action")]
+        found = [read_space(metadata[f"{kind}_space"]) for kind in ("observation", "action")]
     except Exception:  # third parties write them: any type of error
         return None
     return found[0], found[1]
