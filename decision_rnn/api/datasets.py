@@ -178,7 +178,7 @@ def import_log(
         if any(map(_is_hdf5, logs)):
             if observed or acted or any(named.values()):
                 raise InputError(f"{logs[0]}: columns are named, which D4RL's layout has names for: leave them out")
-            files = [D4RLFile(Path(each).expanduser()) for each in logs]
+            files = [D4RLFile(Path(each).expanduser(), missing=missing) for each in logs]
             environment_id = environment_id or files[0].environment_id
             notes = list(dict.fromkeys(note for file in files for note in file.notes))
             episodes, columns = chain.from_iterable(file.episodes() for file in files), None

@@ -271,3 +271,29 @@ def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: 
     assert ("it has no timeouts: episodes end only at its terminals" in capsys.readouterr().err) == (not timed)
     with pytest.raises(InputError, match="columns are named"):
         import_log(tmp_path / "maze.hdf5", "own/other", "x", "u")
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("missing", "lengths"), [("drop_episode", [3, 3]), ("end_episode", [3, 1, 3])], ids=["drop_episode", "end_episode"]
+)
+def test_missing_numbers_of_a_d4rl_file_are_treated_as_those_of_a_log(missing: Any, lengths: list[int], tmp_path: Path):
+    """In a file whose rows say what followed, where NaN is no seam, though NaN differs from itself."""
+    observations = np.arange(20.0).reshape(10, 2)
+    observations[4, 1] = np.nan
+    ends = np.arange(9) % 3 == 2
+    arrays = {
+        "observations": observations[:-1],
+        "next_observations": observations[1:],
+        "actions": np.ones((9, 1)),
+        "rewards": np.ones(9),
+        "terminals": ends,
+    }
+    file = write(tmp_path / "arm.hdf5", arrays)
+    with pytest.raises(
+        InputError, match=r"arm\.hdf5 has observations .*, as in row 4: mend them, or choose missing drop_"
+    ):
+        import_log(file, "own/arm")
+    store = import_log(file, "own/arm", missing=missing).open()
+    assert store.episode_lengths.tolist() == lengths
+    assert any("1 of 3 episodes had missing numbers: " in note for note in store.manifest["source"]["notes"])

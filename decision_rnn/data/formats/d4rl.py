@@ -13,6 +13,7 @@ import numpy as np
 
 from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.store.missing import Missing
 from decision_rnn.data.store.writing import CHUNK
 from decision_rnn.errors import InputError
 from decision_rnn.files import new_file
@@ -33,7 +34,13 @@ class D4RLFile:
     on which of these cases occurred. `environment_id` is the Gymnasium id that the file names, or None.
     """
 
-    def __init__(self, path: Path, max_episode_steps: int | None = None, observed: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_episode_steps: int | None = None,
+        observed: int | None = None,
+        missing: Missing | None = None,
+    ) -> None:
         """Read the file.
 
         Args:
@@ -41,11 +48,13 @@ class D4RLFile:
             max_episode_steps: The environment's time limit, which no episode may exceed; None for a file of any task,
                 which may lack timeouts.
             observed: The number of leading observation columns that the environment gives; the others are left out.
+            missing: What the caller does with missing numbers: unless it is `error`, observations, actions and rewards
+                may hold them. None if a user has no such choice.
 
         Raises:
             InputError: If the file is invalid; the message names the file and the key.
         """
-        self.path, self.notes = path, list[str]()
+        self.path, self.notes, self.missing = path, list[str](), missing
         if not path.is_file():
             raise InputError(f"{path} is not a file: name an HDF5 file")
         try:
@@ -81,7 +90,9 @@ class D4RLFile:
                 f"only the first {observed} of {self.columns} observations are kept: the environment they are "
                 "evaluated in gives no others"
             )
-        seams = np.append((self.following[:-1] != self.observations[1:]).any(1), False) if has_next else False
+        before, after = self.following[:-1], self.observations[1:]
+        differ = (before != after) & ((before == before) | (after == after))  # NaN goes on as NaN
+        seams = np.append(differ.any(1), False) if has_next else False
         self.observations, self.following = self.observations[:, :observed], self.following[:, :observed]
         self.observation_dim = self.observations.shape[1]
         self._cut(seams & ~self.terminals & ~self.timeouts, max_episode_steps)
@@ -94,12 +105,17 @@ class D4RLFile:
         """The numbers at `key`, (N, 1) as (N,) if it is no matrix; they must be in the file itself and finite."""
         item = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
         if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual or item.dtype.kind not in "fiub":
-            raise InputError(f"{self.path} has no {key} that are an array of numbers in this file: fetch it again")
+            raise InputError(
+                f"{self.path} has no {key} that are an array of numbers in this file: fetch or write it again"
+            )
         if item.size is None or item.size * item.dtype.itemsize > DEFLATE * self.path.stat().st_size:
             raise InputError(f"{self.path} has {key} of shape {item.shape}, too much for its size: fetch it again")
         values: np.ndarray = item[()]
-        if not is_finite(values).all():
-            raise InputError(f"{self.path} has {key} that are not finite in float32: fix them or leave them out")
+        missing = None if key in ("terminals", "timeouts") else self.missing
+        if missing in (None, "error") and not (finite := is_finite(values)).all():
+            row = np.argwhere(~finite)[0][0] if values.ndim else 0
+            other = "" if missing is None else ", or choose missing drop_episode or missing end_episode"
+            raise InputError(f"{self.path} has {key} that are not finite in float32, as in row {row}: mend them{other}")
         return values[:, 0] if key in ("rewards", "terminals", "timeouts") and values.shape[1:] == (1,) else values
 
     def _cut(self, seams: np.ndarray, limit: int | None) -> None:
