@@ -186,7 +186,7 @@ def _numbers(values: Any, part: Part, kind: str) -> np.ndarray:
 
 
 def _parts(space: Any, path: tuple[str | int, ...], kind: str) -> Iterator[Part]:
-    inner = getattr(space, "spaces", None)
+    inner = None if type(space).__name__ == "OneOf" else getattr(space, "spaces", None)  # whose size varies
     if isinstance(inner, dict):
         for key, entry in inner.items():
             yield from _parts(entry, (*path, key), kind)

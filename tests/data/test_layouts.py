@@ -62,6 +62,7 @@ def test_layout_leaves_text_out() -> None:
     [
         (Box(0, 255, (84, 84, 3), np.uint8), "the observations are images, Box.*: .* encode them into vectors"),
         (gymnasium.spaces.Sequence(Discrete(2)), "agents read Box, Discrete"),
+        (gymnasium.spaces.OneOf([Discrete(2), Discrete(3)]), "agents read Box, Discrete"),
         (Dict(mission=Text(5)), "holds no numbers"),
     ],
 )

@@ -109,6 +109,13 @@ def test_write_store_with_unusable_environment_raises(environment: Any, own: Pat
     assert not own.exists() or not list(own.iterdir())
 
 
+def test_write_store_with_a_space_that_agents_cannot_read_raises(own: Path) -> None:
+    space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))
+    with pytest.raises(InputError, match=r"own/mine: the observations are Sequence.*: agents read Box, Discrete"):
+        write_store("own/mine", hopper_episodes(KINDS), observation_space=space)
+    assert not own.exists() or not list(own.iterdir())
+
+
 def not_finite(values: np.ndarray, value: float) -> np.ndarray:
     values = values.astype(np.float64)
     values.reshape(-1)[3] = value

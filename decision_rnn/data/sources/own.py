@@ -174,8 +174,8 @@ def write_own(
             notes.append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     known = known_spaces(environment_id, environment_settings) or (None, None)
     spaces = (observation_space or known[0], action_space or known[1])
-    source["spaces"] = described_spaces(*spaces)
     layouts = layouts_of(spaces, name)
+    source["spaces"] = described_spaces(*spaces)
     sizes = sizes_of(layouts)
     added = without_missing(as_episodes(episodes, name, layouts), missing, notes)
     with _writing(name) as path:
