@@ -49,7 +49,7 @@ def odd_entries(
 def equal_returns(store: EpisodeStore) -> Iterator[str]:
     """A sentence if all episodes have the same return."""
     returns = store.episode_returns
-    if len(returns) > 1 and np.ptp(returns) <= 1e-6 * max(1.0, float(np.abs(returns).max())):
+    if len(returns) > 1 and np.ptp(returns) <= 1e-6 * np.abs(returns).max():
         yield (
             f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return tells the agent "
             "nothing: train with --condition none, or add other episodes"

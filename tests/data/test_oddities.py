@@ -19,7 +19,9 @@ Make = Callable[..., EpisodeStore]
 def make(tmp_path: Path) -> Make:
     """Makes a store of Pendulum-shaped episodes whose observation columns and rewards are replaced."""
 
-    def store(columns: dict[int, Callable[[np.ndarray], np.ndarray]], reward: float | None = None) -> EpisodeStore:
+    def store(
+        columns: dict[int, Callable[[np.ndarray], np.ndarray]], reward: float | None = None, scale: float = 1.0
+    ) -> EpisodeStore:
         generator = np.random.default_rng(0)
 
         def episode(number: int) -> Episode:
@@ -27,11 +29,11 @@ def make(tmp_path: Path) -> Make:
             observations = generator.normal(size=(21, 3))
             for column, values in columns.items():
                 observations[:, column] = values(time)
-            rewards = generator.normal(size=20) if reward is None else np.full(20, reward)
+            rewards = scale * generator.normal(size=20) if reward is None else np.full(20, reward)
             return Episode(observations, generator.uniform(-1, 1, (20, 1)), rewards, False, True)
 
         episodes = [episode(number) for number in range(5)]
-        return EpisodeStore.write(tmp_path / "odd", episodes, environment_id="Pendulum-v1", source={})
+        return EpisodeStore.write(tmp_path / f"odd-{scale}-{reward}", episodes, environment_id="Pendulum-v1", source={})
 
     return store
 
@@ -49,6 +51,11 @@ def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(m
     assert "entry 2 of the observations is around 1.76e+09, where float32 loses its changes" in lines[1]
     assert "all 5 episodes have the return -20" in lines[2]
     assert list(odd_entries(store, np.array([0, 1]))) == [lines[0].split(maxsplit=1)[1]]
+
+
+def test_returns_of_a_small_scale_are_not_taken_to_be_equal(make: Make) -> None:
+    assert list(equal_returns(make({}, scale=1e-9))) == []
+    assert len(list(equal_returns(make({}, reward=1e-9)))) == 1
 
 
 def test_many_constant_columns_are_shortened(make: Make) -> None:
