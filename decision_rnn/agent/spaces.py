@@ -56,7 +56,10 @@ class BoxScale(nn.Module):
             )
         low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
         if not (low < high).all() or not (high - low).isfinite().all():
-            raise InputError(f"the actions are {space}: every entry needs a lower and a higher bound")
+            raise InputError(
+                f"the actions are {space}: every entry needs a lower and a higher bound; wrap the environment so that "
+                "one that never changes is no part of an action"
+            )
         # Not stored with the weights: a checkpoint's description has the space.
         self.register_buffer("low", low, persistent=False)
         self.register_buffer("high", high, persistent=False)
@@ -156,5 +159,8 @@ def _choices(space: gymnasium.Space) -> tuple[int, ...]:
     """The number of choices of each entry of a discrete action; empty for a Box, InputError for other spaces."""
     (part, *others) = Layout.of_space(space, "actions").parts
     if others or part.path or not (part.choices or isinstance(space, gymnasium.spaces.Box)):
-        raise InputError(f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space")
+        raise InputError(
+            f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
+            "environment in one"
+        )
     return part.choices

@@ -2,10 +2,10 @@
 
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from decision_rnn.agent import (
     AgentConfig,
@@ -284,6 +284,15 @@ def test_optimizer_groups_keep_parameter_order() -> None:
     assert list(rates_by_name(agent, 1e-3, 0.1, 0.5)) == matrices + vectors + recurrent
 
 
-def test_box_of_whole_numbers_is_refused_as_actions():
-    with pytest.raises(InputError, match="whole numbers: wrap the environment so that they are MultiDiscrete"):
-        scale_of(gymnasium.spaces.Box(0, 3, (2,), np.int64))
+@pytest.mark.parametrize(
+    ("space", "match"),
+    [
+        (spaces.Box(0, 3, (2,), np.int64), "whole numbers: wrap the environment so that they are MultiDiscrete"),
+        (spaces.Box(np.float32([0, 0]), np.float32([0, 1])), "higher bound; wrap .* one that never changes is no part"),
+        (spaces.MultiBinary(2), "a Box, Discrete or MultiDiscrete space, so wrap the environment in one"),
+        (spaces.Tuple([spaces.Discrete(2)]), "a Box, Discrete or MultiDiscrete space, so wrap the environment in one"),
+    ],
+)
+def test_spaces_of_actions_that_agents_cannot_take_are_refused_with_a_remedy(space: spaces.Space, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        scale_of(space)
