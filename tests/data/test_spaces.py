@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 from decision_rnn.data.spaces import describe_actions, spaces_of
+from decision_rnn.data.spec import described_spaces
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 
@@ -67,3 +69,11 @@ def test_describe_box_says_where_it_comes_from_and_how_much_is_clipped(
     store = write(*data, environment_id, **source)
     described = describe_actions(store, spaces_of(store)[1])
     assert described is None if words is None else words in described
+
+
+def test_box_of_a_single_number_keeps_its_shape(tmp_path: Path) -> None:
+    """An environment takes an action of its shape, which is none."""
+    episode = Episode(np.zeros((11, 3)), np.zeros((10, 1)), np.ones(10), True, False)
+    scalar = described_spaces(None, Box(-2, 2, ()))
+    store = EpisodeStore.write(tmp_path / "store", [episode], environment_id=UNKNOWN, source={"spaces": scalar})
+    assert spaces_of(store)[1] == Box(-2, 2, ())
