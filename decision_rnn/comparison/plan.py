@@ -188,8 +188,13 @@ class Plan:
         compared = {}
         for name, dataset in opened.items():
             store = dataset.open()
-            for config in configs:
-                select_episodes(replace(config, dataset=name), store)
+            for variant in self.variants:
+                try:
+                    select_episodes(replace(variant.config, dataset=name), store)
+                except InputError as error:
+                    raise InputError(
+                        f"{variant.label} cannot be trained: {error}, or leave {variant.label} out"
+                    ) from None
             data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
             compared[name] = ComparedDataset(data=data, targets=_targets(configs, data))
         trials = []

@@ -312,7 +312,7 @@ def test_comparison_of_invalid_variants_datasets_or_options_is_refused(
         ({"training": {"warmup_steps": 9}}, "warmup_steps 9 is more than training.steps 4"),
         ({"observation": {"mask": "velocity"}}, "velocit"),
         ({"training": {"context": 41}}, "40 steps, fewer than training.context 41"),
-        ({"top_fraction": 0.2, "training": {"context": 9}}, "top_fraction 0.2 leaves 1 of 5 episodes"),
+        ({"top_fraction": 0.2, "training": {"context": 9}}, "impossible cannot be trained: top_fraction 0.2 leaves"),
     ],
 )
 def test_impossible_run_is_refused_before_the_first_run_starts(
