@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from d4rl_files import hopper_episodes
+from gymnasium.spaces import Box, Discrete
 
-from decision_rnn import Dataset, InputError, merge_datasets, open_dataset, remove_dataset, write_store
+from decision_rnn import Dataset, Episode, InputError, merge_datasets, open_dataset, remove_dataset, write_store
 from decision_rnn.cli.main import main
 from decision_rnn.data.catalog import names
 from decision_rnn.data.sources import own as own_source
@@ -46,6 +47,26 @@ def test_append_of_other_episodes_raises_and_changes_nothing() -> None:
         with pytest.raises(InputError, match=message):
             write_store("own/mine", episodes, environment_id, environment_settings=settings, append=True)
         assert open_dataset("own/mine").open().fingerprint == before
+
+
+@pytest.mark.usefixtures("own")
+def test_appended_and_merged_datasets_keep_to_the_spaces_of_the_first() -> None:
+    observations, chosen, pushes = Box(-1, 1, (2,)), Discrete(2), Box(-1, 1, (2,))
+    seen, choices = np.zeros((4, 2)), Episode(np.zeros((4, 2)), np.array([0, 1, 1]), np.ones(3), True, False)
+    numbers = Episode(seen, np.full((3, 2), 0.3), np.ones(3), True, False)
+    spaces = {"observation_space": observations, "action_space": chosen}
+    before = write_store("own/chosen", [choices], **spaces)
+    with pytest.raises(InputError, match=r"own/chosen has actions in Discrete\(2\) and these are actions in Box"):
+        write_store("own/chosen", [numbers], append=True, **(spaces | {"action_space": pushes}))
+    with pytest.raises(InputError, match=r"it must be a whole number from 0 to 1"):
+        write_store("own/chosen", [replace(numbers, actions=np.full(3, 0.3))], append=True)
+    assert open_dataset("own/chosen").open().fingerprint == before.fingerprint
+    np.testing.assert_array_equal(
+        write_store("own/chosen", [choices], append=True).actions, np.tile(np.eye(2)[[0, 1, 1]], (2, 1))
+    )
+    write_store("own/pushed", [numbers], observation_space=observations, action_space=pushes)
+    with pytest.raises(InputError, match=r"own/pushed has actions in Box.*, and own/chosen actions in Discrete\(2\)"):
+        merge_datasets("own/both", ["own/chosen", "own/pushed"])
 
 
 KILLED = """

@@ -20,7 +20,7 @@ from decision_rnn.data.environments import (
     sizes_of,
 )
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import DatasetSpec, described_spaces, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, described_spaces, read_space, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing, check_policy, without_missing
@@ -174,14 +174,17 @@ def write_own(
             notes.append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     known = known_spaces(environment_id, environment_settings) or (None, None)
     spaces = (observation_space or known[0], action_space or known[1])
-    layouts = layouts_of(spaces, name)
-    source["spaces"] = described_spaces(*spaces)
-    sizes = sizes_of(layouts)
-    added = without_missing(as_episodes(episodes, name, layouts), missing, notes)
+
+    def added() -> Iterator[Episode]:
+        return without_missing(as_episodes(episodes, name, layouts), missing, notes)
+
     with _writing(name) as path:
         check_new(name, append)
         if not path.exists():
-            store = EpisodeStore.write(path, added, environment_id=environment_id, source=source, sizes=sizes)
+            layouts = layouts_of(spaces, name)
+            source["spaces"] = described_spaces(*spaces)
+            sizes = sizes_of(layouts)
+            store = EpisodeStore.write(path, added(), environment_id=environment_id, source=source, sizes=sizes)
         else:
             before = OwnSource().open(name, False, None)
             former = before.manifest["source"]
@@ -191,15 +194,16 @@ def write_own(
                     f"{name} has episodes of {_describe(environment_of(before))} and these are of {_describe(given)}: "
                     "choose another name"
                 )
-            if columns and former.get("columns", columns) != columns:
-                raise InputError(
-                    f"{name} has the columns {former['columns']!s:.200} and these are {columns!s:.200}: choose "
-                    "another name"
-                )
+            source["spaces"] = described_spaces(*spaces)
+            if (differs := _difference(former, source)) is not None:
+                raise InputError(f"{name} has {differs[0]} and these are {differs[1]}: choose another name")
+            recorded = former.get("spaces") or {}
+            spaces = (spaces[0] or _read(recorded, "observation"), spaces[1] or _read(recorded, "action"))
+            layouts = layouts_of(spaces, name)
             notes[:0] = [note for note in former.get("notes", ()) if note not in notes]
             EpisodeStore.write(
                 _appended(path),
-                itertools.chain(before.read_episodes(), added),
+                itertools.chain(before.read_episodes(), added()),
                 environment_id=environment_id,
                 source={**former, "notes": notes},
                 sizes=(before.observation_dim, before.action_dim),
@@ -234,6 +238,8 @@ def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
             raise InputError(
                 f"{other_name} is of {other_is}, and {first_name} of {first_is}: merge datasets of one environment"
             )
+        if (differs := _difference(other.manifest["source"], first.manifest["source"])) is not None:
+            raise InputError(f"{other_name} has {differs[0]}, and {first_name} {differs[1]}: merge datasets that agree")
     source = dict(first.manifest["source"])
     kept = {key: source[key] for key in ("environment_settings", "requirements", "spaces") if key in source}
     notes = dict.fromkeys(note for store in stores.values() for note in store.manifest["source"].get("notes", ()))
@@ -270,6 +276,25 @@ def remove_dataset(name: str) -> None:
 def environment_of(store: EpisodeStore) -> tuple[str | None, dict[str, Any]]:
     """The id and settings that must agree for the episodes of two stores to be of one environment."""
     return store.environment_id, _effective(store.environment_id, store.manifest["source"].get("environment_settings"))
+
+
+def _difference(first: dict[str, Any], second: dict[str, Any]) -> tuple[str, str] | None:
+    """What two sources say of their columns or spaces, in words, where both do and differ."""
+    for key, kind, words in (
+        ("columns", None, "the columns"),
+        ("spaces", "observation", "observations in"),
+        ("spaces", "action", "actions in"),
+    ):
+        found = [source.get(key) or {} for source in (first, second)]
+        said = [(each or None) if kind is None else _read(each, kind) for each in found]
+        if None not in said and said[0] != said[1]:
+            one, other = (f"{words} {' '.join(str(each).split()):.200}" for each in said)
+            return one, other
+    return None
+
+
+def _read(described: dict[str, str], kind: str) -> gymnasium.Space[Any] | None:
+    return read_space(described[kind]) if described.get(kind) else None
 
 
 def _describe(environment: tuple[str | None, dict[str, Any]]) -> str:
