@@ -66,9 +66,9 @@ def fitted(objective: Objective, hidden: Tensor, action: Tensor, steps: int) -> 
 
 def test_sampled_actions_go_both_ways_where_squared_error_goes_between() -> None:
     """Three quarters of the data go right by 0.6, the rest go left, at a state that does not say which comes."""
-    right = torch.rand(64, 32, 1, generator=torch.Generator().manual_seed(0)) < 0.75
-    action = torch.where(right, 0.6, -0.6) + 0.02 * torch.randn(64, 32, ACTIONS)
-    hidden, here = torch.ones(64, 32, 1, WIDTH), torch.ones(4000, 1, WIDTH)
+    right = torch.rand(32, 32, 1, generator=torch.Generator().manual_seed(0)) < 0.75
+    action = torch.where(right, 0.6, -0.6) + 0.02 * torch.randn(32, 32, ACTIONS)
+    hidden, here = torch.ones(32, 32, 1, WIDTH), torch.ones(4000, 1, WIDTH)
     flow = fitted(make(), hidden, action, 1000)
     drawn = flow.sample(here)
     assert (drawn.abs() < 0.3).float().mean() < 0.05  # of actions between, whose noise began between the two ways
@@ -80,8 +80,8 @@ def test_sampled_actions_go_both_ways_where_squared_error_goes_between() -> None
 
 
 def test_flow_of_one_batch_leads_from_any_noise_to_its_actions() -> None:
-    hidden, action = torch.randn(4, 8, 1, WIDTH), 2 * torch.rand(4, 8, ACTIONS) - 1
-    flow = fitted(make(FlowMatchingConfig()), hidden, action, 1500)
+    hidden, action = torch.randn(2, 8, 1, WIDTH), 2 * torch.rand(2, 8, ACTIONS) - 1
+    flow = fitted(make(FlowMatchingConfig()), hidden, action, 800)
     assert (flow.action(hidden) - action).abs().max() < 0.1
     assert (flow.sample(hidden) - action).square().mean().sqrt() < 0.1
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium
 import pytest
-from swing import CAR, SMALL, push
+from swing import CAR, LIMIT, SMALL, push
 
 import decision_rnn
 from decision_rnn import Run
@@ -17,6 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("DECISION_RNN_DATA", "DECISION_RNN_CACHE", "MINARI_DATASETS_PATH"):
             patch.setenv(name, str(root / name.lower()))
+        patch.setattr(gymnasium.spec(CAR), "max_episode_steps", LIMIT)
         decision_rnn.record(push, CAR, "own/swing", episodes=4, progress=False)
         yield root
 

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from swing import CAR
+from swing import CAR, LIMIT
 
 from decision_rnn import EnvironmentActor, InputError, Run
 
@@ -90,12 +90,12 @@ def test_actor_in_a_loop_has_the_same_return_as_evaluate(run: Run, protocol: dic
 def test_actor_in_a_vector_environment_has_the_same_returns_as_evaluate(run: Run) -> None:
     """No episode of this agent ends early, so the batch is the same at every step."""
     (target,) = run.evaluate(60.0, episodes=3, seed=SEED, processes=1, progress=False).targets
-    assert target.length_mean == 999
+    assert target.length_mean == LIMIT
     envs = gymnasium.make_vec(CAR, num_envs=3)
     actor = run.actor(60.0, env=envs)
     observation, _ = envs.reset(seed=SEED)
     reward, total = np.zeros(3), np.zeros(3)
-    for _ in range(999):
+    for _ in range(LIMIT):
         observation, reward, _, truncated, _ = envs.step(actor(observation, reward, False))
         total += reward
     assert truncated.all()

@@ -182,12 +182,12 @@ def test_agent_trained_with_hindsight_goals_reaches_goals_that_its_data_ignore(w
         run = decision_rnn.train(
             wandering,
             backbone={"name": "mlp", **SMALL},
-            steps=250,
+            steps=120,
             output=tmp_path / f"{goals}-{goals_at}",
             progress=False,
             condition={"name": "none"},
             agent={"goals_at": goals_at},
-            training={"goals": goals, "learning_rate": 3e-3, "ema_decay": 0.9},
+            training={"goals": goals, "learning_rate": 5e-3, "ema_decay": 0.9},
             evaluation={"episodes": 0},
         )
         result = run.evaluate(episodes=40, processes=1, progress=False, metrics=["success"]).targets[0]
