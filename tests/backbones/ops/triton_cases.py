@@ -185,9 +185,9 @@ def test_gates_kernel_equals_the_loops_of_mingru_and_minlstm(name, candidate, sc
     """With scale 60, gates underflow in float32."""
     signed = candidate == "signed"
     for dtype, tolerance in TOLERANCES.items():
-        leaves = gated(name, dtype, 2, 7, 3, scale)
+        leaves = gated(name, dtype, 2, 4, 3, scale)
         for key in ("absent", "some"):
-            reset = resets(2, 7)[key]
+            reset = resets(2, 4)[key]
             found = values_and_gradients(lambda *p: recurrence_triton.gated_recurrence(*p, reset, signed), leaves)  # noqa: B023
             wide = [part.double() for part in leaves]
             begins = as_resets(reset)
