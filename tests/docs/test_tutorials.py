@@ -42,6 +42,7 @@ SMALLER = {
     "steps=2000, output": "steps=3, training={'log_every': 1}, output",
     'run.evaluate(["best", 1800])': 'run.evaluate(["best", 1800], episodes=1)',
     "600k": "3k",
+    "for seed in range(30):": "for seed in range(6):",
 }
 """What stands in a page, and what is run in its place."""
 PROCESSES = ("compare", "report", "bench", "check", "package", "play")
