@@ -60,7 +60,7 @@ def test_record_vector_environment_has_the_same_episodes_in_every_autoreset_mode
 def test_record_of_a_run_has_the_returns_of_evaluate_and_can_be_trained_on(run: Run, inside: Path) -> None:
     envs = gymnasium.make_vec(CAR, num_envs=2)
     dataset = record(run, envs, "own/of-agent", steps=LIMIT + 1, target_return=50, progress=False)
-    assert dataset.open().episode_lengths.tolist() == [LIMIT, LIMIT]  # whole episodes, half of the steps per environment
+    assert dataset.open().episode_lengths.tolist() == [LIMIT, LIMIT]  # whole, half of the steps each
     (target,) = run.evaluate(50, episodes=2, seed=0, processes=1, progress=False).targets
     np.testing.assert_allclose(dataset.open().episode_returns, target.returns, atol=1e-3)
     again = decision_rnn.train(dataset, run.config.backbone, steps=2, output="again", progress=False)

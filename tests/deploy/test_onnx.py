@@ -63,8 +63,8 @@ FAST = [
 
 
 def assert_acts_alike(trained: TrainedAgent, policy: Policy) -> None:
-    """With the same observations, rewards and resets, also past the last timestep of the limits; the policy is called by
-    its public API."""
+    """With the same observations, rewards and resets, also past the last timestep of the limits; the policy by its
+    public API."""
     agent = trained.agent
     generator = np.random.default_rng(1)
     targets = np.array([3600, 1800, -20, 500], np.float32)
