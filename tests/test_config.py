@@ -177,6 +177,18 @@ def test_hopper_medium_paper_config_matches_decision_transformer_paper() -> None
     assert (training.ema_decay, training.return_weighting) == (0, 0)
 
 
+def test_ogbench_gcbc_config_matches_ogbenchs_agent() -> None:
+    """Park et al. 2025, their `impls/agents/gcbc.py`; a goal from all later steps alike, `actor_geom_sample` False."""
+    config = parse("--config", str(CONFIGS / "ogbench-gcbc.yaml"))
+    training = config.training
+    assert (config.backbone.name, config.backbone.width) == ("mlp", 512)
+    assert (training.batch_size, training.context, training.learning_rate) == (1024, 1, 3e-4)
+    assert (training.schedule, training.warmup_steps, training.weight_decay) == ("constant", 0, 0)
+    assert (training.ema_decay, training.gradient_clip) == (0, 0)
+    assert (training.goals, training.goal_discount, training.p_randomgoal) == ("hindsight", 1, 0)
+    assert (config.condition.name, config.objective.name) == ("none", "supervised")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

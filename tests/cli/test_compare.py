@@ -58,7 +58,7 @@ variants:
 @pytest.mark.parametrize("path", sorted(COMPARISONS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_comparison_configs_can_be_planned(path: Path) -> None:
     plan = asked("--config", str(path))
-    assert len(plan.variants) * len(plan.datasets) > 1  # there is something to compare
+    assert len(plan.variants) > 1
     assert f"--config configs/comparisons/{path.name} " in path.read_text().splitlines()[0]
 
 
