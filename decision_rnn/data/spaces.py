@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.environments import known_spaces
-from decision_rnn.data.spec import read_space
+from decision_rnn.data.spec import read_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout
 
@@ -82,7 +82,7 @@ def _known_spaces(
     """The spaces recorded with a store, else those of its environment; None for those that are not known, or whose
     values have another size than the store's."""
     source = store.manifest["source"]
-    recorded = {kind: read_space(space) for kind, space in (source.get("spaces") or {}).items()}
+    recorded = read_spaces(source.get("spaces"))
     kinds = {"observation": store.observation_dim, "action": store.action_dim}
     if kinds.keys() - recorded.keys():
         known = known_spaces(store.environment_id, source.get("environment_settings"))

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,11 @@ def read_space(described: str) -> gymnasium.Space[Any]:
     """The space that Minari's JSON describes; the entries of a Dict have the order in which they are written there,
     which is that of the columns in which its values are stored."""
     return _read(json.loads(described))
+
+
+def read_spaces(described: Mapping[str, str] | None) -> dict[str, gymnasium.Space[Any]]:
+    """The spaces that `described_spaces` describes, by kind."""
+    return {kind: read_space(space) for kind, space in (described or {}).items()}
 
 
 def _read(described: dict[str, Any]) -> gymnasium.Space[Any]:

@@ -20,7 +20,7 @@ from decision_rnn.data.environments import (
     sizes_of,
 )
 from decision_rnn.data.sources.contract import Source, register_source
-from decision_rnn.data.spec import DatasetSpec, described_spaces, read_space, spec_of_store
+from decision_rnn.data.spec import DatasetSpec, described_spaces, read_spaces, spec_of_store
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing, check_policy, without_missing
@@ -174,19 +174,10 @@ def write_own(
             notes.append(f"{environment_id} was not registered where this was written: its sizes are not checked")
     known = known_spaces(environment_id, environment_settings) or (None, None)
     spaces = (observation_space or known[0], action_space or known[1])
-
-    def added() -> Iterator[Episode]:
-        return without_missing(as_episodes(episodes, name, layouts), missing, notes)
-
     with _writing(name) as path:
         check_new(name, append)
-        if not path.exists():
-            layouts = layouts_of(spaces, name)
-            source["spaces"] = described_spaces(*spaces)
-            sizes = sizes_of(layouts)
-            store = EpisodeStore.write(path, added(), environment_id=environment_id, source=source, sizes=sizes)
-        else:
-            before = OwnSource().open(name, False, None)
+        before = OwnSource().open(name, False, None) if path.exists() else None
+        if before is not None:
             former = before.manifest["source"]
             given = environment_id, _effective(environment_id, environment_settings)
             if environment_of(before) != given:
@@ -194,16 +185,21 @@ def write_own(
                     f"{name} has episodes of {_describe(environment_of(before))} and these are of {_describe(given)}: "
                     "choose another name"
                 )
-            source["spaces"] = described_spaces(*spaces)
+            recorded = read_spaces(former.get("spaces"))
+            spaces = (spaces[0] or recorded.get("observation"), spaces[1] or recorded.get("action"))
+        layouts = layouts_of(spaces, name)
+        source["spaces"] = described_spaces(*spaces)
+        added = without_missing(as_episodes(episodes, name, layouts), missing, notes)
+        if before is None:
+            sizes = sizes_of(layouts)
+            store = EpisodeStore.write(path, added, environment_id=environment_id, source=source, sizes=sizes)
+        else:
             if (differs := _difference(former, source)) is not None:
                 raise InputError(f"{name} has {differs[0]} and these are {differs[1]}: choose another name")
-            recorded = former.get("spaces") or {}
-            spaces = (spaces[0] or _read(recorded, "observation"), spaces[1] or _read(recorded, "action"))
-            layouts = layouts_of(spaces, name)
             notes[:0] = [note for note in former.get("notes", ()) if note not in notes]
             EpisodeStore.write(
                 _appended(path),
-                itertools.chain(before.read_episodes(), added()),
+                itertools.chain(before.read_episodes(), added),
                 environment_id=environment_id,
                 source={**former, "notes": notes},
                 sizes=(before.observation_dim, before.action_dim),
@@ -280,21 +276,18 @@ def environment_of(store: EpisodeStore) -> tuple[str | None, dict[str, Any]]:
 
 def _difference(first: dict[str, Any], second: dict[str, Any]) -> tuple[str, str] | None:
     """What two sources say of their columns or spaces, in words, where both do and differ."""
-    for key, kind, words in (
-        ("columns", None, "the columns"),
-        ("spaces", "observation", "observations in"),
-        ("spaces", "action", "actions in"),
-    ):
-        found = [source.get(key) or {} for source in (first, second)]
-        said = [(each or None) if kind is None else _read(each, kind) for each in found]
-        if None not in said and said[0] != said[1]:
-            one, other = (f"{words} {' '.join(str(each).split()):.200}" for each in said)
-            return one, other
+    said = [
+        {
+            "the columns": source.get("columns"),
+            **{f"{kind}s in": space for kind, space in read_spaces(source.get("spaces")).items()},
+        }
+        for source in (first, second)
+    ]
+    for what in said[0]:
+        one, other = (of.get(what) for of in said)
+        if None not in (one, other) and one != other:
+            return (f"{what} {' '.join(str(one).split()):.200}", f"{what} {' '.join(str(other).split()):.200}")
     return None
-
-
-def _read(described: dict[str, str], kind: str) -> gymnasium.Space[Any] | None:
-    return read_space(described[kind]) if described.get(kind) else None
 
 
 def _describe(environment: tuple[str | None, dict[str, Any]]) -> str:
