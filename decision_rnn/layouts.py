@@ -118,6 +118,12 @@ class Layout:
         return sum(part.size for part in self.parts)
 
     @cached_property
+    def _columns(self) -> list[tuple[Part, slice]]:
+        """Every part with its entries of a row."""
+        edges = pairwise([0, *np.cumsum([part.size for part in self.parts]).tolist()])
+        return [(part, slice(*edge)) for part, edge in zip(self.parts, edges, strict=True)]
+
+    @cached_property
     def flat(self) -> bool:
         """Whether values are rows already: vectors of numbers."""
         (part, *others) = self.parts
@@ -168,13 +174,7 @@ class Layout:
 
     def values(self, rows: np.ndarray) -> Any:
         """The values that rows (rows, size) stand for, with the rows first in every part."""
-        if self.flat:
-            return rows
-        edges = pairwise([0, *np.cumsum([part.size for part in self.parts]).tolist()])
-        found = {
-            part.path: part.values(rows[:, first:last]) for part, (first, last) in zip(self.parts, edges, strict=True)
-        }
-        return _nested(found)
+        return _nested({part.path: part.values(rows[:, columns]) for part, columns in self._columns})
 
 
 def _numbers(values: Any, part: Part, kind: str) -> np.ndarray:

@@ -108,6 +108,7 @@ def train(
             stream.load_state_dict(position)
         means = {} if saved is None else _restore(trainer, stream, saved, run, store)
         seconds, earlier = (0.0, {}) if saved is None else (saved.seconds, saved.code)
+        code = both(earlier, code_of(config))
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
         log = MetricsLog(run, trainer.steps, seconds)
         if resume:
@@ -125,7 +126,6 @@ def train(
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
-        code = both(earlier, code_of(config))
         return _Loop(config, run, provenance, code, agent, trainer, stream, validation, log, means).finish(
             on_checkpoint, callback
         )

@@ -91,7 +91,7 @@ class D4RLFile:
                 "evaluated in gives no others"
             )
         before, after = self.following[:-1], self.observations[1:]
-        differ = (before != after) & ((before == before) | (after == after))  # NaN goes on as NaN
+        differ = (before != after) & ~(np.isnan(before) & np.isnan(after))  # NaN goes on as NaN
         seams = np.append(differ.any(1), False) if has_next else False
         self.observations, self.following = self.observations[:, :observed], self.following[:, :observed]
         self.observation_dim = self.observations.shape[1]
