@@ -85,8 +85,8 @@ def parallel_map(
 ) -> Generator[Answer, None, None]:
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
 
-    A few tasks are begun ahead of those whose answers have been taken, so that there may be infinitely many. An error
-    in a task is raised here and stops the others, and so does Ctrl-C. Where processes are spawned, scripts must guard
+    A few tasks are begun ahead of those whose answers have been taken, so that there may be infinitely many; closing
+    the generator waits for those. An error in a task is raised here and stops the others, and so does Ctrl-C. Where processes are spawned, scripts must guard
     their work by `if __name__ == "__main__":`.
 
     Args:
@@ -116,6 +116,9 @@ def parallel_map(
             yield pending.popleft().result()
             pending.extend(pool.submit(_work, task) for task in itertools.islice(waiting, 1))
         pool.shutdown()
+    except GeneratorExit:  # no error: what the workers have begun to play or to import may end
+        pool.shutdown(cancel_futures=True)
+        raise
     except BrokenProcessPool as error:
         raise SystemFault(
             f"a process that {doing} has died: free some memory, ask for fewer processes, or put the work of a script "
