@@ -161,6 +161,21 @@ class Layout:
             [_numbers([_at(value, part.path, kind) for value in values], part, kind) for part in self.parts], kind
         )
 
+    def check_rows(self, rows: np.ndarray, kind: str) -> None:
+        """Raise InputError, naming `kind` and the first such row, unless the choices in rows (rows, size) are one-hot
+        vectors; rows with missing numbers are left to others."""
+        for part, columns in self._columns:
+            if part.choices:
+                given = rows[:, columns].astype(np.float64)
+                ones = np.add.reduceat(given, np.cumsum([0, *part.choices[:-1]]), axis=1)
+                faulty = ~(np.isin(given, (0, 1)).all(1) & (ones == 1).all(1) | np.isnan(given).any(1))
+                if faulty.any():
+                    row = faulty.argmax()
+                    raise InputError(
+                        f"{f'{kind} {part.name}'.strip()}: row {row} is {_short(given[row])}, which is not one-hot: "
+                        "give 1 for what was chosen and 0 for the rest, or the choices themselves in place of rows"
+                    )
+
     def _joined(self, arrays: list[np.ndarray], kind: str) -> np.ndarray:
         if len(lengths := {len(array) for array in arrays}) > 1:
             raise InputError(f"the parts of the {kind} have {' and '.join(map(str, sorted(lengths)))} rows")

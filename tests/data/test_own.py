@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from d4rl_files import hopper_episodes
 from faults import Payload
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, flatten
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
 from decision_rnn.cli.arguments import parse_run
@@ -18,6 +19,7 @@ from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 
 KINDS = [(7, True, False), (9, False, True), (4, False, False)]
+ENDED: dict[str, Any] = {"rewards": np.zeros(3), "terminated": True, "truncated": False}
 
 
 def test_write_store_makes_an_own_dataset_that_trains(own: Path, tmp_path: Path) -> None:
@@ -114,6 +116,35 @@ def test_write_store_with_a_space_that_agents_cannot_read_raises(own: Path) -> N
     with pytest.raises(InputError, match=r"own/mine: the observations are Sequence.*: agents read Box, Discrete"):
         write_store("own/mine", hopper_episodes(KINDS), observation_space=space)
     assert not own.exists() or not list(own.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "row"),
+    [
+        ("action", Discrete(3), [0.5, 0.5, 0]),
+        ("action", Discrete(3), [0, 0, 0]),
+        ("action", MultiDiscrete([2, 3]), [1, 1, 0, 0, 0]),  # one of each, but not of each entry
+        ("observation", Dict(at=Box(-1, 1, (2,)), mode=Discrete(2)), [0.5, 0.5, 1, 1]),
+    ],
+)
+def test_write_store_with_rows_that_are_not_one_hot_names_the_first(
+    kind: str, space: gymnasium.Space[Any], row: list[float], own: Path
+) -> None:
+    space.seed(0)
+    rows = np.array([flatten(space, space.sample()) for _ in range(3)])
+    good, bad = (
+        Episode(**{"observations": np.zeros((4, 2)), "actions": np.zeros((3, 2)), f"{kind}s": values}, **ENDED)
+        for values in (rows, np.array([rows[0], row, row]))
+    )
+    if kind == "observation":
+        good, bad = (replace(of, observations=np.array([*of.observations, rows[0]])) for of in (good, bad))
+    store = write_store("own/good", [good], **{f"{kind}_space": space})
+    np.testing.assert_array_equal(getattr(store, f"{kind}s"), rows.astype(np.float32))
+    with pytest.raises(
+        InputError, match=rf"{kind}s of own/bad: episode 1.*: row 1 is \[.*\], which is not one-hot: give"
+    ):
+        write_store("own/bad", [good, bad], **{f"{kind}_space": space})
+    assert [path.name for path in own.iterdir()] == ["good"]
 
 
 def not_finite(values: np.ndarray, value: float) -> np.ndarray:

@@ -86,11 +86,15 @@ def as_episodes(
 
 
 def _as_rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
-    """Values with the steps first as rows; an array that has the shape of rows already is returned as it is."""
+    """Values with the steps first as rows; an array that has the shape of rows already is returned as it is, once its
+    choices are known to be one-hot."""
     if layout is None or layout.flat:
         return np.asarray(values)
-    rows = not isinstance(values, dict | tuple) and np.shape(values)[1:] == (layout.size,)
-    return np.asarray(values) if rows else layout.rows(values, where)
+    if isinstance(values, dict | tuple) or np.shape(values)[1:] != (layout.size,):
+        return layout.rows(values, where)
+    rows = np.asarray(values)
+    layout.check_rows(rows, where)
+    return rows
 
 
 def _end(given: Any, steps: int, flag: str, where: str) -> bool:
