@@ -39,7 +39,7 @@ KINDS = {
     tuple[TargetReturn, ...]: "best, a number or a list of numbers, such as 3600,1800",
     tuple[str, ...]: "a list of names, such as [a, b]",
 }
-BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least"}
+BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
 """Bounds that a type may be annotated with, in words."""
 
 
@@ -110,10 +110,11 @@ def describe(hint: Any) -> str:
     if get_origin(hint) is Annotated:
         kind, meta = get_args(hint)
         bounds = [f"{words} {bound:g}" for name, words in BOUNDS.items() if (bound := getattr(meta, name)) is not None]
-        return f"{describe(kind)} {' and '.join(bounds)}"
+        return f"{describe(kind)} {' and '.join(bounds)}".rstrip()
     if get_origin(hint) is Literal:
         return " or ".join(str(value) for value in get_args(hint))
-    return " or ".join(describe(part) for part in get_args(hint)) or str(hint)
+    parts = [describe(part) for part in get_args(hint)]
+    return (", or " if any("," in part for part in parts) else " or ").join(parts) or str(hint)
 
 
 def suggest(key: str, known: Sequence[str]) -> str:

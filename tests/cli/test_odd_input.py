@@ -74,6 +74,14 @@ def test_odd_config_file_values_are_accepted_or_refused_in_one_line(text: str, t
             ["--evaluation.target_returns", "[.nan]"],
             "evaluation.target_returns is '[.nan]': it must be a finite number",
         ),
+        *(
+            (
+                ["--evaluation.target_returns", value],
+                f"evaluation.target_returns is '{value}': it must be best, a number or a list of numbers, such as "
+                "3600,1800, or null",
+            )
+            for value in ("nan", "[]")
+        ),
         (["--backbone.projection", "maybe"], "backbone.projection is 'maybe': it must be true or false"),
     ],
 )
@@ -103,6 +111,7 @@ evaluate
 evaluate . | is not the folder of an agent
 evaluate nowhere | nowhere | there is no run nowhere
 evaluate . --target_returns many | a list of numbers
+evaluate . --target_returns nan | a list of numbers, such as 3600,1800, or null
 evaluate . --targets [3600] | --targets
 evaluate . --return_limit 0.5 | has been renamed: use --rtg_cap
 evaluate . --evaluation.episodes 3
