@@ -1,17 +1,15 @@
 """An objective that plans a few actions at once, and acts on them without looking."""
 
-import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from decision_rnn.agent.config import ActionChunkConfig, register_objective
 from decision_rnn.agent.objectives import Metrics, Objective
-from decision_rnn.agent.spaces import TanhHead
+from decision_rnn.agent.spaces import TanhHead, box_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.backbones.contract import State
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
 
 
 @register_objective(ActionChunkConfig)
@@ -26,9 +24,7 @@ class ActionChunk(Objective):
 
     def __init__(self, config: ActionChunkConfig, spec: AgentSpec) -> None:
         super().__init__()
-        if not isinstance(spec.action_space, gymnasium.spaces.Box):
-            raise InputError(f"objective action_chunk: the actions are {spec.action_space}, where it needs a Box")
-        self.chunk, self.actions = config.chunk, spec.action_space.shape[0]
+        self.chunk, self.actions = config.chunk, box_of(spec, config.name).shape[0]
         self.head = TanhHead(spec.width, self.chunk * self.actions)
 
     def _plans(self, hidden: Tensor) -> Tensor:

@@ -1,15 +1,14 @@
 """An objective for data that go several ways, of any shape: noise is carried along learnt velocities to actions."""
 
-import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.config import FlowMatchingConfig, register_objective
 from decision_rnn.agent.objectives import Metrics, Objective
+from decision_rnn.agent.spaces import box_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
 
 
 @register_objective(FlowMatchingConfig)
@@ -32,9 +31,7 @@ class FlowMatching(Objective):
 
     def __init__(self, config: FlowMatchingConfig, spec: AgentSpec) -> None:
         super().__init__()
-        if not isinstance(spec.action_space, gymnasium.spaces.Box):
-            raise InputError(f"objective flow_matching: the actions are {spec.action_space}, where it needs a Box")
-        self.flow_steps, self.actions = config.flow_steps, spec.action_space.shape[0]
+        self.flow_steps, self.actions = config.flow_steps, box_of(spec, config.name).shape[0]
         # The first layer in two parts, of which that of the hidden state is the same at all steps of the flow.
         self.embed_hidden = nn.Linear(spec.width, config.width)
         self.embed_noisy = nn.Linear(self.actions + 1, config.width, bias=False)

@@ -1,15 +1,14 @@
 """An objective for data that go several ways: where a mean of actions is none of them, such as in demonstrations."""
 
-import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.config import GaussianMixtureConfig, register_objective
 from decision_rnn.agent.objectives import Metrics, Objective
+from decision_rnn.agent.spaces import box_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
 
 MIN_STD = 0.01
 """Smallest standard deviation of a mode, in units of half the action's range: actions at the bounds of the box, which
@@ -31,9 +30,7 @@ class GaussianMixture(Objective):
 
     def __init__(self, config: GaussianMixtureConfig, spec: AgentSpec) -> None:
         super().__init__()
-        if not isinstance(spec.action_space, gymnasium.spaces.Box):
-            raise InputError(f"objective gaussian_mixture: the actions are {spec.action_space}, where it needs a Box")
-        self.modes, self.actions = config.modes, spec.action_space.shape[0]
+        self.modes, self.actions = config.modes, box_of(spec, config.name).shape[0]
         self.head = nn.Linear(spec.width, self.modes * (1 + 2 * self.actions))
 
     def _mixture(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:

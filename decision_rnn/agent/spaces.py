@@ -155,6 +155,16 @@ def head_of(spec: AgentSpec) -> TanhHead | CategoricalHead:
     return TanhHead(spec.width, Layout.of_space(spec.action_space, "actions").size)
 
 
+def box_of(spec: AgentSpec, objective: str) -> gymnasium.spaces.Box:
+    """The action space of an objective that acts in boxes alone; InputError for other spaces."""
+    if not isinstance(spec.action_space, gymnasium.spaces.Box):
+        raise InputError(
+            f"objective {objective}: the actions are {spec.action_space}, where it needs a Box: choose objective "
+            "supervised"
+        )
+    return spec.action_space
+
+
 def _choices(space: gymnasium.Space) -> tuple[int, ...]:
     """The number of choices of each entry of a discrete action; empty for a Box, InputError for other spaces."""
     (part, *others) = Layout.of_space(space, "actions").parts

@@ -4,17 +4,15 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-import gymnasium
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.config import TD3BCConfig, register_objective
 from decision_rnn.agent.objectives import Metrics, Objective
-from decision_rnn.agent.spaces import Encoder, TanhHead
+from decision_rnn.agent.spaces import Encoder, TanhHead, box_of
 from decision_rnn.agent.spec import AgentSpec
 from decision_rnn.data.stream import Batch
-from decision_rnn.errors import InputError
 
 CRITICS = 2
 TARGET_RATE = 0.005
@@ -55,10 +53,8 @@ class TD3BC(Objective):
 
     def __init__(self, config: TD3BCConfig, spec: AgentSpec) -> None:
         super().__init__()
-        if not isinstance(spec.action_space, gymnasium.spaces.Box):
-            raise InputError(f"objective td3_bc: the actions are {spec.action_space}, where it needs a Box")
         self.value_weight, self.discount, self.scale = config.value_weight, config.discount, spec.return_scale
-        actions = spec.action_space.shape[0]
+        actions = box_of(spec, config.name).shape[0]
         self.head = TanhHead(spec.width, actions)
         self.critic = TwinCritic(spec, actions, config.width)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)

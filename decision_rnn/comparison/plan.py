@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import torch
 import yaml
 
+from decision_rnn.agent import DecisionAgent, agent_spec
 from decision_rnn.checkpoint import trained_with
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
@@ -17,6 +19,7 @@ from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Ro
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig, to_dict
 from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_environment, summarise_data
@@ -188,12 +191,17 @@ class Plan:
         compared = {}
         for name, dataset in opened.items():
             store = dataset.open()
+            statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
+            spec = agent_spec(*statistics, *reversed(spaces_of(store)))
             for variant in self.variants:
+                config = replace(variant.config, dataset=name)
                 try:
-                    select_episodes(replace(variant.config, dataset=name), store)
+                    select_episodes(config, store)
+                    agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
+                    agent.check_acting(config.evaluation.actions, config.evaluation.state)
                 except InputError as error:
                     raise InputError(
-                        f"{variant.label} cannot be trained: {error}, or leave {variant.label} out"
+                        f"{variant.label} cannot be trained on {name}: {error}, or leave {variant.label} out"
                     ) from None
             data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
             compared[name] = ComparedDataset(data=data, targets=_targets(configs, data))

@@ -19,6 +19,7 @@ from small_comparison import Inline, pendulum_episodes, small
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import decision_rnn
+from decision_rnn import Episode, write_store
 from decision_rnn.api.comparing import plan
 from decision_rnn.checkpoint import last_checkpoint, load_agent, trained_with
 from decision_rnn.comparison.compare import list_commands, write_comparison
@@ -312,7 +313,10 @@ def test_comparison_of_invalid_variants_datasets_or_options_is_refused(
         ({"training": {"warmup_steps": 9}}, "warmup_steps 9 is more than training.steps 4"),
         ({"observation": {"mask": "velocity"}}, "velocit"),
         ({"training": {"context": 41}}, "40 steps, fewer than training.context 41"),
-        ({"top_fraction": 0.2, "training": {"context": 9}}, "impossible cannot be trained: top_fraction 0.2 leaves"),
+        (
+            {"top_fraction": 0.2, "training": {"context": 9}},
+            "impossible cannot be trained on own/mine: top_",
+        ),
     ],
 )
 def test_impossible_run_is_refused_before_the_first_run_starts(
@@ -320,6 +324,28 @@ def test_impossible_run_is_refused_before_the_first_run_starts(
 ) -> None:
     with pytest.raises(InputError, match=message):
         comparing(executor, variants={"fine": {}, "impossible": keys})
+    assert executor.started == []
+
+
+@pytest.mark.parametrize(
+    ("dataset", "keys", "message"),
+    [
+        (
+            "own/poles",
+            {"variants": {"fine": {}, "critic": {"objective": "td3_bc"}}},
+            r"critic cannot be trained on own/poles: .* Discrete\(2\), where it needs a Box: .*, or leave critic out",
+        ),
+        ("own/mine", {"evaluation.actions": "sampled"}, "narrow .* sampled, but the objective Supervised gives no"),
+    ],
+)
+@pytest.mark.usefixtures("mine")
+def test_objective_for_other_actions_is_refused_before_the_first_run_starts(
+    comparing: Compare, executor: Inline, dataset: str, keys: dict[str, Any], message: str
+) -> None:
+    poles = Episode(np.zeros((9, 4)), np.arange(8) % 2, np.ones(8), terminated=True, truncated=False)
+    write_store("own/poles", [poles] * 5, "CartPole-v1")
+    with pytest.raises(InputError, match=message):
+        comparing(executor, datasets=dataset, **keys)
     assert executor.started == []
 
 
