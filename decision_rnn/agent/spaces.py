@@ -49,11 +49,6 @@ class BoxScale(nn.Module):
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         super().__init__()
-        if space.dtype.kind != "f":
-            raise InputError(
-                f"the actions are {space}, whole numbers: wrap the environment so that they are MultiDiscrete, or a "
-                "Box of floats that it rounds"
-            )
         low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
         if not (low < high).all() or not (high - low).isfinite().all():
             raise InputError(
@@ -143,13 +138,13 @@ class CategoricalHead(nn.Linear):
 
 def scale_of(space: gymnasium.Space) -> BoxScale | OneHotScale:
     """The scale of an action space; InputError if there is none for it."""
-    choices = _choices(space)
+    choices = choices_of(space)
     return BoxScale(space) if isinstance(space, gymnasium.spaces.Box) else OneHotScale(sum(choices))
 
 
 def head_of(spec: AgentSpec) -> TanhHead | CategoricalHead:
     """The head of the action space; InputError if there is none for it."""
-    choices = _choices(spec.action_space)
+    choices = choices_of(spec.action_space)
     if choices:
         return CategoricalHead(spec.width, choices)
     return TanhHead(spec.width, Layout.of_space(spec.action_space, "actions").size)
@@ -165,12 +160,18 @@ def box_of(spec: AgentSpec, objective: str) -> gymnasium.spaces.Box:
     return spec.action_space
 
 
-def _choices(space: gymnasium.Space) -> tuple[int, ...]:
-    """The number of choices of each entry of a discrete action; empty for a Box, InputError for other spaces."""
+def choices_of(space: gymnasium.Space) -> tuple[int, ...]:
+    """The number of choices of each entry of a discrete action; empty for a Box of floats, InputError for spaces in
+    which agents do not act."""
     (part, *others) = Layout.of_space(space, "actions").parts
     if others or part.path or not (part.choices or isinstance(space, gymnasium.spaces.Box)):
         raise InputError(
             f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
             "environment in one"
+        )
+    if isinstance(space, gymnasium.spaces.Box) and space.dtype.kind != "f":
+        raise InputError(
+            f"the actions are {space}, whole numbers: wrap the environment so that they are MultiDiscrete, or a Box of "
+            "floats that it rounds"
         )
     return part.choices

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.acting import ActingLoop
+from decision_rnn.agent.spaces import choices_of
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent
 from decision_rnn.api.run import Run
@@ -74,8 +75,9 @@ def record(
         The dataset, which `train` accepts, and `decision-rnn train` by name; `.open()` returns its episodes.
 
     Raises:
-        InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made, an action
-            is not of its space, or an action, observation or reward is not finite.
+        InputError: If the name is taken or invalid, an argument is invalid, the environment cannot be made or has
+            actions of a kind that agents are not trained on, an action is not of its space, or an action, observation
+            or reward is not finite.
         KeyboardInterrupt: After Ctrl-C, SIGTERM or a notebook's stop button.
 
     Example:
@@ -103,6 +105,7 @@ def record(
             )
         environment_id, settings = settings_of(environment)
         spaces = single_spaces(environment)
+        choices_of(spaces[1])  # raises now if no agent could be trained on such actions
         title = environment_id or type(environment.unwrapped).__name__
         altered = describe_alteration(environment_id, settings)
         if environment_id is None:
