@@ -229,6 +229,12 @@ def test_unreadable_file_raises_one_sentence_that_names_it(
     assert not list(own.glob("*"))
 
 
+def test_folder_in_place_of_a_log_is_told_which_files_to_name(own: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"{tmp_path} is a folder: name the files in it, CSV.*such as .*/\*\.csv"):
+        imported(tmp_path)
+    assert not list(own.glob("*"))
+
+
 @pytest.mark.usefixtures("own")
 def test_import_without_pyarrow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

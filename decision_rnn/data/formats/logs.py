@@ -308,6 +308,10 @@ def _open(log: Any) -> tuple[str, list[str], Callable[[list[str]], pa.Table]]:
             ) from None
         return "the log", table.column_names, table.select
     path = Path(log).expanduser()
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder: name the files in it, CSV, parquet or HDF5 in D4RL's layout, such as {path}/*.csv"
+        )
     with _reading(path):
         with path.open("rb") as file:
             start = file.read(1000)
