@@ -279,6 +279,25 @@ def test_d4rl_file_of_any_task_is_imported(timed: bool, tmp_path: Path, capsys: 
         import_log(tmp_path / "maze.hdf5", "own/other", "x", "u")
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("actions", "observations (9, 2), actions (8, 1), rewards (9,), terminals (9,): write them again as (N, O)"),
+        ("next_observations", "next_observations (8, 2) and observations (9, 2): write them again"),
+    ],
+)
+def test_d4rl_file_whose_arrays_have_unequal_lengths_names_each_with_its_own(
+    key: str, words: str, own: Path, tmp_path: Path
+) -> None:
+    arrays = {"observations": np.zeros((9, 2)), "next_observations": np.zeros((9, 2)), "actions": np.zeros((9, 1))}
+    arrays |= {"rewards": np.zeros(9), "terminals": np.zeros(9)}
+    file = write(tmp_path / "arm.hdf5", arrays | {key: arrays[key][:-1]})
+    with pytest.raises(InputError) as raised:
+        import_log(file, "own/arm")
+    assert words in str(raised.value)
+    assert not list(own.glob("*"))
+
+
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
     ("missing", "lengths"), [("drop_episode", [3, 3]), ("end_episode", [3, 1, 3])], ids=["drop_episode", "end_episode"]

@@ -60,9 +60,9 @@ class D4RLFile:
         try:
             with h5py.File(path, "r") as file:
                 has_next = "next_observations" in file
-                keys = ("observations", "actions", "rewards", "terminals", "timeouts")
                 untimed = max_episode_steps is None and "timeouts" not in file
-                arrays = [self._read(file, key) for key in (keys[:4] if untimed else keys)]
+                keys = ("observations", "actions", "rewards", "terminals", *["timeouts"] * (not untimed))
+                arrays = [self._read(file, key) for key in keys]
                 if untimed:
                     arrays.append(np.zeros_like(arrays[3]))
                 self.following = self._read(file, "next_observations") if has_next else arrays[0]
@@ -76,11 +76,15 @@ class D4RLFile:
         self.observations, self.actions, self.rewards, terminals, timeouts = arrays
         shapes, steps = [values.shape for values in arrays], self.rewards.size
         if [len(shape) for shape in shapes] != [2, 2, 1, 1, 1] or any(s[0] != steps or 0 in s for s in shapes):
+            found = ", ".join(f"{key} {shape}" for key, shape in zip(keys, shapes, strict=False))
             raise InputError(
-                f"{path} has {', '.join(keys)} of shapes {shapes}: (N, O), (N, A) and (N,) for the others are needed"
+                f"{path} has {found}: write them again as (N, O), (N, A) and, all others, (N,), with one N, not 0"
             )
         if self.following.shape != self.observations.shape:
-            raise InputError(f"{path} has next_observations of another shape than observations")
+            raise InputError(
+                f"{path} has next_observations {self.following.shape} and observations {self.observations.shape}: "
+                "write them again with the same shape"
+            )
         if not np.isin([terminals, timeouts], (0, 1)).all():
             raise InputError(f"{path} has terminals or timeouts that are neither 0 nor 1: they must be flags")
         self.terminals, self.timeouts = terminals.astype(bool), timeouts.astype(bool)
