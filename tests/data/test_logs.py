@@ -163,6 +163,14 @@ def test_missing_numbers_are_an_error_or_drop_or_end_their_episode(capsys: pytes
 
 
 @pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("column", ["obs_0", "u", "r"])
+def test_number_too_large_for_float32_is_not_called_missing(column: str) -> None:
+    words = f"row 1 has a number too large for float32, beyond 3.4e38 or inf, in the column {column}: mend it"
+    with pytest.raises(InputError, match=words):
+        imported(short_log(**{column: [0, -1e300, 0, 0, 0]}))
+
+
+@pytest.mark.usefixtures("own")
 def test_logs_are_appended_only_with_the_same_columns() -> None:
     imported(short_log())
     assert len(imported(short_log(), append=True)) == 4

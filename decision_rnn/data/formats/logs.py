@@ -216,9 +216,11 @@ class _Table:
             faults += [(row, entry, part) for row, entry in np.argwhere(missing)[:1]]
         if faults:
             row, entry, part = min(faults, key=lambda fault: fault[0])
+            number = getattr(self, part)[rows[row]].reshape(-1)[entry]
+            found = "no finite number" if np.isnan(number) else "a number too large for float32, beyond 3.4e38 or inf,"
             raise InputError(
-                f"{self.label}: row {rows[row]} has no finite number in the column {self.entries[part][entry]}: mend "
-                "it, or choose missing drop_episode or missing end_episode"
+                f"{self.label}: row {rows[row]} has {found} in the column {self.entries[part][entry]}: mend it, or "
+                "choose missing drop_episode or missing end_episode"
             )
 
     def _match(self, kind: str, patterns: Sequence[str]) -> list[str]:
