@@ -220,6 +220,8 @@ def test_invalid_log_raises_one_sentence_and_writes_nothing(
         (b"run,obs_0,u,v,r\n1,2,3,4\n", "Expected 5 columns, got 4"),
         (b"run,obs_0,u,v,r,u\n1,2,3,4,5,6\n", "has two columns 'u'"),
         (b"run,obs_0,u,v,r\n1,2,3,4,5\n1,2,-,4,5\n", "holds something else than numbers, '-' in row 1"),
+        ("run,obs_0,u,v,größe\n1,2,3,4,5\n".encode("latin-1"), "is not in UTF-8, as in line 1: save it as UTF-8"),
+        ("run,obs_0,u,v,r\n1,2,3,4,5\n1,2°,3,4,5\n".encode("latin-1"), "is not in UTF-8, as in line 3: save it as"),
         (b"PAR1 and so on", "is not valid CSV or parquet"),
         (b"\x7fELF\0\0", "is neither parquet nor text"),
         (None, "No such file"),

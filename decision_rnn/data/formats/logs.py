@@ -349,6 +349,8 @@ def _open_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], pa.Table
 def _open_csv(path: Path) -> tuple[list[str], Callable[[list[str]], pa.Table]]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
         header = text.readline(HEADER)
+    if "\ufffd" in header:
+        _check_utf8(path)
     delimiter = max(DELIMITERS, key=header.count)
     names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
 
@@ -359,7 +361,7 @@ def _open_csv(path: Path) -> tuple[list[str], Callable[[list[str]], pa.Table]]:
             path.open("rb") as file,
             bar(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True) as shown,
         ):
-            return pa.csv.read_csv(
+            table = pa.csv.read_csv(
                 CallbackIOWrapper(shown.update, file, "read"),
                 pa.csv.ReadOptions(column_names=names, skip_rows=1),
                 pa.csv.ParseOptions(delimiter=delimiter),
@@ -369,8 +371,19 @@ def _open_csv(path: Path) -> tuple[list[str], Callable[[list[str]], pa.Table]]:
                     **{kind: [*words, *(f" {word}" for word in words)] for kind, words in WORDS.items()},
                 ),
             )
+        if any(pa.types.is_binary(column.type) for column in table.columns):  # what is no text to pyarrow
+            _check_utf8(path)
+        return table
 
     return names, load
+
+
+def _check_utf8(path: Path) -> None:
+    """Raise InputError, naming the first such line, if a file is not in UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.decode(errors="ignore").encode() != line:
+                raise InputError(f"{path} is not in UTF-8, as in line {number}: save it as UTF-8")
 
 
 @contextlib.contextmanager
