@@ -197,7 +197,7 @@ def _numbers(values: Any, part: Part, kind: str) -> np.ndarray:
         array = np.asarray(values)
         return array if array.dtype.kind in "fiub" and array.ndim else np.atleast_1d(array.astype(np.float64))
     except (TypeError, ValueError):
-        raise InputError(f"{f'{kind} {part.name}'.strip()} is {values!r:.100}: it must hold numbers") from None
+        raise InputError(f"{f'{kind} {part.name}'.strip()} is {_short(values)}: it must hold numbers") from None
 
 
 def _parts(space: Any, path: tuple[str | int, ...], kind: str) -> Iterator[Part]:
@@ -227,8 +227,8 @@ def _parts(space: Any, path: tuple[str | int, ...], kind: str) -> Iterator[Part]
         )
 
 
-def _short(space: Any) -> str:
-    return f"{' '.join(str(space).split()):.200}"
+def _short(value: Any) -> str:
+    return f"{' '.join(str(value).split()):.200}"
 
 
 def _at(value: Any, path: tuple[str | int, ...], kind: str) -> Any:
@@ -236,7 +236,9 @@ def _at(value: Any, path: tuple[str | int, ...], kind: str) -> Any:
         try:
             value = value[key]
         except (KeyError, IndexError, TypeError):
-            raise InputError(f"{kind} has no entry {key!r}: {value!r:.100}") from None
+            named = isinstance(value, dict)
+            found = f"only {', '.join(map(repr, value))}" if named else f"and is of type {type(value).__name__}"
+            raise InputError(f"{kind} has no entry {key!r}, {found:.200}: give all entries of the space") from None
     return value
 
 

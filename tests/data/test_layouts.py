@@ -74,18 +74,23 @@ def test_layout_of_spaces_that_agents_cannot_read_raises(space: gymnasium.Space[
 @pytest.mark.parametrize(
     ("value", "match"),
     [
-        ({"at": 0.0, "flags": [0, 0, 0]}, "observation has no entry 'goal'"),
+        (
+            {"at": np.zeros((9, 9)), "flags": [0, 0, 0]},
+            "^observation has no entry 'goal', only 'at', 'flags': give all entries of the space$",
+        ),
+        (np.zeros((9, 9)), "^observation has no entry 'goal', and is of type ndarray: give all entries of the space$"),
         ({"at": 0.0, "flags": [0, 0, 0], "goal": (0, np.zeros((2, 2)))}, r"observation goal\.0 is 0: .* from 1 to 3"),
         (
             {"at": 0.0, "flags": [0, 0], "goal": (1, np.zeros((2, 2)))},
             r"observation flags has shape \(2,\) where \(3,\)",
         ),
         (
-            {"at": "here", "flags": [0, 0, 0], "goal": (1, np.zeros((2, 2)))},
+            {"at": np.full((9, 9), "here"), "flags": [0, 0, 0], "goal": (1, np.zeros((2, 2)))},
             "observation at is .*: it must hold numbers",
         ),
     ],
 )
 def test_layout_row_of_another_space_raises_naming_the_part(value: Any, match: str) -> None:
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, match=match) as raised:
         Layout.of_space(NESTED, "observations").row(value, "observation")
+    assert "\n" not in str(raised.value)
