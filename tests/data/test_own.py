@@ -118,6 +118,15 @@ def test_write_store_with_a_space_that_agents_cannot_read_raises(own: Path) -> N
     assert not own.exists() or not list(own.iterdir())
 
 
+def test_write_store_with_dict_observations_and_no_space_asks_for_the_space(own: Path) -> None:
+    parts = {"at": np.zeros((4, 2)), "goal": np.zeros((4, 1))}
+    for observations in (parts, tuple(parts.values()), [{"at": [0, 0]}] * 4):
+        episode = Episode(observations, np.zeros((3, 1)), **ENDED)
+        with pytest.raises(InputError, match=r"episode 0 has observations .* write_store its observation_space"):
+            write_store("own/bad", [episode])
+    assert list(own.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("kind", "space", "row"),
     [

@@ -107,7 +107,7 @@ AS_TUPLE = (EPISODE.observations, EPISODE.actions, EPISODE.rewards, True, False)
 @pytest.mark.parametrize(
     ("episodes", "told"),
     [
-        ([vars(EPISODE)], r"episode 0, of type dict, has no observations, .*: make a decision_rnn\.Episode"),
+        ([vars(EPISODE)], r"episode 0, of type dict, has no observations: make a decision_rnn\.Episode"),
         ((AS_TUPLE for _ in range(1)), "episode 0, of type tuple, has no observations"),
         (EPISODE, "Episode is no sequence of episodes"),
         (None, "NoneType is no sequence of episodes"),

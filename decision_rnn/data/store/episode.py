@@ -63,21 +63,24 @@ def as_episodes(
     every step. Values of spaces with these layouts, of observations and actions, become rows. Raises InputError for
     anything else."""
     for index, episode in enumerate(episodes):
-        where = f"{name}: episode {index}"
-        try:
-            arrays = [
-                _as_rows(getattr(episode, key), layout, f"{key} of {where}")
-                for key, layout in zip(ARRAYS, (*layouts, None), strict=True)
-            ]
-        except InputError:
-            raise
-        except (AttributeError, ValueError, TypeError, RuntimeError):  # such as rows of different lengths
-            arrays = [np.array(None)]
-        if any(array.dtype.kind not in "fiub" for array in arrays):
-            raise InputError(
-                f"{where}, of type {type(episode).__name__}, has no {', '.join(ARRAYS)} that are arrays of numbers: "
-                "make a decision_rnn.Episode of its observations, actions, rewards, terminated and truncated"
-            )
+        where, arrays = f"{name}: episode {index}", []
+        for key, layout in zip(ARRAYS, (*layouts, None), strict=True):
+            if not hasattr(episode, key):
+                raise InputError(
+                    f"{where}, of type {type(episode).__name__}, has no {key}: make a decision_rnn.Episode of its "
+                    "observations, actions, rewards, terminated and truncated"
+                )
+            try:
+                arrays.append(_as_rows(getattr(episode, key), layout, f"{key} of {where}"))
+            except InputError:
+                raise
+            except (ValueError, TypeError, RuntimeError):  # such as rows of different lengths
+                arrays.append(np.array(None))
+            if arrays[-1].dtype.kind not in "fiub":
+                space = f" or, if they are values of a Dict or another space, give write_store its {key[:-1]}_space"
+                raise InputError(
+                    f"{where} has {key} that are no array of numbers: make them one{space * (key != 'rewards')}"
+                )
         terminated, truncated = (
             _end(getattr(episode, flag, getattr(episode, column, None)), arrays[2].size, flag, where)
             for flag, column in (("terminated", "terminations"), ("truncated", "truncations"))
