@@ -31,7 +31,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from decision_rnn.checkpoint import TrainedAgent, load_agent
-from decision_rnn.data.environments import make_environment, registered
+from decision_rnn.data.environments import MissingEnvironmentError, make_environment, registered
 from decision_rnn.data.playing import play_together
 from decision_rnn.errors import FULL, InputError, SystemFault, cannot_write
 from decision_rnn.evaluation.actor import Actor, actor_of
@@ -108,7 +108,14 @@ def watched_environment(environment_id: str | None, size: int | None = None) -> 
         settings["camera_name"] = "track"  # without a camera of that name, Gymnasium uses its default
         if size is not None:
             settings |= {"width": size, "height": size}
-    environment = make_environment(environment_id, **settings)
+    try:
+        environment = make_environment(environment_id, **settings)
+    except MissingEnvironmentError as error:
+        make_environment(environment_id).close()  # raises if it cannot be made without pictures either
+        raise InputError(
+            f"{environment_id} cannot be made with render_mode {settings['render_mode']} ({error.__cause__!r:.200}), "
+            "and so not be watched: let its class take that render_mode"
+        ) from None
     model: Any = None
     with contextlib.suppress(AttributeError, ValueError):  # ValueError: OGBench's is made by its first reset
         model = environment.unwrapped.model  # type: ignore[attr-defined]

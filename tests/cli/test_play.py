@@ -86,8 +86,7 @@ import errno, gymnasium, numpy as np
 from gymnasium.envs.classic_control import PendulumEnv
 
 class Undrawn(PendulumEnv):
-    def render(self):
-        {render}
+    {body}
 
 gymnasium.registry.pop("Pendulum-v1", None)
 gymnasium.register("Pendulum-v1", Undrawn, max_episode_steps=5)
@@ -95,20 +94,29 @@ gymnasium.register("Pendulum-v1", Undrawn, max_episode_steps=5)
 
 
 @pytest.mark.parametrize(
-    ("render", "code", "words"),
+    ("body", "code", "words"),
     [
-        ("raise NotImplementedError", 2, "the environment does not implement render"),
-        ("raise gymnasium.error.DependencyNotInstalled('pygame is not installed')", 2, "pygame is not installed"),
-        ("raise KeyError('font')", 2, "the environment cannot be drawn (KeyError: 'font')"),
-        ("raise OSError(errno.ENOSPC, 'No space left on device')", 1, "No space left on device"),
-        ("return np.zeros((40, 40, 3), np.uint8)", 0, ""),
+        (
+            "def __init__(self): super().__init__()",
+            2,
+            "Pendulum-v1 cannot be made with render_mode rgb_array (TypeError(",
+        ),
+        ("def render(self): raise NotImplementedError", 2, "the environment does not implement render"),
+        (
+            "def render(self): raise gymnasium.error.DependencyNotInstalled('pygame is not installed')",
+            2,
+            "pygame is not installed",
+        ),
+        ("def render(self): raise KeyError('font')", 2, "the environment cannot be drawn (KeyError: 'font')"),
+        ("def render(self): raise OSError(errno.ENOSPC, 'No space left on device')", 1, "No space left on device"),
+        ("def render(self): return np.zeros((40, 40, 3), np.uint8)", 0, ""),
     ],
 )
 @pytest.mark.usefixtures("runs")
 def test_play_says_why_there_are_no_pictures(
-    inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, render: str, code: int, words: str
+    inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: int, words: str
 ) -> None:
-    (tmp_path / "undrawn.py").write_text(UNDRAWN.format(render=render))
+    (tmp_path / "undrawn.py").write_text(UNDRAWN.format(body=body))
     monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", gymnasium.registry["Pendulum-v1"])  # it is put back
     monkeypatch.delitem(sys.modules, "undrawn", raising=False)  # of another case
     monkeypatch.setattr(sys, "path", list(sys.path))
