@@ -124,7 +124,7 @@ def write_package(
         try:
             write(folder / file)
         except InputError as error:
-            left_out.append(f"{file} is left out: {error}")
+            left_out.append(f"{file} is left out: {error}".replace(f"{folder}/", ""))  # which the user never sees
     order = sorted(results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"))
     (folder / CARD).write_text(write_card(folder, trained, order[-1] if order else None, name, on_hub, half=shipped))
     return left_out

@@ -164,7 +164,7 @@ def film(
         SystemFault: If the disk is full.
     """
     with new_file(video) as new:
-        asked = [str(agent), str(new), video.suffix, target_return, episodes, seed, seconds, list(plugins)]
+        asked = [str(agent), str(new), str(video), target_return, episodes, seed, seconds, list(plugins)]
         return [Moment(*moment) for moment in _with_drivers(json.dumps(asked), TIMEOUT * episodes)]
 
 
@@ -218,7 +218,7 @@ def main() -> None:
         print(json.dumps(_film(*asked)))
     except Exception as error:
         traceback.print_exc()
-        fault = _fault(error, asked[1])
+        fault = _fault(error, asked[2])  # the user's name of the file that is being written
         status = next((code for code, kind in FAULTS.items() if isinstance(fault, kind)), 1)
         if fault is not None:
             print(" ".join(str(fault).split()), file=sys.stderr)
@@ -246,7 +246,7 @@ def _fault(error: Exception, file: str) -> Exception | None:
 def _film(
     folder: str,
     file: str,
-    suffix: str,
+    video: str,
     target_return: float | None,
     episodes: int,
     seed: int | None,
@@ -261,6 +261,7 @@ def _film(
     settings = trained.config.evaluation
     first = settings.seed if seed is None else seed
     actor = trained.actor if isinstance(trained, EvaluatedPolicy) else actor_of(trained.agent, settings)
+    suffix = Path(video).suffix
     size, rate = FORMATS[suffix]
     limits = step_limits(settings, trained.provenance)
     environment = watched_environment(settings.environment_id or trained.provenance.environment_id, size)

@@ -108,7 +108,7 @@ gymnasium.register("Pendulum-v1", Undrawn, max_episode_steps=5)
             "pygame is not installed",
         ),
         ("def render(self): raise KeyError('font')", 2, "the environment cannot be drawn (KeyError: 'font')"),
-        ("def render(self): raise OSError(errno.ENOSPC, 'No space left on device')", 1, "No space left on device"),
+        ("def render(self): raise OSError(errno.ENOSPC, 'disk full')", 1, "cannot write a.mp4: disk full"),
         ("def render(self): return np.zeros((40, 40, 3), np.uint8)", 0, ""),
     ],
 )
@@ -173,7 +173,7 @@ def test_play_uses_the_window_that_the_agent_is_evaluated_with(
     monkeypatch.setattr(video, "draw", lambda environment: None)
     monkeypatch.setattr(video, "label", lambda picture, target, moment: picture)
     monkeypatch.setattr(video, "write_video", lambda pictures, rate, path: list(pictures))
-    (end,) = video._film(str(tmp_path / "windowed" / "checkpoints" / "10"), "a.mp4", ".mp4", -300.0, 1, 7, None)
+    (end,) = video._film(str(tmp_path / "windowed" / "checkpoints" / "10"), "a.mp4", "a.mp4", -300.0, 1, 7, None)
     assert end.earned == pytest.approx(target.return_mean, abs=1e-3)
     assert "carried state" in inline_cli("play", "run").stdout
 

@@ -222,6 +222,18 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
 
 
 @pytest.mark.usefixtures("without_extras")
+def test_package_says_what_is_left_out_without_the_temporary_path(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def film(agent: Path, *others: object) -> None:
+        raise InputError(f"{agent / 'config.json'}: unknown backbone 'mine'")
+
+    monkeypatch.setattr(packaging, "film", film)
+    _, left_out = package(run, tmp_path / "packaged")
+    assert left_out[-1] == "replay.mp4 is left out: config.json: unknown backbone 'mine'"
+
+
+@pytest.mark.usefixtures("without_extras")
 def test_package_with_browser_has_the_page_or_says_why_not(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
