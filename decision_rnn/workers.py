@@ -86,8 +86,8 @@ def parallel_map(
     """Yield the answers to all tasks, in order, computed by several processes, which end before this does.
 
     A few tasks are begun ahead of those whose answers have been taken, so that there may be infinitely many; closing
-    the generator waits for those. An error in a task is raised here and stops the others, and so does Ctrl-C. Where processes are spawned, scripts must guard
-    their work by `if __name__ == "__main__":`.
+    the generator waits for those. An error in a task is raised here and stops the others, and so does Ctrl-C. Where
+    processes are spawned, scripts must guard their work by `if __name__ == "__main__":`.
 
     Args:
         work: Takes a task and a function to report progress with, and returns an answer. It is pickled once; tasks,

@@ -54,7 +54,7 @@ def prepare(
     cap = training_cap = None
     if quantile > 0:
         cap = torch.from_numpy(store.return_to_go_cap(quantile))
-        training_cap = torch.from_numpy(store.returns_to_go_quantile((1 + quantile) / 2))
+        training_cap = torch.from_numpy(store.returns_to_go_quantile((1 + quantile) / 2)).maximum(cap)
     spec = agent_spec(
         mean[seen],
         std[seen],
