@@ -91,10 +91,19 @@ def test_rtg_cap_of_the_acting_agent_is_inside_what_training_shows(store: Episod
     agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8"), store, 1.0)
     cap, shown = agent.condition.cap, agent.condition.from_batch(stream.sample())
     assert cap.tolist() == [pytest.approx(store.returns_to_go_quantile(0.8).max())]
-    above = np.maximum(store.returns_to_go_quantile(0.9), cap.numpy())
-    np.testing.assert_allclose(agent.condition.training_cap, above, rtol=1e-6)
+    above, capped = (store.returns_to_go_quantile(quantile) for quantile in (0.9, 0.8))
+    largest = [max(above[t], capped[t:].max()) for t in range(len(above))]
+    np.testing.assert_allclose(agent.condition.training_cap, largest, rtol=1e-6)
     assert shown.max() <= agent.condition.training_cap.max()
     assert agent.condition.training_cap.max() > cap
+
+
+def test_training_shows_costs_up_to_the_quantile_of_their_timestep(tmp_path: Path) -> None:
+    zeros = [np.zeros((length + 1, 11), np.float32) for length in range(10, 30)]
+    episodes = [Episode(of, of[1:, :3], np.full(len(of) - 1, -1.0), True, False) for of in zeros]
+    costly = EpisodeStore.write(tmp_path / "costly", episodes, environment_id="Hopper-v5", source={})
+    agent, *_ = prepare(configure("--condition.rtg_cap", "0.8"), costly, 1.0)
+    np.testing.assert_allclose(agent.condition.training_cap, costly.returns_to_go_quantile(0.9), rtol=1e-6)
 
 
 def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_episodes(tmp_path: Path) -> None:
