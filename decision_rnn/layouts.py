@@ -49,7 +49,8 @@ class Part:
         return ".".join(map(str, self.path))
 
     def rows(self, values: np.ndarray, kind: str) -> np.ndarray:
-        """Values (rows, *shape) as (rows, size); InputError, naming `kind`, for another shape or an unknown choice."""
+        """Values (rows, *shape) as (rows, size), NaN as NaN; InputError, naming `kind`, for another shape or an unknown
+        choice."""
         where = f"{kind} {self.name}".strip()
         if values.shape[1:] != self.shape:
             raise InputError(f"a value of {where} has shape {values.shape[1:]} where {self.shape} is needed")
@@ -57,7 +58,8 @@ class Part:
         if not self.choices:
             return values
         shifted = values - np.array(self.start)
-        valid = (shifted >= 0) & (shifted < self.choices) & (shifted == np.floor(shifted))
+        missing = np.isnan(shifted)  # left to those who mend logs or refuse what is not finite
+        valid = (shifted >= 0) & (shifted < self.choices) & (shifted == np.floor(shifted)) | missing
         if not valid.all():
             row, entry = np.argwhere(~valid)[0]
             first = self.start[entry]
@@ -67,7 +69,8 @@ class Part:
             )
         rows = np.zeros((len(values), self.size), np.float32)
         firsts = np.cumsum([0, *self.choices[:-1]])
-        np.put_along_axis(rows, shifted.astype(np.int64) + firsts, 1.0, axis=1)
+        chosen = np.where(missing, 0, shifted).astype(np.int64) + firsts
+        np.put_along_axis(rows, chosen, np.where(missing, np.nan, 1.0), axis=1)
         return rows
 
     def values(self, rows: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from d4rl_files import write
+from gymnasium.spaces import Discrete
 from random_episodes import random_episode
 
 from decision_rnn.api.datasets import import_log
@@ -160,6 +161,18 @@ def test_missing_numbers_are_an_error_or_drop_or_end_their_episode(capsys: pytes
     np.testing.assert_array_equal(known.observations[:, 0], [2, 3, 4])  # the row's observation is complete
     with pytest.raises(InputError, match="no episodes"):
         imported(short_log(u=[None] * 5), "own/none", missing="end_episode")
+
+
+@pytest.mark.usefixtures("own")
+def test_column_of_choices_is_read_as_discrete_actions_or_as_missing() -> None:
+    choices: dict[str, Any] = {"actions": "u", "action_space": Discrete(3)}
+    one, other = imported(short_log(u=[2, 0, 1, 2, 1]), "own/chosen", **choices)
+    np.testing.assert_array_equal(one.actions, [[0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(other.actions, [[0, 1, 0], [0, 0, 1], [0, 1, 0]])
+    _, ended = imported(short_log(u=[2, 0, 1, None, 1]), "own/gap", missing="end_episode", **choices)
+    np.testing.assert_array_equal(ended.actions, [[0, 1, 0]])
+    with pytest.raises(InputError, match=r"is 3\.0: it must be a whole number from 0 to 2"):
+        imported(short_log(u=[2, 0, 1, 3, 1]), "own/beyond", **choices)
 
 
 @pytest.mark.usefixtures("own")
