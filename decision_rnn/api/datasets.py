@@ -26,6 +26,9 @@ from decision_rnn.errors import InputError
 from decision_rnn.messages import bar, quiet, warn
 from decision_rnn.parsing import split_names
 
+MOST_CHOICES = 100
+"""Whole numbers up to here are taken for those of choices, and remarked on."""
+
 
 def find_dataset(
     data: Any,
@@ -192,7 +195,7 @@ def import_log(
             reader, notes = LogReader(Columns(observed, acted, **named), missing), []
             read = reader.read(logs, notes)
             episodes, columns = chain([next(read)], read), reader.entries  # known once a log has been read
-        write_own(
+        store = write_own(
             name,
             bar(episodes, "importing", unit=" episodes"),
             environment_id,
@@ -204,7 +207,19 @@ def import_log(
         )
         for note in notes:
             warn(f"{name}: {note}")
+        if "action" not in store.manifest["source"]["spaces"]:
+            _remark_on_choices(name, store.actions)
     return open_dataset(name)
+
+
+def _remark_on_choices(name: str, actions: np.ndarray) -> None:
+    """Remark on actions of an unknown space that look like the numbers of choices."""
+    largest = actions.max()
+    if 0 < largest <= MOST_CHOICES and actions.min() == 0 and (actions == np.floor(actions)).all():
+        warn(
+            f"{name}: the actions are whole numbers from 0 to {largest:.0f}, taken as quantities: if they number "
+            "choices, import them with --choices, in Python with an action_space such as Discrete(3)"
+        )
 
 
 def _is_hdf5(log: Any) -> bool:

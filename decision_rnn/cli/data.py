@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from gymnasium.spaces import Discrete, MultiDiscrete
+
 from decision_rnn.api.datasets import import_log, merge_datasets
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.data.catalog import PARTIAL_HELP, names, open_dataset
@@ -20,6 +22,7 @@ from decision_rnn.data.store.verification import CacheError
 from decision_rnn.errors import InputError, cannot_write, did_you_mean
 from decision_rnn.files import check_destination, check_folder
 from decision_rnn.messages import counted
+from decision_rnn.parsing import PositiveInt, convert
 
 USAGE = """usage: decision-rnn data ACTION ...
 
@@ -80,6 +83,7 @@ def _add_import(parser: CommandParser) -> None:
     for option, text in COLUMNS.items():
         hint: Any = tuple[str, ...] if option in ("observations", "actions") else str | None
         parser.add_typed(columns, f"--{option}", hint=hint, default=() if hint == tuple[str, ...] else None, help=text)
+    parser.add_typed(columns, "--choices", hint=tuple[str, ...], default=(), help=CHOICES_HELP)
     parser.add_argument("--environment", help="the Gymnasium id of the environment to evaluate agents in, if any")
     parser.add_argument("--missing", type=Missing, default="error", help=MISSING_HELP)
     parser.add_argument("--append", action="store_true", help="if the dataset exists, add the episodes to it")
@@ -171,11 +175,14 @@ def _export(command: Namespace) -> None:
 
 
 def _import(command: Namespace) -> None:
+    choices = [convert(number, PositiveInt, "--choices") for number in command.choices]
+    space = Discrete(choices[0]) if len(choices) == 1 else MultiDiscrete(choices) if choices else None
     store = import_log(
         command.logs,
         command.name,
         **{column: getattr(command, column) for column in COLUMNS},
         environment_id=command.environment,
+        action_space=space,
         missing=command.missing,
         append=command.append,
     ).open()
@@ -204,6 +211,10 @@ COLUMNS = {
     "terminated": "the column that is 1 or true in the last row of an episode whose task ended",
     "truncated": "the column that is 1 or true where the time ended (default: all episodes that did not terminate)",
 }
+CHOICES_HELP = (
+    "how many choices each column of an action has, as 4 or 3,2, if it holds their numbers, from 0 on (default: what "
+    "the environment says, else quantities)"
+)
 MISSING_HELP = (
     "what is done with an episode in which a number is missing or not finite: say so and stop, leave it out, or end it "
     "before that row, neither terminated nor truncated"

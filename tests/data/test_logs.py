@@ -10,14 +10,16 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from d4rl_files import write
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from random_episodes import random_episode
 
 from decision_rnn.api.datasets import import_log
+from decision_rnn.cli import data as cli_data
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.own import write_store
+from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
@@ -173,6 +175,19 @@ def test_column_of_choices_is_read_as_discrete_actions_or_as_missing() -> None:
     np.testing.assert_array_equal(ended.actions, [[0, 1, 0]])
     with pytest.raises(InputError, match=r"is 3\.0: it must be a whole number from 0 to 2"):
         imported(short_log(u=[2, 0, 1, 3, 1]), "own/beyond", **choices)
+
+
+@pytest.mark.usefixtures("own")
+def test_data_import_of_choices_in_one_column_or_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, columns = str(tmp_path / "log.csv"), ["--observations", "obs_0", "--reward", "r", "--episode", "run"]
+    pa.csv.write_csv(pa.table(short_log(u=[2, 0, 1, 2, 1], v=[1, 1, 0, 0, 0])), log)
+    cli_data.run(["import", log, "--name", "own/quantities", *columns, "--actions", "u"])
+    assert "whole numbers from 0 to 2, taken as quantities: if they number choices" in capsys.readouterr().err
+    cli_data.run(["import", log, "--name", "own/one", *columns, "--actions", "u", "--choices", "3"])
+    cli_data.run(["import", log, "--name", "own/two", *columns, "--actions", "u,v", "--choices", "3,2"])
+    assert "quantities" not in capsys.readouterr().err
+    spaces = [spaces_of(open_dataset(name).open())[1] for name in ("own/quantities", "own/one", "own/two")]
+    assert spaces == [Box(0, 2, (1,)), Discrete(3), MultiDiscrete([3, 2])]
 
 
 @pytest.mark.usefixtures("own")
