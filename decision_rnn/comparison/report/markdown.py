@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from decision_rnn.comparison.report.parts import Findings
 from decision_rnn.comparison.report.sections import SECTIONS
-from decision_rnn.comparison.report.words import listed, plural
+from decision_rnn.comparison.report.words import listed
 from decision_rnn.evaluation.actor import describe_state
 from decision_rnn.machine import describe_hardware, describe_versions
+from decision_rnn.messages import counted
 
 if TYPE_CHECKING:
     from decision_rnn.comparison.record import Comparison
@@ -40,13 +41,13 @@ def describe(comparison: Comparison) -> list[str]:
         noun: [of.label for of in variants if of.control == control]
         for noun, control in (("variant", False), ("control", True))
     }
-    named = [f"{plural(len(labels), noun)} ({listed(labels)})" for noun, labels in kinds.items() if labels]
+    named = [f"{counted(len(labels), noun)} ({listed(labels)})" for noun, labels in kinds.items() if labels]
     steps = _by_label({of.label: f"{of.config['training']['steps']:,}" for of in variants})
-    seeds = f"{plural(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds))})"
+    seeds = f"{counted(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds))})"
     return [
         f"{' and '.join(named)} on {listed(of.data.name for of in comparison.datasets)}, each trained for {steps} "
         f"steps with {seeds}.",
-        f"The last checkpoint plays {plural(comparison.episodes, 'episode')} for each target, with "
+        f"The last checkpoint plays {counted(comparison.episodes, 'episode')} for each target, with "
         f"{_by_label({of.label: describe_state(of.window) for of in variants})}.",
     ]
 

@@ -11,10 +11,11 @@ from decision_rnn.comparison.report.conclusions import conclusions
 from decision_rnn.comparison.report.markdown import describe, describe_origin
 from decision_rnn.comparison.report.parts import Findings, Section
 from decision_rnn.comparison.report.sections import SECTIONS
-from decision_rnn.comparison.report.words import listed, plural
+from decision_rnn.comparison.report.words import listed
 from decision_rnn.errors import cannot_write
 from decision_rnn.files import check_destination, write_atomically
 from decision_rnn.machine import versions
+from decision_rnn.messages import counted
 
 
 def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: Sequence[str] = ()) -> Path:
@@ -43,7 +44,7 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
     findings = Findings(comparison)
     made = [*(make(findings) for make in SECTIONS), *filter(None, [clips])]
     names = [dataset.data.name for dataset in comparison.datasets]
-    failed = plural(len(comparison.failed), "failed run")
+    failed = counted(len(comparison.failed), "failed run")
     played = comparison.variants[0].config["evaluation"].get("environment_id")
     environment = Environment(
         loader=PackageLoader("decision_rnn.comparison.report"),

@@ -19,7 +19,6 @@ from decision_rnn.comparison.report.words import (
     describe_targets,
     format_spread,
     listed,
-    plural,
 )
 from decision_rnn.comparison.summary import (
     BUDGETS,
@@ -47,6 +46,7 @@ from decision_rnn.evaluation.statistics import (
     probability_of_improvement,
     summarise_seeds,
 )
+from decision_rnn.messages import counted
 from decision_rnn.parsing import BEST
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def learning(findings: Findings) -> Section:
         charts += plots(findings, "score over steps", axes, curves, "{:.1f}".format, panels=True)
         return Group(dataset.data.name, tables=tables, charts=charts)
 
-    text = f"Checkpoints: {plural(findings.comparison.checkpoint_episodes, 'episode')} each."
+    text = f"Checkpoints: {counted(findings.comparison.checkpoint_episodes, 'episode')} each."
     legend = (
         "The best checkpoint is chosen and measured by the same episodes, so its score is biased upwards. A thick line "
         "with marks is the mean score over seeds for the first target, thin lines are its seeds, dotted "
@@ -293,7 +293,7 @@ def tuning(findings: Findings) -> Section:
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
         tuned = {of.variant: of.tuning for of in found if of.tuning}
         columns: Columns = {
-            plural(spent, "episode"): {
+            counted(spent, "episode"): {
                 label: Cell(f"{of[i].score:.1f}", format_spread(of[i])) for label, of in tuned.items() if i < len(of)
             }
             for i, spent in enumerate(BUDGETS)

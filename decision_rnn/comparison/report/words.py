@@ -19,11 +19,6 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 seed`, `2 seeds`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def capitalised(text: str) -> str:
     """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
