@@ -182,8 +182,7 @@ class ActingLoop(ABC):
         return self.act(observation, reward, done=done)
 
     def _values(self, actions: np.ndarray) -> np.ndarray:
-        values: np.ndarray = self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
-        return values
+        return self.action_layout.values(actions)  # no Dict or Tuple: agents do not act in them
 
     def _act_all(self, observations: np.ndarray, rewards: np.ndarray) -> np.ndarray:
         actions, self._state = self.step(observations, rewards, self._first, self._target, self._state)

@@ -101,8 +101,7 @@ class Success(Metric):
                 'the metric success needs info["success"] or info["is_success"] at the last step of an episode, which '
                 "the environment does not give: leave it out of evaluation.metrics, or register a metric of your own"
             )
-        succeeded: float = said[0] if said else 0.0
-        return succeeded
+        return said[0] if said else 0.0
 
 
 @register_metric

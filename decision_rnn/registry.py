@@ -51,8 +51,7 @@ class Registration(Generic[Made, Config]):
     @cached_property
     def cls(self) -> Callable[..., Made]:
         importlib.import_module(self.home)  # its `register` sets the attribute
-        made: Callable[..., Made] = vars(self)["cls"]
-        return made
+        return vars(self)["cls"]
 
 
 class Registry(Generic[Made, Config]):

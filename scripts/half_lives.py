@@ -26,8 +26,7 @@ def response(mixer: SequenceMixer, width: int) -> np.ndarray:
     x = torch.randn(DIRECTIONS, TIME, width, generator=noise).requires_grad_()
     y: Tensor = mixer(x)[0][:, -1]
     (gradient,) = torch.autograd.grad(y, x, torch.randn(y.shape, generator=noise))
-    found: np.ndarray = gradient.flip(1).square().sum((0, 2)).sqrt().double().numpy()
-    return found
+    return gradient.flip(1).square().sum((0, 2)).sqrt().double().numpy()
 
 
 def middle(found: np.ndarray) -> str:

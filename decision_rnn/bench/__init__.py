@@ -13,5 +13,4 @@ BENCHES = ("train", "rollout", "data", "scan", "backbones", "deploy")
 
 def bench_of(name: str) -> "Callable[..., list[Row]]":
     """The benchmark of that name, `bench_NAME` of its module; its parameters are its options on the command line."""
-    found: Callable[..., list[Row]] = getattr(importlib.import_module(f"{__package__}.{name}"), f"bench_{name}")
-    return found
+    return getattr(importlib.import_module(f"{__package__}.{name}"), f"bench_{name}")

@@ -239,8 +239,7 @@ def _settings(spec: EnvSpec, around: Sequence[dict[str, Any]] = ()) -> dict[str,
         "additional_wrappers": [wrapper for wrapper in wrappers if wrapper["name"] not in WATCHING_WRAPPERS],
     }
     # Without their addresses, functions are the same in every process.
-    plain: dict[str, Any] = json.loads(json.dumps(settings, default=lambda value: ADDRESS.sub("", repr(value))))
-    return plain
+    return json.loads(json.dumps(settings, default=lambda value: ADDRESS.sub("", repr(value))))
 
 
 def play_episodes(

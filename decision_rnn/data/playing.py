@@ -133,8 +133,7 @@ class _Course:
 
 def spec_of(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> EnvSpec | None:
     """The spec of an environment, or of one in a vector, with its wrappers; None if it was not made by an id."""
-    spec = _first(environment).spec
-    return spec
+    return _first(environment).spec
 
 
 def _first(environment: gymnasium.Env | gymnasium.vector.VectorEnv) -> gymnasium.Env | gymnasium.vector.VectorEnv:

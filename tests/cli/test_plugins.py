@@ -34,8 +34,7 @@ Refused = Callable[..., None]
 def read_result(run: Path) -> dict[str, Any]:
     """The only result in a run's folder."""
     (path,) = (run / "results").iterdir()
-    result: dict[str, Any] = json.loads(path.read_text())
-    return result
+    return json.loads(path.read_text())
 
 
 @pytest.fixture(scope="module")

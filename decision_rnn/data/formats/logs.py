@@ -265,8 +265,7 @@ class _Table:
                 f"{self.label}: the column {name} holds something else than numbers, {str(value)!r:.50} in row "
                 f"{row // width}: leave the column out, or mend it"
             )
-        numbers: np.ndarray = column.cast(pa.float64()).to_numpy()
-        return numbers.reshape(-1, width)
+        return column.cast(pa.float64()).to_numpy().reshape(-1, width)
 
     def _single(self, table: pa.Table, name: str) -> np.ndarray:
         numbers = self._numbers(table, name)
@@ -287,8 +286,7 @@ class _Table:
         if pa.types.is_temporal(column.type):
             column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
         if pa.types.is_integer(column.type):
-            times: np.ndarray = column.to_numpy()  # nanoseconds since 1970 have more digits than float64
-            return times
+            return column.to_numpy()  # nanoseconds since 1970 have more digits than float64
         return self._single(table, name)
 
     def _check_known(self, column: pa.ChunkedArray, name: str) -> None:

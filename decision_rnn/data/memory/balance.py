@@ -18,8 +18,7 @@ def regulator(a: np.ndarray, b: np.ndarray, state_cost: np.ndarray, action_cost:
     from scipy.linalg import solve_discrete_are  # here: listing datasets does not need it
 
     p = solve_discrete_are(a, b[:, None], state_cost, [[action_cost]])
-    gains: list[float] = ((b @ p @ a) / (action_cost + b @ p @ b)).tolist()
-    return gains
+    return ((b @ p @ a) / (action_cost + b @ p @ b)).tolist()
 
 
 @cache

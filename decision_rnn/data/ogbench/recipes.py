@@ -60,5 +60,4 @@ def collect(
     starts, play = indices[::CHUNK], partial(kept, folder, partial(_play, recipe, indices.stop))
     chunks = parallel_map(play, starts, processes or available_cores(), "collects episodes")
     with contextlib.closing(chunks):
-        shown = bar(chain.from_iterable(chunks), "collecting", total=len(indices), unit=" episodes", show=progress)
-        yield from shown
+        yield from bar(chain.from_iterable(chunks), "collecting", total=len(indices), unit=" episodes", show=progress)

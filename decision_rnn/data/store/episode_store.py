@@ -95,8 +95,7 @@ class EpisodeStore:
     @cached_property
     def exact_rewards(self) -> np.ndarray:
         """(steps,) float64; of a selection, a copy."""
-        rewards: np.memmap = np.load(self.path / REWARDS, mmap_mode="r")
-        return rewards
+        return np.load(self.path / REWARDS, mmap_mode="r")
 
     @cached_property
     def fingerprint(self) -> str:
