@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -68,7 +67,7 @@ class Trainer(Generic[Model]):
 
     def step(self, batch: Any) -> StepOutput:
         """One optimiser step on a batch that is on `device`; skipped if its loss or gradient is not finite."""
-        with self._precision():
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             output: TrainingOutput = self.model(batch, self.carried)
         self.optimizer.zero_grad(set_to_none=True)
         output.loss.backward()
@@ -130,9 +129,6 @@ class Trainer(Generic[Model]):
         if self.device.type == "cuda" and "random_cuda" in state:
             torch.cuda.set_rng_state(state["random_cuda"])
         self.steps = state["step"]
-
-    def _precision(self) -> AbstractContextManager[None]:
-        return torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
 
 
 def pick_device(name: str) -> torch.device:
