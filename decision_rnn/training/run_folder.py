@@ -108,9 +108,9 @@ class MetricsLog:
             resumed = self.path.exists()
             kept = [line for line in read_metrics(run) if line["step"] <= step] if resumed else []
             write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-            self._write_event(file_version="brain.Event:2")
+            _write_event(self.events, file_version="brain.Event:2")
             if resumed:  # TensorBoard then forgets what a killed process logged after its last checkpoint
-                self._write_event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
+                _write_event(self.events, step=step + 1, session_log=SessionLog(status=SessionLog.START))
         self.begun = time.perf_counter() - seconds
         self.last_step, self.last_seconds = step, seconds
 
@@ -136,19 +136,15 @@ class MetricsLog:
         with self._writing():
             with self.path.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
-            self._write_event(
-                step=step, summary=_summary({f"training/{name}": value for name, value in metrics.items()})
-            )
+            summary = _summary({f"training/{name}": value for name, value in metrics.items()})
+            _write_event(self.events, step=step, summary=summary)
         return line
 
     def write_scores(self, step: int, scores: Mapping[str, float] | None) -> None:
         """Write scores of a checkpoint, by tag, if there are any, as TensorBoard events: the results have them too."""
         if scores:
             with self._writing():
-                self._write_event(step=step, summary=_summary(scores))
-
-    def _write_event(self, **content: Any) -> None:
-        _write_event(self.events, **content)
+                _write_event(self.events, step=step, summary=_summary(scores))
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
