@@ -23,7 +23,7 @@ from gymnasium.wrappers import (
     RescaleAction,
 )
 from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, Made, table, write_report
 
 import decision_rnn
 from decision_rnn.deploy.onnx import export_onnx
@@ -93,29 +93,27 @@ def main() -> None:
     import_plugins(PLUGINS)
     for name, wrapped in WRAPPED.items():
         gymnasium.register(name, wrapped)
-    lines = [
-        "# Environments",
-        "",
-        "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's, Minigrid's and "
-        "Gymnasium-Robotics' environments. The last column is the action space, or the sentence that says why not. The "
-        "agents are trained for 30 steps, so that their scores mean nothing. The last rows are of "
-        "environments in wrappers.",
-        "",
-        "| environment | " + " | ".join(STEPS) + " | observations | actions |",
-        "| --- " * (len(STEPS) + 3) + "|",
-    ]
+    rows = []
     with (
         bar(total=len(ENVIRONMENTS) + len(WRAPPED), desc="environments") as shown,
         tempfile.TemporaryDirectory() as folder,
     ):
         os.environ["DECISION_RNN_DATA"] = folder
         for environment_id in (*ENVIRONMENTS, *WRAPPED):
-            lines.append(row(environment_id, Path(folder)))
+            rows.append(row(environment_id, Path(folder)))
             shown.update()
-    write_report(RESULTS / "environments" / "README.md", "\n".join(lines), made)
+    write_report(
+        RESULTS / "environments" / "README.md",
+        "# Environments\n\n"
+        "From a random policy's episodes to an exported agent that plays: what works in Gymnasium's, Minigrid's and "
+        "Gymnasium-Robotics' environments. The last column is the action space, or the sentence that says why not. The "
+        "agents are trained for 30 steps, so that their scores mean nothing. The last rows are of "
+        "environments in wrappers.\n\n" + table(["environment", *STEPS, "observations", "actions"], rows),
+        made,
+    )
 
 
-def row(environment_id: str, folder: Path) -> str:
+def row(environment_id: str, folder: Path) -> list[str]:
     """The table's row of an environment."""
     environment = gymnasium.make(environment_id)
     space, seen = environment.action_space, describe(environment.observation_space)
@@ -149,8 +147,7 @@ def row(environment_id: str, folder: Path) -> str:
             remark = str(error)
             break
         done += 1
-    marks = ["yes"] * done + ["no"] * (len(steps) - done)
-    return f"| {environment_id} | " + " | ".join(marks) + f" | {seen} | {remark} |"
+    return [environment_id, *["yes"] * done, *["no"] * (len(steps) - done), seen, remark]
 
 
 def describe(space: gymnasium.Space) -> str:

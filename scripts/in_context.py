@@ -9,7 +9,6 @@ each run, in histories.json, and is not played again.
 """
 
 import argparse
-import csv
 import json
 import time
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import gymnasium
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, Made, table, write_csv, write_report
 
 from decision_rnn import EnvironmentActor, load_agent
 from decision_rnn.comparison.record import Comparison, Trial, read_comparison
@@ -133,8 +132,8 @@ def markdown(rows: Sequence[Row]) -> str:
     """The table of the report."""
     parts = {"1": slice(0, 1), "2 to 10": slice(1, 10), "91 to 100": slice(90, 100), "the last ten": slice(-LAST, None)}
     head = ["agent", *(f"inner episode {part}" if part == "1" else part for part in parts), "of the best", "found both"]
-    lines = [[*head, "CPU µs a step, first to last", "state, bytes", "parameters", "training steps"]]
-    lines.append(["---"] * len(lines[0]))
+    head += ["CPU µs a step, first to last", "state, bytes", "parameters", "training steps"]
+    lines = []
     for row in rows:
         found = [f"{row.curve[part].mean():.2f}" for part in parts.values()]
         last = np.concatenate([play.returns[:, -LAST:].mean(1) for play in row.plays])
@@ -146,7 +145,7 @@ def markdown(rows: Sequence[Row]) -> str:
                 *(f"{row.trials[0].state_bytes or 0:,}", f"{row.trials[0].parameters:,}", f"{row.trials[0].step:,}"),
             ]
         )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(head, lines)
 
 
 def report(comparison: Comparison, rows: Sequence[Row], references: dict[str, float]) -> str:
@@ -182,13 +181,13 @@ def main() -> None:
     rows, output = collect(comparison, folder), RESULTS / "memory-dark-key-to-door"
     references = {"knowing the room": scripted(0), "random actions": scripted(1)}
     draw(rows, references, output / "memory-dark-key-to-door.png")
-    with (output / "memory-dark-key-to-door.csv").open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["agent", "seed", "inner_episode", "mean_return"])
-        for row in rows:
-            for played, trial in zip(row.plays, row.trials, strict=True):
-                means = enumerate(played.returns.mean(0), 1)
-                table.writerows([row.name, trial.seed, episode, f"{mean:.2f}"] for episode, mean in means)
+    means = [
+        [row.name, trial.seed, episode, f"{mean:.2f}"]
+        for row in rows
+        for played, trial in zip(row.plays, row.trials, strict=True)
+        for episode, mean in enumerate(played.returns.mean(0), 1)
+    ]
+    write_csv(output / "memory-dark-key-to-door.csv", ["agent", "seed", "inner_episode", "mean_return"], means)
     write_report(output / "README.md", report(comparison, rows, references), made)
 
 

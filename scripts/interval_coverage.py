@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
-from results_folder import Made, write_report
+from results_folder import Made, table, write_report
 from scipy import stats
 
 from decision_rnn.evaluation.aggregate import (
@@ -249,18 +249,17 @@ def cell(row: Row) -> str:
     return f"{row['coverage']:.1%} ({'∞' if width > 1e6 else f'{round(width, 3):.3g}'})"
 
 
-def pivot(rows: list[Row], down: tuple[str, ...], across: str = "interval") -> str:
-    """A Markdown table: a line for each value of `down`, a column for each of `across`."""
-    columns = list(dict.fromkeys(row[across] for row in rows))
+def pivot(rows: list[Row], down: tuple[str, ...]) -> str:
+    """A Markdown table: a line for each value of `down`, a column for each interval."""
+    columns = list(dict.fromkeys(row["interval"] for row in rows))
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in rows:
-        lines.setdefault(tuple(row[key] for key in down), {})[row[across]] = cell(row)
-    head = [*down, *columns]
-    text = [head, ["---"] * len(head)]
+        lines.setdefault(tuple(row[key] for key in down), {})[row["interval"]] = cell(row)
+    text = []
     for key, cells in lines.items():
         text.append([f"{value:.2f}" if isinstance(value, float) else str(value) for value in key])
         text[-1] += [cells.get(column, "") for column in columns]
-    return "\n".join(f"| {' | '.join(line)} |" for line in text)
+    return table([*down, *columns], text)
 
 
 def plot(rows: list[Row]) -> None:
@@ -292,9 +291,7 @@ def report(tables: dict[str, list[Row]], trials: int) -> str:
     )
     kinds = [key for key in errors[0] if key not in ("shape", "seeds")]
     head = ["shape", "seeds", "Welch's interval covers", "found better", "found worse", *kinds[3:]]
-    lines = [head, ["---"] * len(head)]
-    lines += [[row["shape"], str(row["seeds"]), *(f"{row[kind]:.1%}" for kind in kinds)] for row in errors]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    compared = [[row["shape"], str(row["seeds"]), *(f"{row[kind]:.1%}" for kind in kinds)] for row in errors]
     return f"""# How often the intervals cover
 
 The nominal coverage of every interval is {LEVEL:.0%}. A cell gives the share of draws of scores in which the
@@ -327,7 +324,7 @@ intervals for the mean; the last one is for the interquartile mean of the distri
 `compare_seeds` of two variants whose means are 10 apart, and `compare_variants`: how often one of 2 or 6 equal variants
 is said to differ.
 
-{table}
+{table(head, compared)}
 
 ## The interquartile mean over datasets
 

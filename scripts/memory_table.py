@@ -10,7 +10,6 @@ memory.json, and is not played again.
 """
 
 import argparse
-import csv
 import json
 import statistics
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, Made, table, write_csv, write_report
 from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent
@@ -196,13 +195,13 @@ def draw(rows: Sequence[Row], trained_on: int, path: Path) -> None:
 def markdown(rows: Sequence[Row]) -> str:
     """The table of the report."""
     head = ["backbone", *map(short, STEPS), "µs a step", "state, bytes", "parameters"]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for row in rows:
         shares = [spread(row.obeys[steps]) for steps in STEPS]
         lines.append(
             [row.name, *shares, f"{row.cost.microseconds:.0f}", f"{row.cost.state_bytes:,}", f"{row.cost.parameters:,}"]
         )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(head, lines)
 
 
 def report(comparison: Comparison, rows: Sequence[Row], trained_on: int) -> str:
@@ -238,19 +237,16 @@ def main() -> None:
     made = Made.from_trials(comparison.trials)
     torch.set_num_threads(1)
     rows = collect(comparison, folder)
-    output, trained_on = RESULTS / "memory-tmaze", int(comparison.datasets[0].data.name.rpartition("-")[2])
+    name = comparison.datasets[0].data.name
+    output, trained_on = RESULTS / "memory-tmaze", int(name.rpartition("-")[2])
     draw(rows, trained_on, output / "memory-tmaze.png")
-    with (output / "memory-tmaze.csv").open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["backbone", "seed", "steps", "obeys_percent"])
-        for row in rows:
-            for steps in STEPS:
-                table.writerows(
-                    [row.name, trial.seed, steps, value]
-                    for trial, value in zip(
-                        comparison.trials_of(row.name, comparison.datasets[0].data.name), row.obeys[steps], strict=True
-                    )
-                )
+    shares = [
+        [row.name, trial.seed, steps, value]
+        for row in rows
+        for steps in STEPS
+        for trial, value in zip(comparison.trials_of(row.name, name), row.obeys[steps], strict=True)
+    ]
+    write_csv(output / "memory-tmaze.csv", ["backbone", "seed", "steps", "obeys_percent"], shares)
     write_report(output / "README.md", report(comparison, rows, trained_on), made)
 
 

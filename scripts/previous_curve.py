@@ -8,7 +8,6 @@ that a state of this size, trained for so many steps, can no longer hold.
 """
 
 import argparse
-import csv
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from matplotlib import pyplot as plt
 from memory_table import Cost, cost, spread
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, Made, table, write_csv, write_report
 
 from decision_rnn.comparison.record import Comparison, read_comparison
 
@@ -94,11 +93,11 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 def markdown(rows: Sequence[Row]) -> str:
     """The table of the report."""
     head = ["backbone", *(f"k = {k}" for k in rows[0].scores), "state, bytes", "µs a step", "parameters"]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for row in rows:
         costs = [f"{row.cost.state_bytes:,}", f"{row.cost.microseconds:.0f}", f"{row.cost.parameters:,}"]
         lines.append([row.name, *map(spread, row.scores.values()), *costs])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(head, lines)
 
 
 def report(comparison: Comparison, rows: Sequence[Row]) -> str:
@@ -133,14 +132,13 @@ def main() -> None:
     made = Made.from_trials(comparison.trials, packages=["popgym"])
     rows, output = collect(comparison), RESULTS / "memory-repeat-previous"
     draw(rows, output / "memory-repeat-previous.png")
-    with (output / "memory-repeat-previous.csv").open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["backbone", "k", "seed", "score"])
-        for row in rows:
-            for k, scores in row.scores.items():
-                table.writerows(
-                    [row.name, k, seed, f"{score:.2f}"] for seed, score in zip(comparison.seeds, scores, strict=True)
-                )
+    lines = [
+        [row.name, k, seed, f"{score:.2f}"]
+        for row in rows
+        for k, scores in row.scores.items()
+        for seed, score in zip(comparison.seeds, scores, strict=True)
+    ]
+    write_csv(output / "memory-repeat-previous.csv", ["backbone", "k", "seed", "score"], lines)
     write_report(output / "README.md", report(comparison, rows), made)
 
 

@@ -1,8 +1,9 @@
-"""Shared by the scripts that make folders of results/: each report ends with how it was made, in one form.
+"""Shared by the scripts that make folders of results/: tables, and how each report ends with how it was made.
 
 Made by `COMMAND` at commit COMMIT; seeds SEEDS; PROCESSOR, CORES cores, GPU: NAME; SYSTEM; VERSIONS; NOTES.
 """
 
+import csv
 import platform
 import shlex
 import sys
@@ -78,6 +79,17 @@ class Made:
 def command_line() -> str:
     """The command that started this script, as one types it."""
     return shlex.join(["python", f"scripts/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
+
+
+def write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table for programs."""
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
 def write_report(path: Path, text: str, made: Made) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, Made, table, write_report
 from rtg_caps import finished
 
 from decision_rnn import evaluate, load_agent, open_dataset
@@ -105,9 +105,6 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
     picture(means, scores, options.output / "return-in-reach.png")
-
-    def table(head: list[str], rows: list[list[str]]) -> str:
-        return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
     played = [
         [

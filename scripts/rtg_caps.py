@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from results_folder import RESULTS, Made, write_report
+from results_folder import RESULTS, Made, table, write_report
 
 from decision_rnn import evaluate, load_agent
 from decision_rnn.comparison.record import Trial, read_comparison
@@ -36,11 +36,8 @@ def finished(comparison: Path, variant: str) -> list[tuple[Path, Trial]]:
     return [(comparison / cell.run, cell) for cell in sorted(cells, key=lambda cell: (cell.dataset, cell.seed))]
 
 
-def row(scores: dict[float, list[float]]) -> str:
-    return " | ".join(
-        f"{np.mean(seeds):.1f}" + (f" ± {np.std(seeds, ddof=1):.1f}" if len(seeds) > 1 else "")
-        for seeds in scores.values()
-    )
+def over_seeds(scores: list[float]) -> str:
+    return f"{np.mean(scores):.1f}" + (f" ± {np.std(scores, ddof=1):.1f}" if len(scores) > 1 else "")
 
 
 def picture(scores: Scores, path: Path) -> None:
@@ -88,21 +85,17 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
     picture(scores, options.output / "scores.png")
-    header = " | ".join(named(limit) for limit in LIMITS)
-    rows = [
-        f"| {name} | {targets[name]:g} | {', '.join(str(cell.seed) for cell in cells if cell.dataset == name)} | "
-        f"{row(by_limit)} |"
-        for name, by_limit in scores.items()
-    ]
+    head, rows = ["data", "target", "seeds", *map(named, LIMITS)], []
+    for name, by_limit in scores.items():
+        seeds = ", ".join(str(cell.seed) for cell in cells if cell.dataset == name)
+        rows.append([name, f"{targets[name]:g}", seeds, *map(over_seeds, by_limit.values())])
     write_report(
         options.output / "README.md",
         f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} at the paper's target "
         "return, under caps of the return-to-go that it sees when it acts: none, the largest of the data, or the "
         "largest of its quantiles by timestep. The weights are the same in a row, trained with the default cap. Mean ± "
         f"standard deviation over seeds, of one seed its score; {options.episodes} episodes each. scores.json holds "
-        "every seed's.\n\n"
-        f"| data | target | seeds | {header} |\n|{' --- |' * (3 + len(LIMITS))}\n" + "\n".join(rows) + "\n\n"
-        "![scores against limits](scores.png)",
+        f"every seed's.\n\n{table(head, rows)}\n\n![scores against limits](scores.png)",
         made,
     )
 

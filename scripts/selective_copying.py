@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from matplotlib import pyplot as plt
 from results_folder import ROOT, Made, write_report
+from results_folder import table as markdown
 from torch import Tensor, nn
 
 from decision_rnn.agent import TrainingOutput
@@ -180,15 +181,11 @@ def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None
         table.setdefault(form_of(row), {})[row["config"]["layers"]] = row
     best = {name: max(row["accuracy"] for row in of.values()) for name, of in table.items()}
     names = sorted(table, key=lambda name: -best[name])
-    lines = [
-        "| backbone | " + " | ".join(f"{n} layer{'s' if n > 1 else ''}" for n in depths) + " | parameters |",
-        "| --- |" + " --- |" * (len(depths) + 1),
-    ]
+    head, lines = ["backbone", *(f"{n} layer{'s' if n > 1 else ''}" for n in depths), "parameters"], []
     for name in names:
         of = table[name]
         cells = [f"{100 * of[n]['accuracy']:.1f} ({of[n]['steps']})" if n in of else "" for n in depths]
-        parameters = of[max(of)]["parameters"]
-        lines.append(f"| {name} | {' | '.join(cells)} | {parameters:,} |")
+        lines.append([name, *cells, f"{of[max(of)]['parameters']:,}"])
     first = rows[0]
     differing = ", ".join(f"{name}'s {key} {v}" for name in names for key, v in OPTIONS.get(name, {}).items())
     asked = "".join(f" --{key} {v}" for key, v in asdict(protocol).items() if v != getattr(Protocol(), key))
@@ -207,7 +204,7 @@ def report(rows: list[dict[str, Any]], protocol: Protocol, folder: Path) -> None
         f"{protocol.vocabulary - 2} kinds among {protocol.length} places; guessing gives "
         f"{100 / (protocol.vocabulary - 2):.1f}. Parameters: of the deepest. An empty place has "
         "not been trained.\n\n"
-        + "\n".join(lines)
+        + markdown(head, lines)
         + f"\n\n![accuracy](accuracy.png)\n\nWidth {protocol.width}, MLPs as wide, batch {protocol.batch_size}, "
         + f"AdamW at {protocol.learning_rate:g} with 100 steps of warm-up and a cosine, gradients clipped at 1, "
         + f"float32, one seed. Defaults but for {differing}; attention and the longest half-lives reach over the "

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from results_folder import table
 
 from decision_rnn.data.spec import TASKS
 
@@ -73,15 +74,9 @@ def compared(name: str, ours: Observations) -> str:
         for kind, part in (("positions", slice(positions)), ("velocities", slice(positions, None)))
     ]
     real = REAL[name]
-    rows = [
-        f"| {entry} | {real.mean[i]:.3f} ± {real.sd[i]:.3f} | {ours.mean[i]:.3f} ± {ours.sd[i]:.3f} | {off[i]:+.2f} "
-        f"| {ours.sd[i] / real.sd[i]:.2f} |"
-        for i, entry in enumerate(names)
-    ]
-    return (
-        f"**{short}**: the means differ by at most {' and '.join(largest)}.\n\n"
-        "| entry | real, mean ± sd | ours | difference of the means, in real sd | our sd over the real one |\n"
-        + "| --- " * 5
-        + "|\n"
-        + "\n".join(rows)
-    )
+    head = ["entry", "real, mean ± sd", "ours", "difference of the means, in real sd", "our sd over the real one"]
+    rows = []
+    for i, entry in enumerate(names):
+        both = (f"{of.mean[i]:.3f} ± {of.sd[i]:.3f}" for of in (real, ours))
+        rows.append([entry, *both, f"{off[i]:+.2f}", f"{ours.sd[i] / real.sd[i]:.2f}"])
+    return f"**{short}**: the means differ by at most {' and '.join(largest)}.\n\n{table(head, rows)}"
