@@ -17,7 +17,8 @@ import pytest
 import torch
 from small_cli import NAME, STEPS
 
-from decision_rnn.agent import DecisionAgent, agent_spec
+from decision_rnn.agent import CONDITIONS, OBJECTIVES, DecisionAgent, agent_spec
+from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
@@ -58,6 +59,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
     path = tmp_path_factory.mktemp("store") / "small"
     episodes = [episode(int(generator.integers(5, 60))) for _ in range(30)]
     return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
+
+
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes the backbones, conditions and objectives that a test registers afterwards."""
+    for registry in (BACKBONES, CONDITIONS, OBJECTIVES):
+        monkeypatch.setattr(registry, "entries", dict(registry.entries))
 
 
 @pytest.fixture(scope="session")

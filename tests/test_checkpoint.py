@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 from decision_rnn.agent import DecisionAgent
-from decision_rnn.backbones import BackboneConfig, Resets, contract, register
+from decision_rnn.backbones import BackboneConfig, Resets, register
 from decision_rnn.backbones.mlp import MLP
 from decision_rnn.checkpoint import (
     TrainedAgent,
@@ -86,9 +86,8 @@ class Tied(MLP):
 
 
 def test_load_agent_keeps_tied_weights_tied_also_in_half_precision(
-    store: EpisodeStore, run: Path, monkeypatch: pytest.MonkeyPatch
+    registries: None, store: EpisodeStore, run: Path
 ) -> None:
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
     register(TiedConfig)(Tied)
     agent = make(store, 2, run=run, backbone="tied")
     loaded = load_agent(last_checkpoint(run))

@@ -34,10 +34,9 @@ BENT = PLAIN.replace("self.input(x)", "torch.sin(self.input(x))")
 
 
 @pytest.fixture
-def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
+def use(registries: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     """Imports a text as the plugin `changing`, in place of what it was before, as a new process would."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def write(text: str) -> None:

@@ -8,7 +8,6 @@ from test_agent import ACTIONS, OBSERVATIONS, make_agent, make_batch, make_slice
 from torch import Tensor
 
 from decision_rnn.agent import (
-    CONDITIONS,
     AgentConfig,
     Condition,
     ConditionConfig,
@@ -21,11 +20,7 @@ from decision_rnn.agent import (
 from decision_rnn.backbones import State
 from decision_rnn.data.stream import Batch
 
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo each test's registrations."""
-    monkeypatch.setattr(CONDITIONS, "entries", dict(CONDITIONS.entries))
+pytestmark = pytest.mark.usefixtures("registries")
 
 
 def test_condition_noise_shifts_whole_slices_and_only_in_training() -> None:

@@ -30,17 +30,13 @@ from decision_rnn.training.loop import train
 from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run_folder import read_metrics
 
+pytestmark = pytest.mark.usefixtures("registries")
+
 HUBER = example("myobjective.py")
 SHORT = [
     *("--backbone.width", "16", "--backbone.layers", "1", "--training.steps", "4", "--training.context", "8"),
     *("--training.log_every", "2", "--training.precision", "fp32"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo each test's registrations."""
-    monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
 
 
 @pytest.fixture

@@ -13,18 +13,14 @@ from decision_rnn.backbones import (
     Backbone,
     BackboneConfig,
     SequenceMixer,
-    contract,
     register,
     registered,
     registered_names,
+    reset_rows,
 )
 from decision_rnn.testing import properties
 
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch):
-    """A copy of the registry for each test."""
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
+pytestmark = pytest.mark.usefixtures("registries")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +44,7 @@ class Average(SequenceMixer):
         state, outputs = self.initial_state(len(x)) if state is None else state, []
         for t in range(x.shape[1]):
             if reset is not None:
-                state = contract.reset_rows(state, self.initial_state(len(x)), reset.mask[:, t])
+                state = reset_rows(state, self.initial_state(len(x)), reset.mask[:, t])
             y, state = self.step(x[:, t], state)
             outputs.append(y)
         return torch.stack(outputs, dim=1), state

@@ -24,12 +24,11 @@ from decision_rnn.agent import (
     NoConditionConfig,
     Objective,
     ObjectiveConfig,
-    objectives,
     register_objective,
 )
 from decision_rnn.agent.spaces import head_of
 from decision_rnn.agent.spec import unit_box
-from decision_rnn.backbones import contract, registered, registered_names
+from decision_rnn.backbones import registered, registered_names
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.deploy import Policy
 from decision_rnn.deploy import onnx as export
@@ -177,13 +176,6 @@ def test_actions_of_actuators_that_drive_no_joint_have_no_names(
     spaces = describe_spaces("Body-v0", observations, unit_box(actions))
     assert spaces["action"]["names"] is None
     assert len(spaces["observation"]["names"]) == observations
-
-
-@pytest.fixture
-def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes what a test registers afterwards."""
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
-    monkeypatch.setattr(objectives.OBJECTIVES, "entries", dict(objectives.OBJECTIVES.entries))
 
 
 def test_onnx_export_of_a_user_backbone_and_objective(registries: None, tmp_path: Path) -> None:

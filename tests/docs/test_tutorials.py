@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from guide import ROOT, TUTORIALS, CodeBlock, code_blocks
 
-from decision_rnn.agent import CONDITIONS, OBJECTIVES
-from decision_rnn.backbones import contract
 from decision_rnn.data.sources import SOURCES
 from decision_rnn.metrics import METRICS
 
@@ -53,18 +51,17 @@ RENDERS_NOT = "nothing renders here"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: dict[str, str]) -> Iterator[Path]:
+def folder(
+    registries: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_environment: dict[str, str]
+) -> Iterator[Path]:
     """The working folder; what a page registers and imports is removed afterwards."""
     monkeypatch.setitem(small_environment, "DECISION_RNN_DATA", str(tmp_path / "data"))  # for separate processes
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
-    monkeypatch.setattr(OBJECTIVES, "entries", dict(OBJECTIVES.entries))
-    monkeypatch.setattr(CONDITIONS, "entries", dict(CONDITIONS.entries))
-    registries: list[tuple[dict[str, Any], set[str]]] = [(SOURCES, set(SOURCES)), (METRICS, set(METRICS))]
+    others: list[tuple[dict[str, Any], set[str]]] = [(SOURCES, set(SOURCES)), (METRICS, set(METRICS))]
     yield tmp_path
-    for registry, before in registries:
+    for registry, before in others:
         for added in set(registry) - before:
             del registry[added]
     for name, module in list(sys.modules.items()):

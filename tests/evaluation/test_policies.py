@@ -27,10 +27,8 @@ Cli = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> TrainedAgent:
+def own(registries: None, monkeypatch: pytest.MonkeyPatch) -> TrainedAgent:
     """An agent of the tutorials' layer and condition, which are imported as the plugin `foreign`."""
-    for registry in (contract.BACKBONES, CONDITIONS):
-        monkeypatch.setattr(registry, "entries", dict(registry.entries))
     module = ModuleType("foreign")
     monkeypatch.setitem(sys.modules, "foreign", module)
     exec(example("layers.py").replace('"average"', '"foreign"'), module.__dict__)
@@ -92,9 +90,8 @@ def test_policy_of_a_plugins_layer_and_condition_is_evaluated_and_played_without
 
 
 def test_layer_that_cannot_be_exported_is_refused_in_one_sentence_without_its_graph(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    registries: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
     module = ModuleType("branching")
     monkeypatch.setitem(sys.modules, "branching", module)
     branching = "x = x if float(x.sum()) > 0 else -x\n        h = self.decay"

@@ -7,19 +7,15 @@ import torch
 from guide import example
 from torch import nn
 
-from decision_rnn.backbones import BackboneConfig, SequenceMixer, contract, register, reset_rows
+from decision_rnn.backbones import BackboneConfig, SequenceMixer, register, reset_rows
 from decision_rnn.backbones.mingru import MinGRU
 from decision_rnn.errors import InputError
 from decision_rnn.testing import check_mixer
 from decision_rnn.testing.properties import PROPERTIES
 
+pytestmark = pytest.mark.usefixtures("registries")
+
 WIDTH = 4
-
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch):
-    """A copy of the registry for each test."""
-    monkeypatch.setattr(contract.BACKBONES, "entries", dict(contract.BACKBONES.entries))
 
 
 class Average(SequenceMixer):
