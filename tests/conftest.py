@@ -22,6 +22,7 @@ from decision_rnn.backbones.contract import BACKBONES
 from decision_rnn.checkpoint import TrainedAgent
 from decision_rnn.cli.main import main
 from decision_rnn.config_parser import new_config
+from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin import recipes
 from decision_rnn.data.store.episode import Episode
@@ -59,6 +60,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
     path = tmp_path_factory.mktemp("store") / "small"
     episodes = [episode(int(generator.integers(5, 60))) for _ in range(30)]
     return EpisodeStore.write(path, episodes, environment_id="Hopper-v5", source={})
+
+
+@pytest.fixture
+def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
+    """The store as what every dataset opens as, so that none collects a million steps."""
+    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+    return store
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from decision_rnn import AgentConfig, DecisionAgent, InputError
 from decision_rnn.agent import ActionChunkConfig, ObjectiveConfig, SupervisedConfig, agent_spec
 from decision_rnn.backbones import registered
 from decision_rnn.cli.arguments import parse_run
-from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.training.loop import train
@@ -83,8 +82,7 @@ def test_chunk_of_one_action_is_the_supervised_objective(store: EpisodeStore) ->
     torch.testing.assert_close(one(batch).loss, supervised(batch).loss)
 
 
-def test_chunk_is_not_played_by_a_window(store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+def test_chunk_is_not_played_by_a_window(small_store: EpisodeStore, tmp_path: Path) -> None:
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "2", "--evaluation.state", "window"]
     config, _ = parse_run("test", [*words, "--objective", "action_chunk"])
     with pytest.raises(InputError, match=r"evaluation.state is window, but the objective ActionChunk carries a state"):

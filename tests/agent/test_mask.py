@@ -13,7 +13,6 @@ from decision_rnn.backbones import registered
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import EvaluationConfig
-from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.spec import observation_index
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
@@ -93,24 +92,18 @@ def test_observation_index_may_select_any_entries() -> None:
 
 
 @pytest.mark.parametrize("state", ["recurrent", "window"])
-def test_train_and_evaluate_with_velocity_mask(
-    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+def test_train_and_evaluate_with_velocity_mask(small_store: EpisodeStore, tmp_path: Path, state: str) -> None:
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     trained = train(config, tmp_path / "run")
     assert trained.agent.embed_observation.in_features == 5
-    np.testing.assert_allclose(trained.agent.encoder.mean, store.observation_mean[:5], rtol=1e-6)
+    np.testing.assert_allclose(trained.agent.encoder.mean, small_store.observation_mean[:5], rtol=1e-6)
     result = evaluate(trained, EvaluationConfig(episodes=1, target_returns=(100.0,), state=state, window=3))
     assert result.config.observation.mask == "velocity"
     assert "sees no velocity" in format_result(result)
 
 
-def test_loaded_agent_with_velocity_mask_acts_on_full_observations(
-    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loaded_agent_with_velocity_mask_acts_on_full_observations(small_store: EpisodeStore, tmp_path: Path) -> None:
     """As in the Python example of docs/runs.md."""
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--training.context", "4", *SMALL])
     run = tmp_path / "run"
     trained = train(config, run)

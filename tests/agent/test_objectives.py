@@ -22,7 +22,6 @@ from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import to_dict
 from decision_rnn.config_parser import from_dict
-from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch, StepStream
 from decision_rnn.errors import InputError
@@ -69,7 +68,7 @@ def test_supervised_objective_is_the_mean_squared_error_of_predicted_actions(sto
 
 
 def test_custom_objective_needs_its_plugin_named_to_train_and_load(
-    store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_store: EpisodeStore, huber: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["hopper-medium", "--backbone.width", "16", "--training.steps", "3", "--training.context", "8"]
     with pytest.raises(
@@ -82,10 +81,9 @@ def test_custom_objective_needs_its_plugin_named_to_train_and_load(
     config, _ = parse_run("test", words)
     assert (config.objective.name, config.objective.delta, config.plugins) == ("huber", 0.25, (huber,))
     assert from_dict(json.loads(json.dumps(to_dict(config))), "here") == config
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     trained = train(config, tmp_path / "run")
 
-    batch = StepStream(store, 8, 4, 0).sample()
+    batch = StepStream(small_store, 8, 4, 0).sample()
     error = np.abs(predictions(trained.agent, batch) - batch.action.double().numpy())
     expected = np.where(error < 0.25, error**2 / 2, 0.25 * (error - 0.125)).mean()
     assert trained.agent(batch).loss.item() == pytest.approx(expected, rel=1e-6)
@@ -135,16 +133,15 @@ class Return(Objective):
 
 
 def test_objective_reads_any_column_defines_the_action_and_its_metrics_are_logged(
-    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_store: EpisodeStore, tmp_path: Path
 ) -> None:
     register_objective(ReturnConfig)(Return)
-    agent, batch = make_agent(ReturnConfig()), StepStream(store, 8, 4, 0).sample()
+    agent, batch = make_agent(ReturnConfig()), StepStream(small_store, 8, 4, 0).sample()
     assert (predictions(agent, batch) == 0.25).all()
     action, state = agent.act(torch.zeros(2, 11), torch.zeros(2), None, agent.initial_state(torch.ones(2)))
     assert (action == 0.25).all()
     assert torch.equal(state.previous_action, action)
 
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--objective", "return", *SHORT])
     train(config, tmp_path / "run")
     lines = read_metrics(tmp_path / "run")
@@ -190,10 +187,9 @@ class WithCriticConfig(ObjectiveConfig):
 
 
 def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_the_same_bits(
-    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_store: EpisodeStore, tmp_path: Path
 ) -> None:
     register_objective(WithCriticConfig)(WithCritic)
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--objective", "critic", *SHORT, "--training.ema_decay", "0"])
     whole = train(config, tmp_path / "whole").agent
     train(config, tmp_path / "parts", callback=lambda step, metrics, agent: step < 2)
@@ -202,7 +198,7 @@ def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_
         assert torch.equal(value, parts.state_dict()[name]), name
 
     torch.manual_seed(config.seed)
-    fresh, trainer, stream = prepare(config, store, 1000.0)
+    fresh, trainer, stream = prepare(config, small_store, 1000.0)
     separate = [id(p) for p in fresh.objective.separate_parameters()]
     grouped = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
     assert not set(separate) & set(grouped)
@@ -228,10 +224,9 @@ def test_objective_with_an_optimizer_and_a_target_network_trains_and_resumes_to_
     ],
 )
 def test_objective_that_breaks_a_rule_is_one_sentence_before_training(
-    changes: dict[str, Any], rule: str, store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], rule: str, small_store: EpisodeStore, tmp_path: Path
 ) -> None:
     register_objective(ReturnConfig)(type("Wrong", (Return,), changes))
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
     config, _ = parse_run("test", ["hopper-medium", "--objective", "return", *SHORT])
     with pytest.raises(InputError, match=f"the objective return breaks a rule: {rule}"):
         train(config, tmp_path / "run")

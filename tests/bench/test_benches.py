@@ -23,17 +23,9 @@ from decision_rnn.bench.backbones import BASELINE, TORCH, WIDTH, make_layer
 from decision_rnn.bench.products import products_of
 from decision_rnn.checkpoint import TrainedAgent, save_checkpoint
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.spec import TASKS
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
-
-
-@pytest.fixture
-def small_store(store, monkeypatch):
-    """The store that the benchmarks open as hopper-medium, so that none collects a million steps."""
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
-    return store
 
 
 @pytest.fixture(autouse=True)

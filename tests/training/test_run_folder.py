@@ -18,12 +18,13 @@ from decision_rnn.api.run import Run
 from decision_rnn.checkpoint import last_checkpoint
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.errors import InputError, SystemFault
 from decision_rnn.files import working_alone
 from decision_rnn.training.loop import train
 from decision_rnn.training.run_folder import MetricsLog, read_metrics
+
+pytestmark = pytest.mark.usefixtures("small_store")
 
 ARGUMENTS = ["hopper-medium", "--backbone.width", "16", "--training.steps", "12", "--training.log_every", "2"]
 ARGUMENTS += ["--training.checkpoint_every", "4"]
@@ -43,11 +44,6 @@ Dataset.open = lambda dataset: store
 {before}
 loop.train(parse_run("test", sys.argv[3:])[0], Path(sys.argv[2]))
 """
-
-
-@pytest.fixture(autouse=True)
-def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
 
 
 def configure(*arguments: str) -> RunConfig:

@@ -14,19 +14,12 @@ import torch
 from decision_rnn.checkpoint import last_checkpoint, load_agent
 from decision_rnn.cli.arguments import parse_run
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import Dataset
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import Batch
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.training.loop import train
 from decision_rnn.training.trainer import Trainer
-
-
-@pytest.fixture
-def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> EpisodeStore:
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
-    return store
 
 
 def configure(*arguments: str) -> RunConfig:

@@ -29,10 +29,7 @@ from decision_rnn.training.prepare import prepare
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.training.trainer import StepOutput, Trainer
 
-
-@pytest.fixture(autouse=True)
-def small_store(store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Dataset, "open", lambda dataset: store)
+pytestmark = pytest.mark.usefixtures("small_store")
 
 
 def configure(*arguments: str) -> RunConfig:
