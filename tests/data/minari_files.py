@@ -1,5 +1,6 @@
 """Minari datasets as Minari itself writes them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ def publish(dataset_id: str, episodes: list[Episode], environment: Any = "Hopper
         )
     minari.create_dataset_from_buffers(dataset_id, buffers, env=environment, **metadata)
     return dataset_folder(dataset_id) / "data"
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    """Change entries of the metadata in a dataset's data folder."""
+    file = folder / "metadata.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def specification(environment_id: str = "Hopper-v5", **changes: Any) -> str:
+    """The `env_spec` of a registered environment, with changes."""
+    return json.dumps(json.loads(gymnasium.spec(environment_id).to_json()) | changes)
 
 
 def play(environment_id: str, count: int = 3, seed: int = 0) -> list[Episode]:

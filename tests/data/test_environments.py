@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
-from minari_files import boxes, publish
+from minari_files import boxes, edit, publish, specification
 
 from decision_rnn import Episode, play_episodes, write_store
 from decision_rnn.checkpoint import last_checkpoint, load_agent
@@ -46,11 +46,6 @@ def absent(episodes: list[Episode]) -> Path:
     folder = publish("reach/medium-v0", episodes, "Pendulum-v1")
     edit(folder, env_spec=json.dumps(REACH), requirements=ROBOTICS)
     return folder
-
-
-def edit(folder: Path, **changes: Any) -> None:
-    file = folder / "metadata.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: list[Episode]) -> None:
@@ -87,7 +82,7 @@ def test_data_of_an_altered_environment_are_read_but_check_environment_raises(
     """Evaluation would use the registered environment, and its scores would be those of another one."""
     monkeypatch.chdir(folders)
     folder = publish("altered/random-v0", episodes, "Pendulum-v1")
-    edit(folder, env_spec=json.dumps(json.loads(gymnasium.spec("Pendulum-v1").to_json()) | changes))
+    edit(folder, env_spec=specification("Pendulum-v1", **changes))
     dataset = open_dataset("minari/altered/random-v0")
     store = dataset.open(progress=False)
     assert store.environment_id == "Pendulum-v1"

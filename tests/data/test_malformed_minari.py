@@ -1,19 +1,18 @@
 """Malformed Minari datasets: each raises an InputError and leaves nothing behind."""
 
-import json
 import pickle
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import h5py
 import minari
 import numpy as np
 import pytest
 from faults import Payload, assert_nothing_made, pickled_objects
-from minari_files import boxes
+from minari_files import boxes, edit, specification
 
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.minari import write_dataset
@@ -99,14 +98,6 @@ def change_data(change: Callable[[h5py.File], Any]) -> Callable[[Path], None]:
     return fault
 
 
-def edit(**changes: Any) -> Callable[[Path], None]:
-    def fault(folder: Path) -> None:
-        file = folder / "metadata.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-    return fault
-
-
 def empty_episode(file: h5py.File) -> None:
     for key in ARRAYS:
         values = file["episode_2"][key][: key == "observations"]
@@ -135,17 +126,16 @@ def pickled(folder: Path) -> None:
         file["episode_0"]["rewards"] = pickled_objects(folder / "mark")
 
 
-def specified(**changes: Any) -> str:
-    return json.dumps(json.loads(gymnasium.spec("Hopper-v5").to_json()) | changes)
-
-
 FAULTS = [
     *map(change_data, (empty_episode, early_end, wide, linked, lambda file: file.pop("episode_1"), h5py.File.clear)),
-    *(edit(total_episodes=count) for count in (None, -1, 0, 2, 4, 10**12, "3", [3])),
-    *(edit(data_format=name) for name in ("arrow", "pickle", 7, None)),
-    edit(eval_env_spec=specified(id="CartPole-v1", max_episode_steps=500)),
-    edit(eval_env_spec=specified(id="os:system")),
-    edit(eval_env_spec=specified(id="HalfCheetah-v5", entry_point="os:getcwd", max_episode_steps=1000, kwargs={})),
+    *(partial(edit, total_episodes=count) for count in (None, -1, 0, 2, 4, 10**12, "3", [3])),
+    *(partial(edit, data_format=name) for name in ("arrow", "pickle", 7, None)),
+    partial(edit, eval_env_spec=specification(id="CartPole-v1", max_episode_steps=500)),
+    partial(edit, eval_env_spec=specification(id="os:system")),
+    partial(
+        edit,
+        eval_env_spec=specification(id="HalfCheetah-v5", entry_point="os:getcwd", max_episode_steps=1000, kwargs={}),
+    ),
     pickled,
     lambda folder: (folder / "main_data.hdf5").write_bytes(pickle.dumps(Payload(folder / "mark"))),
     lambda folder: (folder / "main_data.hdf5").write_bytes((folder / "main_data.hdf5").read_bytes()[:-300]),

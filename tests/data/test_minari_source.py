@@ -1,16 +1,14 @@
 """Minari's datasets, local and published: environments, reference scores, concatenation, and the converted store."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import minari
 import numpy as np
 import pytest
-from minari_files import boxes, play, publish
+from minari_files import boxes, edit, play, publish, specification
 
 from decision_rnn.data.catalog import names, open_dataset
 from decision_rnn.data.environments import check_environment
@@ -26,15 +24,6 @@ pytestmark = [
     pytest.mark.usefixtures("folders"),
     pytest.mark.filterwarnings("ignore::UserWarning"),  # about metadata that Minari misses
 ]
-
-
-def edit(folder: Path, **changes: Any) -> None:
-    file = folder / "metadata.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-def specification(**changes: Any) -> str:
-    return json.dumps(json.loads(gymnasium.spec("Hopper-v5").to_json()) | changes)
 
 
 def store_of(episodes: list[Episode], folder: Path) -> EpisodeStore:
