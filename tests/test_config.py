@@ -259,7 +259,7 @@ def test_match_parameters_sets_the_backbone_width(written: str) -> None:
     assert from_dict(to_dict(config), "here") == config
 
 
-def test_match_parameters_accounts_for_other_backbone_options(tmp_path: Path) -> None:
+def test_match_parameters_accounts_for_other_backbone_options() -> None:
     config = parse("hopper-medium", "--backbone", "lru", "--backbone.state_size=7", "--backbone.match_parameters=50k")
     assert (config.backbone.name, config.backbone.state_size) == ("lru", 7)
     assert abs(count_parameters(Backbone(config.backbone)) - 50_000) < 1_000

@@ -221,7 +221,7 @@ for _ in range(100):
 
 
 @pytest.mark.parametrize("file", ["robot.csv", "robot.parquet"])
-def test_robot_without_an_environment_from_its_log_to_its_policy(file: str, shell: Shell, tmp_path: Path) -> None:
+def test_robot_without_an_environment_from_its_log_to_its_policy(file: str, shell: Shell) -> None:
     pytest.importorskip("pyarrow", reason="needs pip install -e '.[logs]'")
     shell(python=LOG)
     shell(python=PARQUET)

@@ -244,7 +244,7 @@ def test_register_objective_and_look_it_up_by_name() -> None:
         OBJECTIVES.registered("os.path")
 
 
-def test_run_config_objective_defaults_to_supervised_and_rejects_unknown_names(tmp_path: Path) -> None:
+def test_run_config_objective_defaults_to_supervised_and_rejects_unknown_names() -> None:
     config, _ = parse_run("test", ["hopper-medium"])
     assert config.objective == objectives.SupervisedConfig()
     assert parse_run("test", ["hopper-medium", "--objective", "supervised"])[0] == config

@@ -15,10 +15,6 @@ from decision_rnn.errors import InputError
 AT_HEAD = AgentConfig(condition_at="head")
 
 
-def reaching(level: float = 0.9) -> DecisionAgent:
-    return make_agent(AT_HEAD, condition=ReturnToGoConfig(reach=level)).eval()
-
-
 def test_quantiles_of_the_return_to_go_are_those_of_the_data() -> None:
     """In two situations, returns of which are drawn from a normal and from an exponential distribution."""
     torch.manual_seed(0)
@@ -58,7 +54,7 @@ def test_state_of_an_agent_conditioned_at_the_head_does_not_depend_on_the_target
 
 @torch.no_grad()
 def test_target_above_the_return_in_reach_acts_like_it() -> None:
-    agent, observation = reaching(), torch.randn(1, OBSERVATIONS)
+    agent, observation = make_agent(AT_HEAD, condition=ReturnToGoConfig(reach=0.9)).eval(), torch.randn(1, OBSERVATIONS)
     reach = reach_at(agent, observation)
     beyond, best, at, below = (
         agent.act(observation, torch.zeros(1), None, agent.initial_state(torch.tensor([target])))[0]

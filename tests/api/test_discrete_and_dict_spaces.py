@@ -130,7 +130,7 @@ def test_agent_of_any_space_is_recorded_trained_evaluated_and_exported(case: str
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_values_of_any_space_are_the_same_in_minaris_files(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_of_any_space_are_the_same_in_minaris_files(case: str) -> None:
     """Those that Minari's own library reads are the environment's, and those that are read back are the same rows."""
     _, _, best = CASES[case]
     store = decision_rnn.record(best, f"test/{case}-v0", "own/answers", episodes=2, seed=3, progress=False).open()

@@ -61,7 +61,7 @@ def test_agent_is_trained_without_evaluation_and_acts(robot: EpisodeStore, capfd
             play()
 
 
-def test_commands_work_but_those_that_play(robot: EpisodeStore, inline_cli: Command, tmp_path: Path) -> None:
+def test_commands_work_but_those_that_play(robot: EpisodeStore, inline_cli: Command) -> None:
     done = inline_cli("train", "own/robot", "--output", "run", *SHORT)
     assert done.returncode == 0, done.stderr
     assert "own/robot names no environment" in done.stdout

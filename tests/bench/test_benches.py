@@ -115,9 +115,9 @@ def test_bench_scan_rows_for_real_and_complex_numbers(monkeypatch):
 # Rollouts and exported policies
 
 
-def untrained(name="mingru"):
+def untrained():
     torch.manual_seed(0)
-    config = registered(name).config(name=name, width=16, layers=1)
+    config = registered("mingru").config(width=16, layers=1)
     spec = agent_spec(torch.zeros(11), torch.ones(11), 3, return_scale=1000.0)
     return DecisionAgent(AgentConfig(), config, spec).eval()
 

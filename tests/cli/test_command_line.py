@@ -169,7 +169,7 @@ def test_output_in_an_ascii_encoding_replaces_what_it_lacks(monkeypatch: pytest.
 
 
 def test_data_list_survives_a_dataset_that_cannot_be_read(
-    inline_cli: InlineCLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inline_cli: InlineCLI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbidden(*arguments: object) -> Path:
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -130,9 +130,7 @@ def test_play_says_why_there_are_no_pictures(
 
 
 @pytest.mark.usefixtures("runs")
-def test_play_prints_return_and_score_of_every_episode(
-    inline_cli: CLI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_play_prints_return_and_score_of_every_episode(inline_cli: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
     def film(

@@ -1,8 +1,7 @@
 """Synthetic comparisons for tests of reports and plots: plausible random numbers, or given scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,19 +36,15 @@ def made_comparison(
     failed: Sequence[tuple[str, int]] = (),
     checkpoints: int = 5,
     episodes: int = 20,
-    windows: Mapping[str, int] = MappingProxyType({}),
 ) -> Comparison:
     """A comparison of these variants, controls and cloning variants, which are controls too.
 
-    `failed` are the (variant, seed) without a result on any dataset; `windows` maps variants to window lengths.
+    `failed` are the (variant, seed) without a result on any dataset.
     """
     generator = np.random.default_rng(0)
     of_datasets = tuple(_dataset(name, i) for i, name in enumerate(datasets))
     names = [*labels, *controls, *cloning]
-    evaluations = {
-        name: {"state": "window" if name in windows else "recurrent", "window": windows.get(name, 20)} for name in names
-    }
-    configs = {name: {"training": {"steps": 20_000}, "plugins": [], "evaluation": evaluations[name]} for name in names}
+    config = {"training": {"steps": 20_000}, "plugins": [], "evaluation": {"state": "recurrent", "window": 20}}
     skills = dict(zip(names, generator.uniform(0.75, 0.97, len(names)), strict=True))
     return Comparison(
         command="decision-rnn compare hopper-medium --backbones mingru,lru --seeds 5",
@@ -57,7 +52,7 @@ def made_comparison(
         episodes=episodes,
         checkpoint_episodes=5,
         datasets=of_datasets,
-        variants=tuple(ComparedVariant(label=name, control=name not in labels, config=configs[name]) for name in names),
+        variants=tuple(ComparedVariant(label=name, control=name not in labels, config=config) for name in names),
         trials=tuple(
             _trial(generator, name, name in cloning, dataset, seed, skills[name], checkpoints, episodes)
             for dataset in of_datasets

@@ -350,7 +350,7 @@ def test_objective_for_other_actions_is_refused_before_the_first_run_starts(
 
 
 def test_failed_run_is_listed_keeps_its_traceback_and_leaves_the_others_their_table(
-    mine: Path, comparing: Compare, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    mine: Path, comparing: Compare, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "runs" / "own-mine" / "bad-seed1"
     place.parent.mkdir(parents=True)

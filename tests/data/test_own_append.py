@@ -18,7 +18,6 @@ from decision_rnn.data.sources import own as own_source
 
 FIRST = hopper_episodes([(7, True, False), (9, False, True)], seed=1)
 SECOND = hopper_episodes([(4, False, False)], seed=2)
-WALKER = {"environment_id": "Walker2d-v5"}
 
 
 def whole(name: str) -> str:
