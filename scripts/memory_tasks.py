@@ -45,7 +45,6 @@ def mean_return(recipe: Recipe, policy: Callable[[Any], Any]) -> tuple[float, fl
 
 
 def at_random(environment: gymnasium.Env) -> Any:
-    """A random action."""
     return environment.action_space.sample()
 
 

@@ -23,7 +23,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn check")
     parser.add_argument("mixer", help="a registered backbone, or module.Class from the working folder")
     parser.add_argument("--width", type=PositiveInt | None, help="channels of its input and output (default: 8)")

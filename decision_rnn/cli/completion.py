@@ -33,7 +33,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     description = (
         'Completion of commands, options and values, as a script for your shell: eval "$(decision-rnn completion '
         'bash)" in ~/.bashrc, or decision-rnn completion zsh > a folder of $fpath/_decision-rnn'

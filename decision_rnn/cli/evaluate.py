@@ -35,7 +35,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn evaluate")
     text = "a run's or packaged agent's folder, pretrained/NAME, org/name of the hub, or policy.onnx"
     parser.add_argument("run", help=text)

@@ -30,7 +30,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn export")
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, or org/name")
     parser.add_argument("--format", type=Literal["onnx"], default="onnx", help="of the file")

@@ -37,7 +37,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn package")
     parser.add_argument("run", help="the run's folder, or that of a checkpoint or of a packaged agent")
     parser.add_argument("--output", type=Path, help="the folder to make (default: packages/DATASET-BACKBONE-seedN)")

@@ -69,7 +69,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn play")
     parser.add_argument("agent", help="a run's or packaged agent's folder, pretrained/NAME, org/name, or policy.onnx")
     parser.add_argument("others", nargs="*", default=[], help="with --browser: further agents, shown beside the first")

@@ -42,7 +42,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn record")
     parser.add_argument("environment", help="a registered Gymnasium id; --plugins names the module that registers it")
     text = "module.function from the working folder or as installed: from an observation to an action"

@@ -17,7 +17,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def parser() -> CommandParser:
-    """The parser of the command."""
     parser = CommandParser("decision-rnn report")
     parser.add_argument("comparison", type=Path, help="folder of a comparison, or its comparison.json")
     parser.add_argument("--output", type=Path, help="the page (default: report.html in the comparison's folder)")

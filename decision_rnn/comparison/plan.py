@@ -155,12 +155,10 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Folder of the comparison."""
         return self.output or Path("runs") / f"compare-{'+'.join(map(_folder, self.datasets))}"
 
     @property
     def seed_numbers(self) -> Sequence[int]:
-        """Seeds of the runs."""
         if not isinstance(self.seeds, int):
             return self.seeds
         first = self.variants[0].config.seed

@@ -80,7 +80,6 @@ class VariantSummary:
 
     @property
     def dataset(self) -> str:
-        """Name of the dataset."""
         return self.compared.data.name
 
     @cached_property

@@ -143,7 +143,6 @@ class Plot:
             self._text(self.right + 13, at + 4, shortened(label), 'class="name"')
 
     def svg(self) -> Markup:
-        """The picture."""
         return Markup('<svg role="img" viewBox="0 0 {} {:.0f}" aria-label="{}">{}</svg>').format(
             WIDTH, self.bottom + (42 if self.x.label else 24), self.alternative, Markup("").join(self.parts)
         )
