@@ -35,7 +35,7 @@ def plot_returns(name: str, returns: np.ndarray, lengths: np.ndarray, path: Path
     for panel in (left, right):
         panel.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{name}: {len(returns)} episodes, {lengths.sum():,} steps", fontsize=11)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 KIN = {
@@ -81,10 +81,11 @@ def plot_backbones(rows: Sequence["Row"], path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", alpha=0.25)
     figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    _save(figure, path, dpi=110)
+    save_figure(figure, path, dpi=110)
 
 
-def _save(figure: plt.Figure, path: Path, dpi: int = 150) -> None:
+def save_figure(figure: plt.Figure, path: Path, dpi: int = 150) -> None:
+    """Write a figure to a file, whose folder is created, and forget it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=dpi)
     plt.close(figure)

@@ -26,6 +26,7 @@ from decision_rnn.comparison.record import Comparison, Trial, read_comparison
 from decision_rnn.data.memory.dark_key_to_door import EPISODES, STEPS, DarkKeyToDoor, approach
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.files import write_atomically
+from decision_rnn.plots import save_figure
 
 ROOMS = 20
 SEED = 1_000_000
@@ -123,9 +124,7 @@ def draw(rows: Sequence[Row], references: dict[str, float], path: Path) -> None:
     times.set_title(f"CPU time of a step of {ROOMS} rooms, ms", loc="left", fontsize=11)
     for panel in (returns, times):
         panel.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import Made, table, write_report
@@ -36,9 +36,7 @@ from decision_rnn.evaluation.statistics import (
     summarise_seeds,
 )
 from decision_rnn.files import write_atomically
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from decision_rnn.plots import save_figure
 
 RESULTS = ALL_RESULTS / "coverage"
 SEED = 0
@@ -278,8 +276,7 @@ def plot(rows: list[Row]) -> None:
     panels[0].set_ylabel("coverage of the mean")
     panels[0].legend(frameon=False, fontsize=8, loc="lower right")
     figure.tight_layout()
-    figure.savefig(RESULTS / "coverage.png", dpi=130)
-    plt.close(figure)
+    save_figure(figure, RESULTS / "coverage.png", dpi=130)
 
 
 def report(tables: dict[str, list[Row]], trials: int) -> str:

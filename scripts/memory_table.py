@@ -30,6 +30,7 @@ from decision_rnn.data.memory.tmaze import DOWN, RIGHT, UP
 from decision_rnn.evaluation.rollout import one_thread
 from decision_rnn.evaluation.statistics import summarise_seeds
 from decision_rnn.files import write_atomically
+from decision_rnn.plots import save_figure
 
 STEPS = (9, 30, 90, 270, 900, 2_700, 9_600)
 """The lengths of the T-Mazes that are played."""
@@ -187,9 +188,7 @@ def draw(rows: Sequence[Row], trained_on: int, path: Path) -> None:
     for panel in (shares, times, sizes):
         panel.tick_params(which="both", length=0)
     shares.spines[:].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -18,6 +18,7 @@ from memory_table import Cost, cost, spread
 from results_folder import RESULTS, Made, table, write_csv, write_report
 
 from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.plots import save_figure
 
 HELD = 90.0
 """The score from which a k counts as held."""
@@ -85,9 +86,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         panel.set_visible(False)
     figure.supxlabel("k: the card that must be said is the k-th last", fontsize=10.5)
     figure.supylabel("score (guessing: 0, all cards: 100)", fontsize=10.5)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def markdown(rows: Sequence[Row]) -> str:

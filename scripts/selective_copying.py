@@ -32,6 +32,7 @@ from decision_rnn.backbones import Backbone, BackboneConfig, FadingConfig, State
 from decision_rnn.config import TrainingConfig
 from decision_rnn.files import write_atomically
 from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.plots import save_figure
 from decision_rnn.training.trainer import Trainer
 
 EVALUATE_EVERY = 100
@@ -241,8 +242,7 @@ def plot(table: dict[str, Any], names: list[str], depths: list[int], protocol: P
     right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(f"Selective copying: {protocol.tokens} tokens among {protocol.length} places", fontsize=11)
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 from results_folder import RESULTS as ALL_RESULTS
 from results_folder import ROOT, Made, write_report
@@ -30,9 +30,7 @@ from decision_rnn.data.spec import DatasetSpec
 from decision_rnn.data.standin.recipes import JOINED, RECIPES
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.files import write_atomically
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from decision_rnn.plots import save_figure
 
 RESULTS, RUNS = ALL_RESULTS / "standins", ROOT / "runs" / "standins"
 METHODS = ("bc", "decision-transformer")
@@ -199,8 +197,7 @@ def draw(returns: dict[str, np.ndarray], path: Path) -> None:
     figure.supxlabel(
         "return of an episode; in red D4RL's mean ± sd, lowest and highest, where we know them", fontsize=10
     )
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save_figure(figure, path, dpi=110)
 
 
 def report(
