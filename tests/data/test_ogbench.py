@@ -21,14 +21,9 @@ from decision_rnn.data.ogbench.recipes import CHUNK, RECIPES, collect
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.evaluation.video import watched_environment
 
+pytestmark = pytest.mark.usefixtures("data")
+
 NAME = "ogbench/pointmaze-medium-stitch-v0"
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 def contents(lengths: tuple[int, ...] = (4, 2, 7)) -> dict[str, np.ndarray]:

@@ -19,16 +19,11 @@ from decision_rnn.data.ogbench.rewards import relabelled
 from decision_rnn.data.sources import ogbench as source
 from decision_rnn.data.store.episode import Episode
 
+pytest.importorskip("ogbench")
+pytestmark = pytest.mark.usefixtures("data")
+
 ROWS = 40
 """Of each of the two episodes of a file."""
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ogbench")
-    monkeypatch.setenv("DECISION_RNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 def scattered(task: str) -> Iterator[dict[str, Any]]:
