@@ -93,7 +93,8 @@ def _as_rows(values: Any, layout: Layout | None, where: str) -> np.ndarray:
     choices are known to be one-hot."""
     if layout is None or layout.flat:
         return np.asarray(values)
-    if layout.size > 1 and layout.parts[0].shape == () and np.shape(values)[1:] == (1,):
+    (part, *others) = layout.parts
+    if not others and part.size > 1 and part.shape == () and np.shape(values)[1:] == (1,):
         values = np.reshape(values, -1)  # choices in a column of a table
     if isinstance(values, dict | tuple) or np.shape(values)[1:] != (layout.size,):
         return layout.rows(values, where)
