@@ -20,7 +20,7 @@ def with_limits(trained: TrainedAgent, rtg_cap: float | None = None, reach: floa
 
     Args:
         trained: The agent.
-        rtg_cap: The agent sees at most this quantile of its data's returns-to-go (`EpisodeStore.return_to_go_cap`):
+        rtg_cap: The agent sees at most this quantile of its data's returns-to-go (`EpisodeStore.return_to_go_caps`):
             from 0, which is no cap and needs no data, to 1, the largest. Unchanged if left out.
         reach: The agent sees at most this quantile of what it judges in reach; 0 for no such limit. Unchanged if left
             out.
@@ -62,6 +62,6 @@ def with_limits(trained: TrainedAgent, rtg_cap: float | None = None, reach: floa
             dataset = open_dataset(config.dataset, config.path, config.partial)
             store = dataset.open()
             trained.provenance.check_contents(store, "the agent", "another cap needs the data as they were")
-            cap = top_episodes(store, config.top_fraction).return_to_go_cap(float(rtg_cap))
+            cap, _ = top_episodes(store, config.top_fraction).return_to_go_caps(float(rtg_cap))
             condition.cap = torch.from_numpy(cap).to(condition.scale)
     return replace(trained, agent=agent, config=config)

@@ -53,11 +53,7 @@ def prepare(
     quantile = config.condition.rtg_cap or 0.0 if isinstance(config.condition, ReturnToGoConfig) else 0.0
     cap = training_cap = None
     if quantile > 0:
-        cap = torch.from_numpy(store.return_to_go_cap(quantile))
-        training_cap = torch.from_numpy(store.returns_to_go_quantile((1 + quantile) / 2))
-        if len(cap) == 1:  # few episodes of a replay last, whose first steps belong to the others' quantiles
-            capped = torch.from_numpy(store.returns_to_go_quantile(quantile))
-            training_cap = training_cap.maximum(capped.flip(0).cummax(0).values.flip(0))
+        cap, training_cap = map(torch.from_numpy, store.return_to_go_caps(quantile))
     spec = agent_spec(
         mean[seen],
         std[seen],

@@ -61,7 +61,7 @@ def test_return_to_go_cap_is_the_largest_of_all_timesteps_or_of_each_where_rewar
         for length in (4, 5)
     ]
     store = EpisodeStore.write(tmp_path / "store", episodes, environment_id="Toy-v0", source={})
-    assert store.return_to_go_cap(1.0).tolist() == ([10] if sign > 0 else [-8, -6, -4, -2, -2])
+    assert store.return_to_go_caps(1.0)[0].tolist() == ([10] if sign > 0 else [-8, -6, -4, -2, -2])
 
 
 def test_store_views_offsets_ends_and_final_observations(store: EpisodeStore, episodes: list[Episode]) -> None:

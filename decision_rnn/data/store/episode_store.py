@@ -147,12 +147,18 @@ class EpisodeStore:
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
         return np.array([np.quantile(to_go[starts[:count] + t], quantile) for t, count in enumerate(lasting)])
 
-    def return_to_go_cap(self, quantile: float) -> np.ndarray:
-        """What an agent may be asked for at most, as a quantile: (1,) float64, the largest of `returns_to_go_quantile`
-        and the same at all time steps, or, where returns-to-go rise over time, as rewards that are costs make them,
-        (longest episode,), that of each time step."""
-        by_timestep = self.returns_to_go_quantile(quantile)
-        return by_timestep if by_timestep[-1] > by_timestep[0] else by_timestep.max(keepdims=True)
+    def return_to_go_caps(self, quantile: float) -> tuple[np.ndarray, np.ndarray]:
+        """What an agent that acts, and one that is trained, is shown at most, as float64, for a quantile q.
+
+        Acting, it is (1,), the largest of `returns_to_go_quantile` and the same at all time steps. Training, it is
+        (longest episode,), the (1 + q) / 2 quantile of each time step or, if that is larger, the largest q quantile to
+        come: few episodes of a replay last, whose first steps belong to the others' quantiles. Where returns-to-go rise
+        over time, as rewards that are costs make them, both are those of each time step.
+        """
+        capped, above = (self.returns_to_go_quantile(of) for of in (quantile, (1 + quantile) / 2))
+        if capped[-1] > capped[0]:
+            return capped, above
+        return capped.max(keepdims=True), np.maximum(above, np.maximum.accumulate(capped[::-1])[::-1])
 
     def read_episodes(self) -> Iterator[Episode]:
         """Yield the episodes; a store written from them has identical arrays."""
