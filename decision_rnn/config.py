@@ -76,6 +76,8 @@ class TrainingConfig:
         gradient_clip: Largest global norm of the gradient; 0 for no clipping.
         precision: Precision of matrix products: `bf16`, `fp32`, or `auto`, bf16 if the processor supports it natively.
         device: `cpu`, `cuda`, or `auto`, cuda if available.
+        processes: How many processes share every batch, each with its part of the cores, or with a GPU of its own; the
+            losses are those of one process within rounding. `torchrun` starts them itself.
         checkpoint_every: Steps between checkpoints.
         log_every: Steps between lines of metrics.
     """
@@ -98,6 +100,7 @@ class TrainingConfig:
     gradient_clip: NonNegativeFloat = 0.25
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    processes: PositiveInt = 1
     checkpoint_every: PositiveInt = 1_000
     log_every: PositiveInt = 100
 
@@ -108,6 +111,11 @@ class TrainingConfig:
             raise InputError(
                 f"training.warmup_steps {self.warmup_steps} is more than training.steps {self.steps}: give fewer, or "
                 "leave it out"
+            )
+        if self.batch_size % self.processes:
+            raise InputError(
+                f"training.processes {self.processes} does not divide training.batch_size {self.batch_size}: all have "
+                "equal shares of it"
             )
         for key, without in (("goal_discount", 1), ("p_randomgoal", 0)):
             if getattr(self, key) != without and self.goals != "hindsight":

@@ -52,6 +52,14 @@ class Resets:
         mask[:, :, first] = self.mask
         return Resets(mask.flatten(1), self.rows, self.steps * tokens + first)
 
+    def select(self, rows: slice) -> "Resets":
+        """The resets of some of the slices, one after the other."""
+        first, last, _ = rows.indices(len(self.mask))
+        if (first, last) == (0, len(self.mask)):
+            return self
+        here = (self.rows >= first) & (self.rows < last)
+        return Resets(self.mask[first:last], self.rows[here] - first, self.steps[here])
+
     def between(self, begin: int, end: int) -> "Resets":
         """The resets of the steps from `begin` up to, but without, `end`."""
         if begin == 0 and end >= self.mask.shape[1]:

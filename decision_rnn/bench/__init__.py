@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from decision_rnn.bench.measure import Row
 
-BENCHES = ("train", "rollout", "data", "scan", "backbones", "deploy")
+BENCHES = ("train", "processes", "rollout", "data", "scan", "backbones", "deploy")
 """The names of the benchmarks."""
 
 

@@ -25,7 +25,7 @@ COMMANDS = {
     "export": "export RUN        write an agent as a file that acts without torch",
     "package": "package RUN       write an agent as one folder to share, and push it to the Hugging Face Hub",
     "check": "check MIXER       check a layer against the contract of backbones: a name, or module.Class",
-    "bench": "bench NAME        measure speed: train, rollout, data, scan, backbones or deploy",
+    "bench": "bench NAME        measure speed: train, processes, rollout, data, scan, backbones or deploy",
     "completion": "completion SHELL  print a script that completes commands and options in your shell",
 }
 """Modules of this folder, imported on demand: importing torch takes seconds, and `--help` does not need it."""

@@ -7,13 +7,21 @@ from decision_rnn.cli.arguments import parse_run, run_parser
 from decision_rnn.cli.parser import CommandParser
 from decision_rnn.messages import tell
 from decision_rnn.parsing import PositiveInt
+from decision_rnn.workers import follows
 
 PROGRAM = "decision-rnn train"
 COMMON = ("backbone", "training.steps", "seed")
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input."""
+    """Train an agent and, unless `evaluation.episodes` is 0, evaluate it; raises InputError for invalid input.
+
+    One of several processes that train one agent only follows the first.
+    """
+    if follows():
+        from decision_rnn.training.follower import follow
+
+        return follow()
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
     from decision_rnn.data.catalog import check_name
 

@@ -32,6 +32,12 @@ class Batch(NamedTuple):
     truncated: Tensor  # (B, K) bool, likewise
     reset: Resets  # where the recurrent state is reset, of (B, K)
 
+    def select(self, rows: slice) -> "Batch":
+        """Some of the slices, one after the other."""
+        parts = {**self._asdict(), "reset": None}
+        tensors = {name: part[rows] for name, part in parts.items() if part is not None}
+        return Batch(**tensors, reset=self.reset.select(rows))
+
 
 def _windows(rows: Tensor, context: int) -> Tensor:
     """All slices of consecutive rows of a contiguous tensor (steps, ...), as a view (starts, context, ...)."""
@@ -77,6 +83,8 @@ class StepStream:
     With `goals`, the goals in observations are replaced by what the episodes went on to reach, drawn with
     `goal_discount` and `p_randomgoal`, see `HindsightGoals`.
 
+    With `own_rows`, only these of every batch are returned: all processes that train one agent draw the same batches.
+
     The batches depend only on `seed`, not on the device. Where episodes begin and end
     is computed on the host, from the store's offsets. The floating-point tensors are views of one gathered block.
     Memory does not grow with the table beyond `MAPPED_BYTES`. Raises InputError when the store has fewer steps than one
@@ -96,10 +104,12 @@ class StepStream:
         goals: GoalEntries | None = None,
         goal_discount: float = 1.0,
         p_randomgoal: float = 0.0,
+        own_rows: slice = slice(None),
     ) -> None:
         if store.steps < context:
             raise InputError(f"{store.path} has {store.steps} steps, fewer than training.context {context}: lower it")
         self.context, self.batch_size, self.tbptt_slices = context, batch_size, tbptt_slices
+        self.own_rows = own_rows
         self.file = store.file
         self.widths = [columns.stop - columns.start for columns in store.columns.values()]
         self.generator = torch.Generator().manual_seed(seed)
@@ -140,7 +150,7 @@ class StepStream:
         if self.tbptt_slices > 1:
             flags[0, :, 0] |= elsewhere
         begins, terminated, truncated = send(flags, self.device).unbind()
-        return Batch(
+        batch = Batch(
             observation=observation,
             action=action,
             previous_action=previous_action,
@@ -151,6 +161,7 @@ class StepStream:
             truncated=truncated,
             reset=Resets(begins, *flags[0].nonzero(as_tuple=True)),
         )
+        return batch.select(self.own_rows)
 
     def _map(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The rows of the store's file, and all slices of them."""

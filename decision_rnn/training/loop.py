@@ -2,10 +2,11 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -36,7 +37,9 @@ from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.interruption import Interruption
 from decision_rnn.messages import bar, counted, tell, warn
-from decision_rnn.training.prepare import prepare
+from decision_rnn.training.follower import Setup
+from decision_rnn.training.prepare import prepare, restore
+from decision_rnn.training.ranks import leading
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.slices import describe_slices, odd_slices, select_episodes
 from decision_rnn.training.trainer import Trainer
@@ -82,7 +85,8 @@ def train(
         SystemFault: If a checkpoint cannot be written.
         KeyboardInterrupt: After Ctrl-C or SIGTERM, once the current step is done and its checkpoint is written.
     """
-    with working_alone(run, "training", "training"):
+    with ExitStack() as stack:
+        stack.enter_context(working_alone(run, "training", "training"))
         dataset = open_dataset(config.dataset, config.path, config.partial)
         spec = dataset.spec  # raises now if the name is unknown
         if config.validation is not None:
@@ -99,14 +103,20 @@ def train(
         saved = load_agent(last_checkpoint(run)) if resume and checkpoints_of(run) else None
         spaces, remark = _spaces(config, store, provenance, saved, initial)
         provenance = replace(provenance, spaces=described_spaces(*spaces))
-        agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial)
+        ranks = stack.enter_context(leading(config.training.processes))
+        config = replace(config, training=replace(config.training, processes=ranks.number))
+        agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial, ranks)
         validation = None if config.validation is None else Validation(config, store, spaces[0], trainer.device)
         if not resume:
             position = stream.state_dict()
             check_objective(agent, stream.sample(), config.objective.name)
             agent.check_acting(config.evaluation.actions, config.evaluation.state)
             stream.load_state_dict(position)
-        means = {} if saved is None else _restore(trainer, stream, saved, run, store)
+        state = {} if saved is None else _restore(trainer, stream, saved, run, store)
+        Setup(config, spaces, initial, None if saved is None else (saved.agent.state_dict(), state)).share(ranks)
+        means = state.get("means") or (
+            {"loss": state["losses"]} if "losses" in state else {}
+        )  # as version 0.2 named them
         seconds, earlier = (0.0, {}) if saved is None else (saved.seconds, saved.code)
         code = both(earlier, code_of(config))
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
@@ -126,7 +136,8 @@ def train(
             warn(f"warning: {oddity}")
         if on_data is not None:
             on_data(provenance, seen)
-        return _Loop(config, run, provenance, code, agent, trainer, stream, validation, log, means).finish(
+        logged = {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
+        return _Loop(config, run, provenance, code, agent, trainer, stream, validation, log, logged).finish(
             on_checkpoint, callback
         )
 
@@ -286,19 +297,14 @@ def _describe(agent: DecisionAgent, config: RunConfig, store: EpisodeStore, seen
 
 def _restore(
     trainer: Trainer[DecisionAgent], stream: StepStream, saved: TrainedAgent, run: Path, store: EpisodeStore
-) -> dict[str, list[Tensor]]:
-    """Restore trainer and stream from a run's last checkpoint, whose agent is `saved`; returns the scalars of each step
-    since the last line of metrics."""
+) -> dict[str, Any]:
+    """Restore trainer and stream from a run's last checkpoint, whose agent is `saved`; returns its training state."""
     saved.provenance.check_contents(
         store,
         run,
         "it can be evaluated, but not resumed on other data, such as after an append; train another run from its "
         f"weights, --init_from {run} (init_from= in Python) with another --output",
     )
-    trainer.result.load_state_dict(saved.agent.state_dict())
     state = load_training_state(last_checkpoint(run))
-    trainer.load_state_dict(state)
-    trainer.model.objective.load_training_state(state.get("objective", {}))
-    stream.load_state_dict(state["stream"])
-    means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
-    return {name: list(of_steps.to(trainer.device)) for name, of_steps in means.items()}
+    restore(trainer, stream, saved.agent.state_dict(), state)
+    return state

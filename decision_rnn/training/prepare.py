@@ -1,7 +1,11 @@
 """A run before its first step: the agent, its trainer and its batches, from a configuration and data."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import gymnasium
 import torch
+from torch import Tensor
 
 from decision_rnn.agent import DecisionAgent, ReturnToGoConfig, agent_spec
 from decision_rnn.checkpoint import TrainedAgent
@@ -12,8 +16,12 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
+from decision_rnn.training.ranks import Ranks
 from decision_rnn.training.slices import slices_of
 from decision_rnn.training.trainer import Trainer
+
+OTHER_SEEDS = 1 << 32
+"""Distance between the seeds of processes that train one agent; that of a run is smaller."""
 
 
 def prepare(
@@ -22,6 +30,7 @@ def prepare(
     return_scale: float,
     spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
     initial: TrainedAgent | None = None,
+    ranks: Ranks = Ranks(),  # noqa: B008 - alone
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed.
 
@@ -33,6 +42,7 @@ def prepare(
             [-1, 1], if left out.
         initial: An agent of the same architecture whose weights and statistics, but for the cap of the return-to-go,
             replace the initial ones.
+        ranks: This process's place among those that train the agent.
 
     Raises:
         InputError: If the weights of `initial` do not fit.
@@ -68,9 +78,21 @@ def prepare(
     agent = DecisionAgent(config.agent, config.backbone, spec, config.condition, config.objective)
     if initial is not None:
         _load_initial(agent, initial, config)
-    trainer = Trainer(agent, config.training)
+    if ranks.rank:  # equal weights, but not equal dropout
+        torch.manual_seed(torch.initial_seed() + ranks.rank * OTHER_SEEDS)
+    trainer = Trainer(agent, config.training, ranks)
     trainer.optimizer.register_step_post_hook(lambda *_: agent.objective.after_step())
-    return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device)
+    return agent, trainer, slices_of(config, store, goals, config.seed, trainer.device, ranks)
+
+
+def restore(
+    trainer: Trainer[DecisionAgent], stream: StepStream, weights: Mapping[str, Tensor], state: Mapping[str, Any]
+) -> None:
+    """Restore what `prepare` returned from a checkpoint's weights and its training state."""
+    trainer.result.load_state_dict(weights)
+    trainer.load_state_dict(state)
+    trainer.model.objective.load_training_state(state.get("objective", {}))
+    stream.load_state_dict(state["stream"])
 
 
 def _load_initial(agent: DecisionAgent, initial: TrainedAgent, config: RunConfig) -> None:

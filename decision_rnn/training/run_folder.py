@@ -23,7 +23,12 @@ from decision_rnn.files import write_atomically
 from decision_rnn.parsing import read_yaml
 from decision_rnn.run_files import config_file
 
-MAY_CHANGE = ("path", "plugins", "validation", "training.device", "training.log_every", "training.checkpoint_every")
+MAY_CHANGE = (
+    "path",
+    "plugins",
+    "validation",
+    *(f"training.{key}" for key in ("device", "processes", "log_every", "checkpoint_every")),
+)
 """Keys that a resumed run may change besides its evaluation's. The fingerprint of the data is checked."""
 
 

@@ -14,12 +14,19 @@ from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
+from decision_rnn.training.ranks import Ranks
 
 
 def slices_of(
-    config: RunConfig, store: EpisodeStore, goals: GoalEntries | None, seed: int, device: torch.device
+    config: RunConfig,
+    store: EpisodeStore,
+    goals: GoalEntries | None,
+    seed: int,
+    device: torch.device,
+    ranks: Ranks = Ranks(),  # noqa: B008 - alone
 ) -> StepStream:
-    """The slices of a store, drawn as a run is configured, with goals in hindsight if there are entries for them."""
+    """The slices of a store, drawn as a run is configured, with goals in hindsight if there are entries for them, and
+    of every batch the rows of this process."""
     settings = config.training
     return StepStream(
         store,
@@ -33,6 +40,7 @@ def slices_of(
         goals=goals,
         goal_discount=settings.goal_discount,
         p_randomgoal=settings.p_randomgoal,
+        own_rows=ranks.rows(settings.batch_size),
     )
 
 

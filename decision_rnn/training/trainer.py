@@ -15,6 +15,7 @@ from decision_rnn.config import TrainingConfig
 from decision_rnn.errors import InputError
 from decision_rnn.machine import keep_freed_memory
 from decision_rnn.training.optimizer import learning_rate_factor, optimizer_groups
+from decision_rnn.training.ranks import Order, Ranks
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -44,9 +45,11 @@ class Trainer(Generic[Model]):
             model is moved to the device.
         settings: Settings of the optimiser, schedule, device and precision. The caller decides on the number of steps
             and the batches.
+        ranks: This process's place among those that train the model, each on its own rows.
     """
 
-    def __init__(self, model: Model, settings: TrainingConfig) -> None:
+    def __init__(self, model: Model, settings: TrainingConfig, ranks: Ranks = Ranks()) -> None:  # noqa: B008 - alone
+        self.ranks = ranks
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -66,13 +69,17 @@ class Trainer(Generic[Model]):
         self.steps = 0
 
     def step(self, batch: Any) -> StepOutput:
-        """One optimiser step on a batch that is on `device`; skipped if its loss or gradient is not finite."""
+        """One optimiser step on this process's rows of a batch, on `device`; skipped if the loss or the gradient is not
+        finite."""
+        self.ranks.order(Order.STEP)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             output: TrainingOutput = self.model(batch, self.carried)
         self.optimizer.zero_grad(set_to_none=True)
         output.loss.backward()
+        scalars = [scalar.detach() for scalar in (output.loss, *output.metrics.values())]
+        loss, *metrics = self.ranks.average(self.model.parameters(), scalars)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_norm)
-        finite = (output.loss.detach() + norm).isfinite()
+        finite = (loss + norm).isfinite()
         skipped = (~finite).float()
         self.skipped_in_a_row = (self.skipped_in_a_row + 1) * skipped
         if self.carries_state:
@@ -87,7 +94,7 @@ class Trainer(Generic[Model]):
             # At first the average spans a tenth of the steps taken, so that it soon forgets the initial weights.
             decay = min(self.ema_decay, (1 + self.steps) / (10 + self.steps))
             get_ema_multi_avg_fn(decay)(list(self.average.parameters()), list(self.model.parameters()), self.steps)
-        loss, *metrics = (x.detach().where(finite, math.nan) for x in (output.loss, *output.metrics.values()))
+        loss, *metrics = (scalar.where(finite, math.nan) for scalar in (loss, *metrics))
         return StepOutput(loss, norm, dict(zip(output.metrics, metrics, strict=True)), skipped)
 
     @property
@@ -101,33 +108,43 @@ class Trainer(Generic[Model]):
         return self.average
 
     def state_dict(self) -> dict[str, Any]:
-        """All that resumption needs besides the weights of `result` and the batches, in tensors and plain types."""
+        """All that resumption needs besides the weights of `result` and the batches, in tensors and plain types, of
+        all processes; empty on those that follow."""
+        self.ranks.order(Order.SAVE)
+        random = {"random": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["random_cuda"] = torch.cuda.get_rng_state()
+        everyone = self.ranks.gather((random, tuple(part.cpu() for part in self.carried or ())))
+        if not everyone:
+            return {}
+        (random, carried), *others = everyone
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "random": torch.get_rng_state(),
+            "random_of_others": [random for random, _ in others],
             "step": self.steps,
+            **random,
         }
         if self.average is not None:
             state["model"] = self.model.state_dict()
         if self.carried is not None:
-            state["carried"] = self.carried
-        if self.device.type == "cuda":
-            state["random_cuda"] = torch.cuda.get_rng_state()
+            state["carried"] = tuple(map(torch.cat, zip(carried, *(rows for _, rows in others), strict=True)))
         return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` saved; the weights of `result` come from the checkpoint's weights file."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` saved, of this process's rows; the weights of `result` come from the checkpoint's
+        weights file. Another number of processes than that saved draws other random numbers."""
         if self.average is not None:
             self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if "carried" in state:
-            self.carried = tuple(part.to(self.device) for part in state["carried"])
-        torch.set_rng_state(state["random"])
-        # The checkpoint may have been written on a machine without a GPU.
-        if self.device.type == "cuda" and "random_cuda" in state:
-            torch.cuda.set_rng_state(state["random_cuda"])
+            self.carried = tuple(part[self.ranks.rows(len(part))].to(self.device) for part in state["carried"])
+        for random in [state, *state.get("random_of_others", ())][self.ranks.rank :][:1]:
+            torch.set_rng_state(random["random"])
+            # The checkpoint may have been written on a machine without a GPU.
+            if self.device.type == "cuda" and "random_cuda" in random:
+                torch.cuda.set_rng_state(random["random_cuda"])
         self.steps = state["step"]
 
 

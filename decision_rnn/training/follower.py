@@ -1,0 +1,58 @@
+"""A process that takes the steps of another one's run, on its own rows of every batch: see ranks.py."""
+
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.config import RunConfig
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.errors import SystemFault
+from decision_rnn.messages import quiet
+from decision_rnn.plugins import import_plugins
+from decision_rnn.training.prepare import prepare, restore
+from decision_rnn.training.ranks import Order, Ranks, join
+from decision_rnn.training.slices import select_episodes
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a follower needs besides the data: arguments of `prepare`, and those of `restore` in a resumed run."""
+
+    config: RunConfig
+    spaces: tuple[gymnasium.Space, gymnasium.Space] | None
+    initial: TrainedAgent | None
+    saved: tuple[dict[str, Any], dict[str, Any]] | None
+
+    def share(self, ranks: Ranks) -> None:
+        """Let the other processes begin."""
+        ranks.share(self.config.plugins)  # what unpickling the rest may need
+        ranks.share(self)
+
+
+def follow() -> None:
+    """Follow the first process until it ends; exits with code 1, silently, if it dies."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the first process ends this one
+        signal.signal(number, signal.SIG_IGN)
+    print("ready", flush=True)
+    try:
+        ranks = join()
+        import_plugins(ranks.share())
+        setup: Setup = ranks.share()
+        config = setup.config
+        dataset = open_dataset(config.dataset, config.path, config.partial)
+        with quiet():
+            seen = select_episodes(config, dataset.open(progress=False))
+        _, trainer, stream = prepare(config, seen, dataset.spec.return_scale, setup.spaces, setup.initial, ranks)
+        if setup.saved is not None:
+            restore(trainer, stream, *setup.saved)
+        for order in ranks.orders():
+            if order == Order.STEP:
+                trainer.step(stream.sample())
+            else:
+                trainer.state_dict()
+    except SystemFault:  # the first process says so
+        sys.exit(1)

@@ -1,0 +1,182 @@
+"""Data-parallel training: several processes train one agent as one process does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SMALL_CLI
+
+from decision_rnn.backbones import Resets
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.data.stream import StepStream
+from decision_rnn.run_files import last_checkpoint
+
+SMALL = (
+    "--backbone.width",
+    "16",
+    "--backbone.layers",
+    "1",
+    "--training.batch_size",
+    "12",
+    "--training.precision",
+    "fp32",
+)
+TRAIN = ("train", "hopper-medium", *SMALL, "--training.log_every", "1", "--evaluation.episodes", "0")
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def losses(run: Path) -> np.ndarray:
+    return np.array([json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()])
+
+
+def weights(run: Path) -> bytes:
+    return (last_checkpoint(run) / "weights.safetensors").read_bytes()
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started and that are still there."""
+    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def begun(small_environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[[Path], "subprocess.Popen[str]"]]:
+    """Starts a long run of two processes in a folder, and returns once its first checkpoint is there."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(run: Path) -> "subprocess.Popen[str]":
+        steps = ("--training.steps", "100000", "--training.checkpoint_every", "10", "--training.schedule", "constant")
+        command = [sys.executable, str(SMALL_CLI), *TRAIN, *steps, "--training.processes", "2", "--output", str(run)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, env=small_environment, cwd=tmp_path, text=True, **pipes)
+        started.append(process)
+        while not list(run.glob("checkpoints/[0-9]*")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_rows_of_ranks_are_a_batch_with_its_resets(store: EpisodeStore) -> None:
+    whole = StepStream(store, 8, 6, 0, tbptt_slices=3)
+    parts = [StepStream(store, 8, 6, 0, tbptt_slices=3, own_rows=rows) for rows in (slice(0, 2), slice(2, 6))]
+    for _ in range(20):
+        batch, (first, second) = whole.sample(), [part.sample() for part in parts]
+        for name in set(batch._fields) - {"reset"}:
+            assert torch.equal(getattr(batch, name), torch.cat([getattr(first, name), getattr(second, name)]))
+        for part, rows in ((first, slice(0, 2)), (second, slice(2, 6))):
+            expected = Resets.from_mask(batch.reset.mask[rows])
+            assert torch.equal(part.reset.mask, expected.mask)
+            assert torch.equal(part.reset.rows, expected.rows)
+            assert torch.equal(part.reset.steps, expected.steps)
+
+
+def test_processes_have_the_losses_of_one(small_cli: Cli, inline_cli: Cli, tmp_path: Path) -> None:
+    for name, processes, run in (("one", 1, inline_cli), ("two", 2, small_cli)):
+        done = run(*TRAIN, "--training.steps", "12", "--training.processes", str(processes), "--output", name)
+        assert done.returncode == 0, done.stderr
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == 12
+    np.testing.assert_allclose(two, one, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_processes_resume_to_the_same_bits_and_as_another_number_to_the_same_losses(
+    small_cli: Cli, tmp_path: Path
+) -> None:
+    def train(name: str, processes: int, steps: int, *more: str) -> None:
+        constant = ("--training.schedule", "constant", "--training.warmup_steps", "2", "--training.steps", str(steps))
+        done = small_cli(*TRAIN, *constant, "--training.processes", str(processes), "--output", name, *more)
+        assert done.returncode == 0, done.stderr
+
+    train("whole", 2, 8)
+    for name, processes in (("stopped", 2), ("other", 1)):
+        train(name, 2, 4)
+        train(name, processes, 8, "--resume")
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    np.testing.assert_allclose(losses(tmp_path / "other"), losses(tmp_path / "whole"), rtol=1e-3)
+
+
+def test_rank_that_dies_ends_the_run_in_one_sentence_with_a_whole_checkpoint(
+    begun: Callable[[Path], "subprocess.Popen[str]"], small_cli: Cli, tmp_path: Path
+) -> None:
+    process = begun(tmp_path / "run")
+    (follower,) = children(process.pid)
+    os.kill(follower, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1].startswith("decision-rnn: a process that trains with this one has died")
+    assert "Traceback" not in errors
+    step = int(last_checkpoint(tmp_path / "run").name)
+    more = ("--training.schedule", "constant", "--training.steps", "100000")
+    done = small_cli(*TRAIN, *more, "--training.steps", str(step), "--output", "run", "--resume")
+    assert "training.steps" in done.stderr  # fewer steps than it was started with: the run is whole, and refuses that
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_ranks_end_with_the_first_one(
+    name: str, begun: Callable[[Path], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    process = begun(tmp_path / "run")
+    (follower,) = children(process.pid)
+    process.send_signal(getattr(signal, name))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if name == "SIGKILL" else 130)
+    assert "Traceback" not in errors
+    deadline = time.monotonic() + 30
+    while alive(follower):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_torchrun_trains_one_agent(small_environment: dict[str, str], small_cli: Cli, tmp_path: Path) -> None:
+    steps = ("--training.steps", "6")
+    done = small_cli(*TRAIN, *steps, "--output", "one")
+    assert done.returncode == 0, done.stderr
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SMALL_CLI)]
+    done = subprocess.run(
+        [*launch, *TRAIN, *steps, "--output", "two"],
+        env=small_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-3)
+    assert "processes: 2" in (tmp_path / "two" / "config.yaml").read_text()
+
+
+@pytest.mark.slow
+def test_bench_of_processes_has_a_row_for_each(small_cli: Cli, tmp_path: Path) -> None:
+    done = small_cli("bench", "processes", "--rounds", "1", "--json", "rows.json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["name"] for row in rows] == ["processes/1", "processes/1/one-thread", "processes/2"]
+    assert all(row["value"] > 0 for row in rows)
+
+
+def test_processes_must_divide_the_batch(inline_cli: Cli) -> None:
+    done = inline_cli("train", "hopper-medium", "--training.processes", "3")
+    assert done.returncode == 2
+    assert "training.processes 3 does not divide training.batch_size 128" in done.stderr
