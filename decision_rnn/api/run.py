@@ -37,9 +37,11 @@ from decision_rnn.notebook import html_properties
 from decision_rnn.parsing import PositiveInt, convert
 from decision_rnn.plugins import import_plugins
 from decision_rnn.run_files import checkpoints_of, last_checkpoint
+from decision_rnn.training.follower import follow
 from decision_rnn.training.loop import Callback
 from decision_rnn.training.loop import train as train_in_folder
 from decision_rnn.training.run_folder import check_resumed_run, read_config, read_metrics, write_scores
+from decision_rnn.workers import follows
 
 
 class Run:
@@ -173,7 +175,8 @@ def train(
             `top_fraction=0.1`.
 
     Returns:
-        The run; its `.agent` is the one of the last step.
+        The run; its `.agent` is the one of the last step. In a script that `torchrun` runs, all processes train it, and
+        all return it.
 
     Raises:
         InputError: If the data or a key is invalid, the evaluation environment cannot be made here (unless
@@ -198,6 +201,8 @@ def train(
         >>> run.agent.step, len(losses)
         (20, 2)
     """
+    if follows():
+        return Run(follow())
     if init_from is not None:
         config = {**config, "init_from": init_from.folder if isinstance(init_from, Run) else init_from}
     resumed = output_folder(output) if resume else None

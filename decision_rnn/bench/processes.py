@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -55,7 +56,7 @@ def bench_processes(
             return (time.perf_counter() - begun) / STEPS
 
         _, alone, slices = prepare(config, store, scale)
-        Setup(config, None, None, None).share(ranks)
+        Setup(Path(), config, None, None, None).share(ranks)
         _, together, parts = prepare(config, store, scale, ranks=ranks)
         one, several = (lambda: alone.step(slices.sample())), (lambda: together.step(parts.sample()))
         timings = {

@@ -21,7 +21,8 @@ def run(arguments: Sequence[str]) -> None:
     if follows():
         from decision_rnn.training.follower import follow
 
-        return follow()
+        follow()
+        return
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
     from decision_rnn.data.catalog import check_name
 

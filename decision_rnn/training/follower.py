@@ -3,6 +3,7 @@
 import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -20,8 +21,10 @@ from decision_rnn.training.slices import select_episodes
 
 @dataclass(frozen=True)
 class Setup:
-    """What a follower needs besides the data: arguments of `prepare`, and those of `restore` in a resumed run."""
+    """What a follower needs besides the data: the run's folder, arguments of `prepare`, and those of `restore` in a
+    resumed run."""
 
+    run: Path
     config: RunConfig
     spaces: tuple[gymnasium.Space, gymnasium.Space] | None
     initial: TrainedAgent | None
@@ -33,8 +36,9 @@ class Setup:
         ranks.share(self)
 
 
-def follow() -> None:
-    """Follow the first process until it ends; exits with code 1, silently, if it dies."""
+def follow() -> Path:
+    """Follow the first process until its run is trained, and return the run's folder; exits with code 1, silently, if
+    it dies."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the first process ends this one
         signal.signal(number, signal.SIG_IGN)
     print("ready", flush=True)
@@ -54,5 +58,6 @@ def follow() -> None:
                 trainer.step(stream.sample())
             else:
                 trainer.state_dict()
+        return setup.run
     except SystemFault:  # the first process says so
         sys.exit(1)

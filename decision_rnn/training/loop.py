@@ -113,7 +113,7 @@ def train(
             agent.check_acting(config.evaluation.actions, config.evaluation.state)
             stream.load_state_dict(position)
         state = {} if saved is None else _restore(trainer, stream, saved, run, store)
-        Setup(config, spaces, initial, None if saved is None else (saved.agent.state_dict(), state)).share(ranks)
+        Setup(run, config, spaces, initial, None if saved is None else (saved.agent.state_dict(), state)).share(ranks)
         means = state.get("means") or (
             {"loss": state["losses"]} if "losses" in state else {}
         )  # as version 0.2 named them

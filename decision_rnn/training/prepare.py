@@ -16,7 +16,7 @@ from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.layouts import Layout
-from decision_rnn.training.ranks import Ranks
+from decision_rnn.training.ranks import ALONE, Ranks
 from decision_rnn.training.slices import slices_of
 from decision_rnn.training.trainer import Trainer
 
@@ -30,7 +30,7 @@ def prepare(
     return_scale: float,
     spaces: tuple[gymnasium.Space, gymnasium.Space] | None = None,
     initial: TrainedAgent | None = None,
-    ranks: Ranks = Ranks(),  # noqa: B008 - alone
+    ranks: Ranks = ALONE,
 ) -> tuple[DecisionAgent, Trainer[DecisionAgent], StepStream]:
     """A new agent, its trainer and its stream of batches, from the run's seed.
 

@@ -102,6 +102,10 @@ class Ranks:
             yield Order(int(order))
 
 
+ALONE = Ranks()
+"""The place of the only process of a run."""
+
+
 @contextlib.contextmanager
 def leading(processes: int) -> Iterator[Ranks]:
     """Lead the processes that `torchrun` has started with this one, or start the others on this machine; they end with
@@ -111,7 +115,7 @@ def leading(processes: int) -> Iterator[Ranks]:
         SystemFault: If one of them dies.
     """
     if TORCHRUN not in os.environ and processes == 1:
-        yield Ranks()
+        yield ALONE
         return
     with contextlib.ExitStack() as stack:
         if TORCHRUN in os.environ:

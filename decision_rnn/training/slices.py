@@ -14,7 +14,7 @@ from decision_rnn.data.store.selection import top_episodes
 from decision_rnn.data.stream import StepStream
 from decision_rnn.errors import InputError
 from decision_rnn.messages import counted
-from decision_rnn.training.ranks import Ranks
+from decision_rnn.training.ranks import ALONE, Ranks
 
 
 def slices_of(
@@ -23,7 +23,7 @@ def slices_of(
     goals: GoalEntries | None,
     seed: int,
     device: torch.device,
-    ranks: Ranks = Ranks(),  # noqa: B008 - alone
+    ranks: Ranks = ALONE,
 ) -> StepStream:
     """The slices of a store, drawn as a run is configured, with goals in hindsight if there are entries for them, and
     of every batch the rows of this process."""

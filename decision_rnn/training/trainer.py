@@ -15,7 +15,7 @@ from decision_rnn.config import TrainingConfig
 from decision_rnn.errors import InputError
 from decision_rnn.machine import keep_freed_memory
 from decision_rnn.training.optimizer import learning_rate_factor, optimizer_groups
-from decision_rnn.training.ranks import Order, Ranks
+from decision_rnn.training.ranks import ALONE, Order, Ranks
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -48,7 +48,7 @@ class Trainer(Generic[Model]):
         ranks: This process's place among those that train the model, each on its own rows.
     """
 
-    def __init__(self, model: Model, settings: TrainingConfig, ranks: Ranks = Ranks()) -> None:  # noqa: B008 - alone
+    def __init__(self, model: Model, settings: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.ranks = ranks
         self.device = pick_device(settings.device)
         if self.device.type == "cpu":

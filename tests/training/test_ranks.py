@@ -148,23 +148,47 @@ def test_ranks_end_with_the_first_one(
         time.sleep(0.05)
 
 
+@pytest.fixture
+def torchrun(small_environment: dict[str, str], tmp_path: Path) -> Cli:
+    """Runs a script in two processes of torchrun, with further environment variables."""
+
+    def run(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words]
+        environment = {**small_environment, **variables}
+        return subprocess.run(launch, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    return run
+
+
 @pytest.mark.slow
-def test_torchrun_trains_one_agent(small_environment: dict[str, str], small_cli: Cli, tmp_path: Path) -> None:
+def test_torchrun_trains_one_agent(torchrun: Cli, small_cli: Cli, tmp_path: Path) -> None:
     steps = ("--training.steps", "6")
     done = small_cli(*TRAIN, *steps, "--output", "one")
     assert done.returncode == 0, done.stderr
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SMALL_CLI)]
-    done = subprocess.run(
-        [*launch, *TRAIN, *steps, "--output", "two"],
-        env=small_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = torchrun(str(SMALL_CLI), *TRAIN, *steps, "--output", "two")
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-3)
     assert "processes: 2" in (tmp_path / "two" / "config.yaml").read_text()
+
+
+SCRIPT = """
+import decision_rnn, numpy as np
+from decision_rnn import Episode
+random = np.random.default_rng(0)
+episodes = [Episode(random.normal(size=(31, 11)), random.uniform(-1, 1, (30, 3)), np.ones(30), True, False)] * 10
+small = {"name": "mingru", "width": 16, "layers": 1}
+options = {"environment_id": "Hopper-v5", "progress": False, "evaluation": {"episodes": 0}}
+run = decision_rnn.train(episodes, small, steps=3, output="run", **options)
+print("trained", run.agent.step)
+"""
+
+
+@pytest.mark.slow
+def test_script_under_torchrun_has_the_agent_in_every_process(torchrun: Cli, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = torchrun("script.py", DECISION_RNN_DATA=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained 3") == 2
 
 
 @pytest.mark.slow
