@@ -236,7 +236,8 @@ def _fault(error: Exception, file: str) -> Exception | None:
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return InputError(f"the environment cannot be drawn: {error}")
     if isinstance(error, NotImplementedError):
-        return InputError(f"the environment does not implement render, so there are no pictures of it ({error})")
+        reason = f" ({error})" if str(error) else ""
+        return InputError(f"the environment does not implement render, so there are no pictures of it{reason}")
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     if any(module == name or module.startswith(f"{name}.") for module in modules for name in DRIVER_MODULES):
         return None

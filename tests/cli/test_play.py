@@ -101,7 +101,12 @@ gymnasium.register("Pendulum-v1", Undrawn, max_episode_steps=5)
             2,
             "Pendulum-v1 cannot be made with render_mode rgb_array (TypeError(",
         ),
-        ("def render(self): raise NotImplementedError", 2, "the environment does not implement render"),
+        (
+            "def render(self): raise NotImplementedError",
+            2,
+            "the environment does not implement render, so there are no pictures of it\n",
+        ),
+        ("def render(self): raise NotImplementedError('soon')", 2, "so there are no pictures of it (soon)\n"),
         (
             "def render(self): raise gymnasium.error.DependencyNotInstalled('pygame is not installed')",
             2,
