@@ -1,6 +1,6 @@
 """The papers' equations as plain float64 loops over time: the references for every backbone.
 
-Each takes the configuration, the module's parameters by name, x (batch, time, width), the state before the
+Each backbone's takes the configuration, the module's parameters by name, x (batch, time, width), the state before the
 first step and reset (batch, time) bool, and returns the output and the state after the last step. Autograd
 through them gives the gradients. Nothing here may come from decision_rnn: shared code would share faults.
 """
@@ -26,6 +26,15 @@ def before_step(h, reset, t):
 def same_episode(reset, s, t):
     """The rows in which no episode begins after step s up to step t."""
     return ~reset[:, max(s + 1, 0) : t + 1].any(1)
+
+
+def linear_recurrence(a, b, initial, reset=None):
+    """All states of h_t = a_t * h_{t-1} + b_t; a is (width,) or like b, and reset may be left out."""
+    a, h, states = a.expand_as(b), initial, []
+    for t in range(b.shape[1]):
+        h = a[:, t] * (h if reset is None else before_step(h, reset, t)) + b[:, t]
+        states.append(h)
+    return torch.stack(states, dim=1)
 
 
 def g(x):

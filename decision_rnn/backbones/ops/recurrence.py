@@ -90,18 +90,6 @@ def _triton_kernels() -> ModuleType | None:
     return recurrence_triton
 
 
-def linear_recurrence_reference(a: Tensor, b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
-    """Slow reference implementation of `linear_recurrence`: the equation step by step, under autograd."""
-    a = a.expand_as(b)
-    h, states = initial, []
-    for t in range(b.shape[1]):
-        if reset is not None:
-            h = torch.where(reset.mask[:, t, None], torch.zeros_like(h), h)
-        h = a[:, t] * h + b[:, t]
-        states.append(h)
-    return torch.stack(states, dim=1)
-
-
 def log_space_recurrence(log_a: Tensor, log_b: Tensor, initial: Tensor, reset: Resets | None = None) -> Tensor:
     """All states of h_t = a_t * h_{t-1} + b_t for positive a and b, from their logarithms, in parallel over time.
 

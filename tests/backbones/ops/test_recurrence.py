@@ -1,15 +1,16 @@
-"""`linear_recurrence` against a loop over complex numbers, `linear_recurrence_reference` and finite differences."""
+"""`linear_recurrence` against a loop over complex numbers, one over time under autograd, and finite differences."""
 
 import itertools
 
 import numpy as np
 import pytest
+import references
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decision_rnn.backbones import Resets
-from decision_rnn.backbones.ops.recurrence import linear_recurrence, linear_recurrence_reference
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
 from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
 
 BATCH, TIME, WIDTH = 2, 6, 3
@@ -64,14 +65,14 @@ class TestLinearRecurrence:
         right = loop(a, b, initial, reset)
         assert h.dtype == dtype
         assert_near(planes(h), planes(right), tolerance(dtype), "the scan")
-        twin = linear_recurrence_reference(a, b, initial, reset)
+        twin = references.linear_recurrence(a, b, initial, reset.mask)
         assert_near(planes(twin), planes(right), tolerance(dtype), "the twin")
 
     def test_gradients_equal_those_of_the_reference(self, dtype, constant, reset):
         leaves = [part.requires_grad_() for part in problem(dtype, constant)]
         pull = numbers(dtype, BATCH, TIME, WIDTH, seed=4)
         fast = torch.autograd.grad(linear_recurrence(*leaves, reset), leaves, pull)
-        slow = torch.autograd.grad(linear_recurrence_reference(*leaves, reset), leaves, pull)
+        slow = torch.autograd.grad(references.linear_recurrence(*leaves, reset.mask), leaves, pull)
         for name, grad, right in zip(("a", "b", "initial"), fast, slow, strict=True):
             assert_near(planes(grad), planes(right), tolerance(dtype), f"gradient of {name}")
 
@@ -144,17 +145,15 @@ def test_linear_recurrence_keeps_infinities_in_their_episode(dtype, constant, ba
         others = torch.ones(TIME, dtype=torch.bool)
         others[episode] = False
 
-        def run(function, *parts):
+        def run(*parts):
             leaves = [part.clone().requires_grad_() for part in parts]
-            h = function(*leaves, reset)[:, others]  # noqa: B023
+            h = linear_recurrence(*leaves, reset)[:, others]  # noqa: B023
             return h, *torch.autograd.grad(h, leaves, numbers(dtype, *h.shape, seed=4))
 
-        right = run(linear_recurrence, a, b, initial)
-        for function in (linear_recurrence, linear_recurrence_reference):
-            h, grad_a, grad_b, grad_initial = run(function, spoilt_a, spoilt_b, begin)
-            assert_near(planes(h), planes(right[0]), tolerance(dtype), "h")
-            if not constant:
-                assert_near(planes(grad_a[:, others]), planes(right[1][:, others]), tolerance(dtype), "gradient of a")
-            assert_near(planes(grad_b[:, others]), planes(right[2][:, others]), tolerance(dtype), "gradient of b")
-            if begin is initial:
-                assert_near(planes(grad_initial), planes(right[3]), tolerance(dtype), "gradient of initial")
+        right, (h, grad_a, grad_b, grad_initial) = run(a, b, initial), run(spoilt_a, spoilt_b, begin)
+        assert_near(planes(h), planes(right[0]), tolerance(dtype), "h")
+        if not constant:
+            assert_near(planes(grad_a[:, others]), planes(right[1][:, others]), tolerance(dtype), "gradient of a")
+        assert_near(planes(grad_b[:, others]), planes(right[2][:, others]), tolerance(dtype), "gradient of b")
+        if begin is initial:
+            assert_near(planes(grad_initial), planes(right[3]), tolerance(dtype), "gradient of initial")

@@ -5,12 +5,12 @@ word `contract` in their names."""
 import os
 
 import pytest
+import references
 import torch
 from subjects import Subject
 
 from decision_rnn.backbones import Resets
 from decision_rnn.backbones.ops import recurrence, recurrence_triton
-from decision_rnn.backbones.ops.recurrence import linear_recurrence_reference
 from decision_rnn.testing import properties
 from decision_rnn.testing.harness import TOLERANCES, assert_near, noise
 
@@ -51,7 +51,7 @@ def as_resets(mask):
 
 def check(leaves, reset, tolerance):
     found = values_and_gradients(lambda *parts: recurrence_triton.linear_recurrence(*parts, reset), leaves)
-    right = values_and_gradients(lambda *parts: linear_recurrence_reference(*parts, as_resets(reset)), leaves)
+    right = values_and_gradients(lambda *parts: references.linear_recurrence(*parts, reset), leaves)
     for name, part, twin, leaf in zip(("h", "a", "b", "initial"), found, right, [leaves[1], *leaves], strict=True):
         assert part.dtype == leaf.dtype
         part, twin = (torch.view_as_real(x) if x.is_complex() else x for x in (part, twin))
