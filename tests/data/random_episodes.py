@@ -3,6 +3,7 @@
 import numpy as np
 
 from decision_rnn.data.store.episode import Episode
+from decision_rnn.data.store.episode_store import EpisodeStore
 
 
 def random_episode(generator: np.random.Generator, length: int, terminated: bool, truncated: bool) -> Episode:
@@ -14,3 +15,8 @@ def random_episode(generator: np.random.Generator, length: int, terminated: bool
         terminated,
         truncated,
     )
+
+
+def rewards_of(store: EpisodeStore) -> np.ndarray:
+    """The rewards of a store's episodes end to end, (steps,) float64: its table has them rounded."""
+    return np.concatenate([episode.rewards for episode in store.read_episodes()])

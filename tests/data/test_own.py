@@ -55,14 +55,14 @@ def test_play_episodes_equals_the_environment_stepped_by_hand() -> None:
 
     store = write_store("own/pendulum", play_episodes("Pendulum-v1", policy, episodes=2, seed=5), "Pendulum-v1")
     environment = gymnasium.make("Pendulum-v1")
-    for index in range(2):
+    for index, episode in enumerate(store.read_episodes()):
         observation, _ = environment.reset(seed=5 + index)
         for t in range(200):
             row = store.offsets[index] + t
             np.testing.assert_array_equal(store.observations[row], observation)
             np.testing.assert_array_equal(store.actions[row], policy(observation))
             observation, reward, terminated, truncated, _ = environment.step(policy(observation))
-            assert store.exact_rewards[row] == reward
+            assert episode.rewards[t] == reward
         np.testing.assert_array_equal(store.final_observations[index], observation)
         assert (store.terminated[index], store.truncated[index]) == (terminated, truncated) == (False, True)
     spec = open_dataset("own/pendulum").spec

@@ -54,7 +54,7 @@ def test_selection_equals_a_store_written_from_its_episodes_bit_for_bit(
     assert selection.manifest["statistics"] == copy.manifest["statistics"]
     assert (selection.episodes, selection.steps) == (copy.episodes, copy.steps)
     assert selection.largest_action == copy.largest_action
-    for name in ("observation_mean", "observation_std", "table", "exact_rewards", "offsets", "episode_returns"):
+    for name in ("observation_mean", "observation_std", "table", "offsets", "episode_returns"):
         assert np.array_equal(getattr(selection, name), getattr(copy, name)), name
     assert np.array_equal(selection.returns_to_go_quantile(0.7), copy.returns_to_go_quantile(0.7))
     for mine, other in zip(selection.read_episodes(), copy.read_episodes(), strict=True):

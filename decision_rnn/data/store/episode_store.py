@@ -38,9 +38,9 @@ class EpisodeStore:
     `table` is mapped copy-on-write: it takes no memory, and the file is never changed. `offsets` (episodes + 1,) int64
     are the first rows of the episodes and the table's end. `terminated` and `truncated` (episodes,) bool are separate;
     an episode with neither is partial. `final_observations` (episodes, O) float32 are the observations after the last
-    actions. `exact_rewards` (steps,) float64 are the original rewards: float32 rewards would not reproduce the
-    returns-to-go exactly. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest
-    absolute value in the actions.
+    actions. `episode_returns` (episodes,) float64 are undiscounted. `largest_action` is the largest absolute value in
+    the actions. `read_episodes` has the original rewards, float64: float32 ones would not reproduce the returns-to-go
+    exactly.
 
     `name` is that of the dataset which the store holds in full, if it was opened or written by name.
 
@@ -91,11 +91,6 @@ class EpisodeStore:
     def table(self) -> np.ndarray:
         """(steps, columns) float32; of a selection, a copy."""
         return self.file
-
-    @cached_property
-    def exact_rewards(self) -> np.ndarray:
-        """(steps,) float64; of a selection, a copy."""
-        return np.load(self.path / REWARDS, mmap_mode="r")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -46,10 +46,6 @@ class Selection(EpisodeStore):
         return np.concatenate([self.file[rows] for rows in self.episode_rows()])
 
     @cached_property
-    def exact_rewards(self) -> np.ndarray:
-        return np.concatenate([episode.rewards for episode in self.read_episodes()])
-
-    @cached_property
     def fingerprint(self) -> str:
         header = npy_header(np.float32, (self.steps, self.file.shape[1]))
         table = hashlib.sha256(header)
