@@ -17,6 +17,7 @@ from decision_rnn.errors import InputError, cannot_write
 from decision_rnn.files import working_alone, write_atomically
 from decision_rnn.messages import bar, counted, tell, warn
 from decision_rnn.records import spelt
+from decision_rnn.run_files import checkpoints_of
 from decision_rnn.training.run_folder import read_metrics
 from decision_rnn.workers import available_cores
 
@@ -155,7 +156,8 @@ def _train(pending: Sequence[PlannedTrial], executor: Executor) -> dict[str, str
         # The overall mean predicts better than the last steps, which take longer with some backbones.
         bar(
             total=sum(each.config.training.steps for each in pending),
-            initial=sum(map(_steps_done, pending)),
+            # What was logged after the last checkpoint is trained again: counting it would make the speed negative.
+            initial=sum(int(last.name) for each in pending for last in checkpoints_of(each.output / each.run)[-1:]),
             desc="training",
             unit="step",
             smoothing=0,

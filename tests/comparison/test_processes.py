@@ -190,23 +190,25 @@ def test_ray_executor_gives_the_same_numbers_after_losing_a_node(
     assert timeless(comparison.to_dict()) == timeless(local.to_dict())
 
 
+@pytest.mark.parametrize("saved", [0, 50])
 def test_progress_of_a_run_that_falls_back_to_its_checkpoint_is_never_below_zero(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int
 ) -> None:
-    """It had logged 60 of 100 steps when it was killed, and goes on from step 50."""
+    """It had logged 60 of 100 steps when it was killed, and goes on from step 50, or from 0 without a checkpoint."""
     positions: list[float] = []
 
     class Bar(tqdm):
         def update(self, n: float | None = 1) -> bool | None:
             super().update(n)
             positions.append(self.n)
+            assert self.n >= self.initial  # the displayed speed is that of the steps since
             return None
 
     class Restarting:
         jobs = 1
 
         def run(self, tasks: Sequence[Task]) -> Events:
-            for logged in (50, 70):
+            for logged in (saved, saved + 20):
                 log(logged)
                 yield None
             yield 0, None
@@ -215,9 +217,11 @@ def test_progress_of_a_run_that_falls_back_to_its_checkpoint_is_never_below_zero
         (tmp_path / "metrics.jsonl").write_text(f'{{"step": {step}}}\n')
 
     log(60)
+    if saved:
+        (tmp_path / "checkpoints" / str(saved)).mkdir(parents=True)
     run = SimpleNamespace(
         config=SimpleNamespace(training=SimpleNamespace(steps=100)), output=tmp_path, run="", task=lambda: None
     )
     monkeypatch.setattr(compare, "bar", lambda **settings: Bar(**settings, file=io.StringIO()))
     assert compare._train([run], Restarting()) == {}
-    assert positions == [50, 70]
+    assert positions == [saved, saved + 20]
