@@ -185,10 +185,9 @@ class DecisionAgent(nn.Module):
             batch: Slices of the stream.
             state: The backbone's state before the slices; the initial state if left out.
         """
-        asked = self.condition.from_batch(batch)
-        inputs = batch.observation, batch.previous_action, batch.timestep, batch.reset
-        memory, state = self._remember(asked, *inputs, state)
-        hidden = self._ask(asked, batch.observation, memory)
+        asked, seen = self.condition.from_batch(batch), self.encoder(batch.observation)
+        memory, state = self._remember(asked, seen, batch.previous_action, batch.timestep, batch.reset, state)
+        hidden = self._ask(asked, seen, memory)
         with _float32(hidden):
             loss, metrics = self.objective.loss(hidden.float(), self.scaled(batch))
             own, others = self.condition.loss(memory[..., -1, :].float(), batch)
@@ -223,10 +222,11 @@ class DecisionAgent(nn.Module):
         """
         if not self.late:
             asked = self.condition.limit(asked, timestep, None)
-        hidden, state = self._remember(asked, observation, previous_action, timestep, reset, state)
+        seen = self.encoder(observation)
+        hidden, state = self._remember(asked, seen, previous_action, timestep, reset, state)
         if self.late:
             asked = self.condition.limit(asked, timestep, hidden[..., -1, :])
-        hidden = self._ask(asked, observation, hidden)
+        hidden = self._ask(asked, seen, hidden)
         self.shown = asked[:, -1]
         return self.action_scale(self._choose(hidden)), state
 
@@ -246,7 +246,7 @@ class DecisionAgent(nn.Module):
         if not isinstance(self.condition, ReturnToGo) or self.condition.reach is None:
             raise InputError("the agent does not judge what is in reach: train it with condition.reach above 0")
         nothing = observation.new_zeros(*timestep.shape, 1)
-        hidden, _ = self._remember(nothing, observation, previous_action, timestep, reset, state)
+        hidden, _ = self._remember(nothing, self.encoder(observation), previous_action, timestep, reset, state)
         return self.condition.scale * self.condition.reach.quantiles(hidden[..., -1, :], timestep)
 
     def initial_state(self, target_return: Tensor) -> ActingState:
@@ -279,7 +279,8 @@ class DecisionAgent(nn.Module):
         asked, condition = self.condition.advance(state.condition, reward, first)
         if not self.late:
             asked = self.condition.limit(asked, state.timestep, None)
-        tokens = self._embed(asked, observation, state.previous_action, state.timestep)
+        seen = self.encoder(observation)
+        tokens = self._embed(asked, seen, state.previous_action, state.timestep)
         memory, hidden = state.memory, []
         for i, token in enumerate(tokens):
             if 0 < i == self._first_token:  # at token 0, the memory of an episode's first step is already the initial
@@ -289,7 +290,7 @@ class DecisionAgent(nn.Module):
         outputs = torch.stack(hidden, dim=-2)
         if self.late:
             asked = self.condition.limit(asked, state.timestep, outputs[..., -1, :])
-        outputs = self._ask(asked, observation, outputs)
+        outputs = self._ask(asked, seen, outputs)
         if self.sampling:
             action, plan = self.objective.sample(outputs), state.plan
         else:
@@ -334,30 +335,32 @@ class DecisionAgent(nn.Module):
     ) -> tuple[Tensor, State]:
         """The hidden state after every token, (batch, time, tokens, width), as the objective reads it; arguments as for
         `predict`, but that nothing limits what is asked for."""
-        hidden, state = self._remember(asked, observation, previous_action, timestep, reset, state)
-        return self._ask(asked, observation, hidden), state
+        seen = self.encoder(observation)
+        hidden, state = self._remember(asked, seen, previous_action, timestep, reset, state)
+        return self._ask(asked, seen, hidden), state
 
-    def _ask(self, asked: Tensor, observation: Tensor, hidden: Tensor) -> Tensor:
+    def _ask(self, asked: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
         """The backbone's outputs (..., tokens, width) with what enters at the head: what is asked for (..., size), the
-        goals in observations (..., entries), both or nothing."""
+        goals in encoded observations (..., features), both or nothing."""
         if self.conditioned_head is None:
             return hidden
         parts = [self.condition.normalise(asked)] if self.late else []
         if self.goals is not None:
-            parts.append(self.encoder(observation)[..., self.goals])
+            parts.append(seen[..., self.goals])
         return self.conditioned_head(torch.cat(parts, dim=-1).unsqueeze(-2), hidden)
 
     def _remember(
         self,
         asked: Tensor,
-        observation: Tensor,
+        seen: Tensor,
         previous_action: Tensor,
         timestep: Tensor,
         reset: Resets,
         state: State | None,
     ) -> tuple[Tensor, State]:
-        """The backbone's output after every token, (batch, time, tokens, width); arguments as for `hidden`."""
-        tokens = self._embed(asked, observation, previous_action, timestep)
+        """The backbone's output after every token, (batch, time, tokens, width); arguments as for `hidden`, but that
+        observations are encoded."""
+        tokens = self._embed(asked, seen, previous_action, timestep)
         if len(tokens) == 1:
             hidden, state = self.backbone(self.embedding_norm(tokens[0]), state, reset)
             return hidden.unsqueeze(2), state
@@ -365,16 +368,15 @@ class DecisionAgent(nn.Module):
         hidden, state = self.backbone(interleaved, state, reset.interleave(len(tokens), self._first_token))
         return hidden.unflatten(1, (-1, len(tokens))), state
 
-    def _embed(self, asked: Tensor, observation: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
+    def _embed(self, asked: Tensor, seen: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
         """Each step's tokens, each (..., width): one, or one per input: previous action, condition, observation."""
         parts = [] if self.embed_action is None else [(self.embed_action, self.action_scale.normalise(previous_action))]
         if self.embed_condition is not None:
             parts.append((self.embed_condition, self.condition.normalise(asked)))
-        seen = self.encoder(observation)
         if self.goals is not None:
             seen = torch.cat([seen[..., : self.goals.start], seen[..., self.goals.stop :]], dim=-1)
         parts.append((self.embed_observation, seen))
-        with _float32(observation):
+        with _float32(seen):
             if self.config.tokens == "step":
                 # The sum of the embeddings, as one matrix product.
                 weight = torch.cat([embed.weight for embed, _ in parts], dim=1)

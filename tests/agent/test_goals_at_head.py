@@ -32,6 +32,19 @@ def test_state_of_an_agent_whose_goals_enter_at_the_head_does_not_depend_on_them
     assert all(torch.allclose(part[0], part[1], atol=1e-12) for part in state.memory) is (at == "head")
 
 
+@torch.no_grad()
+def test_observation_whose_goals_enter_at_the_head_is_normalised_once() -> None:
+    agent = make_agent(AgentConfig(goals_at="head"))
+    calls: list[object] = []
+    agent.encoder.register_forward_hook(lambda *call: calls.append(call))
+    one = torch.ones(1, dtype=torch.float64)
+    _, state = agent.act(torch.ones(1, 7, dtype=torch.float64), one, None, agent.initial_state(one))
+    asked, time = one.view(1, 1, 1), torch.zeros(1, 1, dtype=torch.int64)
+    previous, reset = state.previous_action[:, None], Resets.from_mask(time == 0)
+    agent.predict(asked, torch.ones(1, 1, 7, dtype=torch.float64), previous, time, reset)
+    assert len(calls) == 2  # a step and a slice
+
+
 @pytest.mark.parametrize("condition_at", ["token", "head"])
 @pytest.mark.parametrize("others", [{}, {"tokens": "interleaved", "previous_action": True}])
 @torch.no_grad()

@@ -66,7 +66,7 @@ def test_target_above_the_return_in_reach_acts_like_it() -> None:
 
 
 def reach_at(agent: DecisionAgent, observation: torch.Tensor) -> float:
-    inputs: dict[str, Any] = {**make_slice(1, 1), "observation": observation[:, None]}
+    inputs: dict[str, Any] = {**make_slice(1, 1), "observation": agent.encoder(observation[:, None])}
     hidden, _ = agent._remember(*(inputs[name] for name in inputs), None)
     condition: Any = agent.condition
     return float(100 * condition.reach(hidden[:, 0, -1], torch.zeros(1), 0.9))  # the return scale is 100
