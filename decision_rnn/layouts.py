@@ -102,6 +102,23 @@ class Layout:
         return cls(parts)
 
     @classmethod
+    def of_actions(cls, space: Any) -> "Layout":
+        """The layout of the Gymnasium space of actions; InputError for spaces in which agents do not act."""
+        layout, box = cls.of_space(space, "actions"), hasattr(space, "low")
+        (part, *others) = layout.parts
+        if others or part.path or not (part.choices or box):
+            raise InputError(
+                f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
+                "environment in one"
+            )
+        if box and space.dtype.kind != "f":
+            raise InputError(
+                f"the actions are {space}, whole numbers: wrap the environment so that they are MultiDiscrete, or a "
+                "Box of floats that it rounds"
+            )
+        return layout
+
+    @classmethod
     def of_size(cls, size: int) -> "Layout":
         """The layout of vectors."""
         return cls((Part((), (size,)),))

@@ -40,7 +40,8 @@ class Encoder(nn.Module):
 
 
 class BoxScale(nn.Module):
-    """Actions within [-1, 1], as heads and losses have them, as actions within a bounded Box, and back."""
+    """Actions within [-1, 1], as heads and losses have them, as actions within a bounded Box, and back. An entry whose
+    bounds are equal is held there, and is 0 for heads and losses."""
 
     low: Tensor
     high: Tensor
@@ -50,16 +51,13 @@ class BoxScale(nn.Module):
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         super().__init__()
         low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
-        if not (low < high).all() or not (high - low).isfinite().all():
-            raise InputError(
-                f"the actions are {space}: every entry needs a lower and a higher bound; wrap the environment so that "
-                "one that never changes is no part of an action"
-            )
+        if not (high - low).isfinite().all():
+            raise InputError(f"the actions are {space}: every entry needs a lower and an upper bound that are finite")
         # Not stored with the weights: a checkpoint's description has the space.
         self.register_buffer("low", low, persistent=False)
         self.register_buffer("high", high, persistent=False)
         self.register_buffer("center", low / 2 + high / 2, persistent=False)
-        self.register_buffer("radius", high / 2 - low / 2, persistent=False)
+        self.register_buffer("radius", torch.where(low < high, high / 2 - low / 2, 1.0), persistent=False)
 
     def forward(self, action: Tensor) -> Tensor:
         """From [-1, 1] to the box; what is outside is clipped to it."""
@@ -138,16 +136,15 @@ class CategoricalHead(nn.Linear):
 
 def scale_of(space: gymnasium.Space) -> BoxScale | OneHotScale:
     """The scale of an action space; InputError if there is none for it."""
-    choices = choices_of(space)
-    return BoxScale(space) if isinstance(space, gymnasium.spaces.Box) else OneHotScale(sum(choices))
+    size = Layout.of_actions(space).size
+    return BoxScale(space) if isinstance(space, gymnasium.spaces.Box) else OneHotScale(size)
 
 
 def head_of(spec: AgentSpec) -> TanhHead | CategoricalHead:
     """The head of the action space; InputError if there is none for it."""
-    choices = choices_of(spec.action_space)
-    if choices:
-        return CategoricalHead(spec.width, choices)
-    return TanhHead(spec.width, Layout.of_space(spec.action_space, "actions").size)
+    layout = Layout.of_actions(spec.action_space)
+    choices = layout.parts[0].choices
+    return CategoricalHead(spec.width, choices) if choices else TanhHead(spec.width, layout.size)
 
 
 def box_of(spec: AgentSpec, objective: str) -> gymnasium.spaces.Box:
@@ -158,20 +155,3 @@ def box_of(spec: AgentSpec, objective: str) -> gymnasium.spaces.Box:
             "supervised"
         )
     return spec.action_space
-
-
-def choices_of(space: gymnasium.Space) -> tuple[int, ...]:
-    """The number of choices of each entry of a discrete action; empty for a Box of floats, InputError for spaces in
-    which agents do not act."""
-    (part, *others) = Layout.of_space(space, "actions").parts
-    if others or part.path or not (part.choices or isinstance(space, gymnasium.spaces.Box)):
-        raise InputError(
-            f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
-            "environment in one"
-        )
-    if isinstance(space, gymnasium.spaces.Box) and space.dtype.kind != "f":
-        raise InputError(
-            f"the actions are {space}, whole numbers: wrap the environment so that they are MultiDiscrete, or a Box of "
-            "floats that it rounds"
-        )
-    return part.choices

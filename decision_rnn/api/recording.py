@@ -9,7 +9,6 @@ from typing import Any
 import gymnasium
 
 from decision_rnn.acting import ActingLoop
-from decision_rnn.agent.spaces import choices_of
 from decision_rnn.api.acting import EnvironmentActor
 from decision_rnn.api.agents import load_agent
 from decision_rnn.api.run import Run
@@ -105,7 +104,6 @@ def record(
             )
         environment_id, settings = settings_of(environment)
         spaces = single_spaces(environment)
-        choices_of(spaces[1])  # raises now if no agent could be trained on such actions
         title = environment_id or type(environment.unwrapped).__name__
         altered = describe_alteration(environment_id, settings)
         if environment_id is None:

@@ -127,10 +127,8 @@ def layouts_of(spaces: Sequence[gymnasium.Space[Any] | None], where: str) -> tup
     Raises InputError, with `where` for the environment, if agents cannot read or act in one.
     """
     try:
-        observations, actions = (
-            None if space is None else Layout.of_space(space, kind)
-            for space, kind in zip(spaces, ("observations", "actions"), strict=True)
-        )
+        observations = None if spaces[0] is None else Layout.of_space(spaces[0], "observations")
+        actions = None if spaces[1] is None else Layout.of_actions(spaces[1])
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     return observations, actions

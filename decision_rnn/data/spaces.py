@@ -40,7 +40,6 @@ def _bounded_box(store: EpisodeStore, known: Box | None) -> Box:
     )
     if not np.isfinite(bounds).all():
         ranges = np.array([store.actions.min(0), store.actions.max(0)])
-        ranges += np.where(ranges[0] < ranges[1], 0, [[-1.0], [1.0]])  # around an entry that never changes
         bounds = np.where(np.isfinite(bounds), bounds, ranges)
     shape = (size,) if known is None else known.shape
     low, high = bounds.astype(np.float32).reshape(2, *shape)

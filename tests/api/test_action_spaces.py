@@ -39,6 +39,12 @@ class OpenLever(Lever):
     action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
 
 
+class LeverAndSwitch(Lever):
+    """The same beside a switch that must stay at 0.3."""
+
+    action_space = gymnasium.spaces.Box(np.float32([0, 0.3]), np.float32([1, 0.3]))
+
+
 @pytest.fixture(autouse=True)
 def levers(monkeypatch, tmp_path):
     monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
@@ -46,6 +52,7 @@ def levers(monkeypatch, tmp_path):
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
     gymnasium.register("test/Lever-v0", Lever, max_episode_steps=20)
     gymnasium.register("test/OpenLever-v0", OpenLever, max_episode_steps=20)
+    gymnasium.register("test/LeverAndSwitch-v0", LeverAndSwitch, max_episode_steps=20)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,28 @@ def test_unbounded_actions_are_scaled_to_the_range_of_the_data_and_that_is_said(
     assert "actions are scaled to 100 to 105, their range in the data" in said.out + said.err
     actor = run.actor(0.0)
     assert 100 <= actor(np.zeros(2)).item() <= 105
+
+
+@pytest.mark.parametrize("objective", ["supervised", "td3_bc", "gaussian_mixture", "flow_matching"])
+def test_action_whose_bounds_are_equal_is_held_there_in_python_and_exported(objective: str, tmp_path: Path):
+    space = LeverAndSwitch.action_space
+    space.seed(0)
+    dataset = decision_rnn.record(
+        lambda observation: space.sample(), "test/LeverAndSwitch-v0", "own/switch", steps=200, progress=False
+    )
+    options = SMALL | {"objective": {"name": objective}, "agent": {"previous_action": True}}
+    run = decision_rnn.train(dataset, steps=5, output=tmp_path / "run", evaluation={"episodes": 1}, **options)
+    assert np.isfinite(run.metrics["loss"]).all()
+    actor = run.actor(0.0)
+    actions = np.stack([actor(observation) for observation in dataset.open().observations[:5]])
+    assert (actions[:, 1] == np.float32(0.3)).all()
+    assert all(space.contains(action.astype(np.float32)) for action in actions)
+    if objective != "flow_matching":
+        export_onnx(run.agent, tmp_path / "policy.onnx")
+        policy = Policy.load(tmp_path / "policy.onnx")
+        policy.reset(0.0)
+        exported = np.stack([policy(observation) for observation in dataset.open().observations[:5]])
+        np.testing.assert_allclose(exported, actions, atol=1e-4)
 
 
 def test_actions_outside_the_box_are_clipped_to_it_in_training(tmp_path: Path):

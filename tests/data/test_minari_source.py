@@ -8,6 +8,8 @@ from typing import Any
 import minari
 import numpy as np
 import pytest
+from gymnasium.spaces import MultiBinary
+from minari.serialization import serialize_space
 from minari_files import boxes, edit, play, publish, specification
 from random_episodes import rewards_of
 
@@ -100,6 +102,16 @@ def test_minari_data_of_other_environments_than_the_name_says_raise() -> None:
     publish(MEDIUM, play("HalfCheetah-v5"), "HalfCheetah-v5")
     with pytest.raises(InputError, match=r"collected in HalfCheetah-v5.*not what its name says"):
         open_dataset(f"minari/{MEDIUM}").open()
+
+
+def test_minari_data_with_actions_that_agents_are_not_trained_on_are_refused_before_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = publish("theirs/switches-v0", play("Hopper-v5"))
+    edit(folder, env_spec=None, action_space=serialize_space(MultiBinary(3)))
+    monkeypatch.setattr("decision_rnn.data.formats.minari.read_episodes", lambda dataset_id: pytest.fail("it is read"))
+    with pytest.raises(InputError, match=r"switches-v0: the actions are MultiBinary\(3\): agents act in a Box"):
+        open_dataset("minari/theirs/switches-v0").open()
 
 
 def test_changed_minari_dataset_is_converted_again(capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from d4rl_files import hopper_episodes
 from faults import Payload
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, flatten
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, flatten
 
 from decision_rnn import Episode, EpisodeStore, play_episodes, write_store
 from decision_rnn.cli.arguments import parse_run
@@ -125,6 +125,24 @@ def test_write_store_with_dict_observations_and_no_space_asks_for_the_space(own:
         with pytest.raises(InputError, match=r"episode 0 has observations .* write_store its observation_space"):
             write_store("own/bad", [episode])
     assert list(own.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("space", "told"),
+    [
+        (Dict(turn=Discrete(2), push=Box(-1, 1, (1,))), "agents act in a Box, Discrete or MultiDiscrete space"),
+        (Tuple([Discrete(2)]), "agents act in a Box, Discrete or MultiDiscrete space"),
+        (MultiBinary(3), "agents act in a Box, Discrete or MultiDiscrete space"),
+        (Box(0, 3, (2,), np.int64), "whole numbers: wrap the environment so that they are MultiDiscrete"),
+    ],
+)
+def test_write_store_of_actions_that_agents_are_not_trained_on_is_refused_before_it_reads_an_episode(
+    space: gymnasium.Space[Any], told: str, own: Path
+) -> None:
+    unread = (pytest.fail("it is read") for _ in range(1))
+    with pytest.raises(InputError, match=rf"^own/bad: the actions are .*{told}"):
+        write_store("own/bad", unread, action_space=space)
+    assert not own.exists()
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,9 @@ def write_store(
             others.
         append: If the dataset exists, add the episodes to its end; it is replaced once all are written.
         observation_space, action_space: The spaces, if they are not those of the registered environment, such as
-            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values of Discrete, MultiDiscrete, MultiBinary, Dict
-            and Tuple spaces are stored as rows of numbers, as `gymnasium.spaces.flatten` makes them, without text.
+            `gymnasium.spaces.Discrete(4)` for actions from 0 to 3. Values of Discrete and MultiDiscrete spaces and, for
+            observations, of MultiBinary, Dict and Tuple, are stored as rows of numbers, as `gymnasium.spaces.flatten`
+            makes them, without text.
         missing: What is done with an episode in which a number is NaN or infinite: `error`, `drop_episode`, or
             `end_episode`, which ends it before that step, neither terminated nor truncated.
 
@@ -111,8 +112,9 @@ def write_store(
 
     Raises:
         InputError: If the name is taken, invalid or being written by another process, if the folder cannot be written,
-            if the dataset appended to is of another environment, or, naming the episode, if one is not an episode, is
-            empty, not finite or not numeric, or does not match the environment's sizes.
+            if the dataset appended to is of another environment, if no agent can be trained on such actions, or, naming
+            the episode, if one is not an episode, is empty, not finite or not numeric, or does not match the
+            environment's sizes.
 
     Example:
         >>> swing = decision_rnn.Episode(
