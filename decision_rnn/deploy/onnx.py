@@ -45,7 +45,11 @@ TRACED = 3
 
 
 def export_onnx(
-    trained: TrainedAgent, path: Path, target_return: float | None = None, results: Sequence[Result] = ()
+    trained: TrainedAgent,
+    path: Path,
+    target_return: float | None = None,
+    results: Sequence[Result] = (),
+    shown: Path | None = None,
 ) -> float:
     """Write one step of an agent as an ONNX model, after checking that it acts as the agent does with a carried state.
 
@@ -56,6 +60,7 @@ def export_onnx(
         path: The file; missing folders are created.
         target_return: The policy's default target return; if left out, the first of its evaluation.
         results: Its evaluations, to be recorded in the file.
+        shown: The file in messages, if it will be moved there; otherwise `path`.
 
     Returns:
         The largest difference between the file's and the agent's actions, over steps with resets in between.
@@ -77,10 +82,10 @@ def export_onnx(
             check_limited(trained.config.condition)
         elif not math.isfinite(target_return):
             raise InputError(f"the target return is {target_return}: it must be best or finite")
-    agent = prepare_to_act(trained.agent)
+    agent, shown = prepare_to_act(trained.agent), shown or path
     description = describe(trained, target_return, results)
     data = _exported(agent, description)
-    difference = largest_difference(agent, Policy(data, str(path)))
+    difference = largest_difference(agent, Policy(data, str(shown)))
     if not difference <= TOLERANCE:  # also rejects NaN
         raise InputError(
             f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; its backbone "
@@ -91,11 +96,11 @@ def export_onnx(
         with new_file(path) as new:
             new.write_bytes(data)
     except OSError as error:
-        raise cannot_write(path, error) from None
+        raise cannot_write(shown, error) from None
     if (window := window_of(trained.config.evaluation)) is not None:
         warn(
-            f"{path} carries its state, but the run is evaluated by a {describe_state(window)}: actions and scores can "
-            "differ, so evaluate the file itself"
+            f"{shown} carries its state, but the run is evaluated by a {describe_state(window)}: actions and scores "
+            "can differ, so evaluate the file itself"
         )
     return difference
 

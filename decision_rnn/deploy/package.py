@@ -75,7 +75,8 @@ def package(
     try:
         check_folder(folder)
         with new_directory(folder) as new:
-            left_out = write_package(new, trained, results, name or folder.name, name is not None, browser=browser)
+            called, on_hub = name or folder.name, name is not None
+            left_out = write_package(new, trained, results, called, on_hub, checkpoint, folder, browser=browser)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}") from None
     return folder, left_out
@@ -87,6 +88,8 @@ def write_package(
     results: Sequence[Result],
     name: str,
     on_hub: bool,
+    source: Path,
+    shown: Path,
     shipped: bool = False,
     browser: bool = False,
 ) -> list[str]:
@@ -98,6 +101,8 @@ def write_package(
         results: Its evaluations; the card shows the one with the most episodes.
         name: The name by which `find_agent` will find it.
         on_hub: Whether the name is that of a repository on the hub.
+        source: The folder of the agent that is filmed, which messages name.
+        shown: The folder in messages, to which it will be moved.
         shipped: Whether it ships with this package; to keep the download small, it is then written without ONNX and
             with parameters in half precision, which they must fit into.
         browser: Whether to add a page on which the agent plays in a browser.
@@ -113,18 +118,18 @@ def write_package(
     left_out = [] if results else ["there are no scores in it: `decision-rnn evaluate` the run and package it again"]
     target, seed = default_return(config, trained.provenance), config.evaluation.seed
     parts: dict[str, Callable[[Path], object]] = {
-        ONNX: lambda path: export_onnx(trained, path, results=results),
-        CLIP: lambda path: film(folder, path, target, 1, seed, SECONDS, config.plugins),
+        ONNX: lambda path: export_onnx(trained, path, results=results, shown=shown / ONNX),
+        CLIP: lambda path: film(source, path, target, 1, seed, SECONDS, config.plugins, shown=shown / CLIP),
     }
     if browser:
-        parts[BROWSER] = lambda path: write_page(path, [Subject(name, trained, folder)])
+        parts[BROWSER] = lambda path: write_page(path, [Subject(name, trained, folder)], shown=shown / BROWSER)
     if shipped:
         del parts[ONNX]
     for file, write in parts.items():
         try:
             write(folder / file)
         except InputError as error:
-            left_out.append(f"{file} is left out: {error}".replace(f"{folder}/", ""))  # which the user never sees
+            left_out.append(f"{file} is left out: {error}")
     order = sorted(results, key=lambda result: (result.protocol.episodes, result.protocol.state == "recurrent"))
     (folder / CARD).write_text(write_card(folder, trained, order[-1] if order else None, name, on_hub, half=shipped))
     return left_out

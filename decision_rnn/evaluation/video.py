@@ -141,6 +141,7 @@ def film(
     seed: int | None,
     seconds: float | None = None,
     plugins: Sequence[str] = (),
+    shown: Path | None = None,
 ) -> list[Moment]:
     """Write an mp4 (H.264) or an animated WebP of consecutive episodes, with the target return and the return so far
     written on it.
@@ -155,6 +156,7 @@ def film(
         seed: Episode i begins with the environment's reset(seed + i); None for the seed of the run's evaluation.
         seconds: The most seconds of an episode to play; None for all of it.
         plugins: Modules that the agent or its environment needs.
+        shown: The file in messages, if it will be moved there; otherwise `video`.
 
     Returns:
         The last moment of each episode.
@@ -164,7 +166,7 @@ def film(
         SystemFault: If the disk is full.
     """
     with new_file(video) as new:
-        asked = [str(agent), str(new), str(video), target_return, episodes, seed, seconds, list(plugins)]
+        asked = [str(agent), str(new), str(shown or video), target_return, episodes, seed, seconds, list(plugins)]
         return [Moment(*moment) for moment in _with_drivers(json.dumps(asked), TIMEOUT * episodes)]
 
 

@@ -75,6 +75,15 @@ def test_the_folder_of_a_page(fetched: None, policy_path: Path, tmp_path: Path) 
     assert {part["licence"] for part in content["vendored"]} == {"Apache-2.0", "MIT"}
 
 
+def test_messages_while_a_page_is_made_name_the_users_files(
+    fetched: None, trained: TrainedAgent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = replace(trained.config.evaluation, state="window", window=7)
+    windowed = replace(trained, config=replace(trained.config, evaluation=settings))
+    write_page(tmp_path / "page", [Subject("mine", windowed, tmp_path)])
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'page' / 'policy.onnx'} carries its state")
+
+
 def test_the_page_asks_for_nothing_outside_its_folder() -> None:
     text = "".join(path.read_text() for path in page.SITE.iterdir())
     assert "default-src 'none'" in text

@@ -154,7 +154,8 @@ def test_default_return_is_the_first_evaluation_target_in_card_clip_play_actor_a
 
     monkeypatch.setattr(packaging, "film", film)
     (tmp_path / "packaged").mkdir()
-    packaging.write_package(tmp_path / "packaged", trained, [], "agent", on_hub=False, shipped=True)
+    packaged = tmp_path / "packaged"
+    packaging.write_package(packaged, trained, [], "agent", False, packaged, packaged, shipped=True)
     monkeypatch.setattr("decision_rnn.evaluation.video.film", film)
     assert inline_cli("play", str(tmp_path), "--video", "a.mp4").returncode == 0
     assert filmed == [-350, -350]
@@ -221,16 +222,23 @@ def test_package_contains_policy_onnx_only_if_it_can_be_exported(
     assert [sentence.split()[0] for sentence in left_out] == ["replay.mp4"]
 
 
-@pytest.mark.usefixtures("without_extras")
-def test_package_says_what_is_left_out_without_the_temporary_path(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_messages_while_a_package_is_made_name_the_users_files(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def film(agent: Path, *others: object) -> None:
-        raise InputError(f"{agent / 'config.json'}: unknown backbone 'mine'")
+    """Not those of the hidden folder in which it is made."""
 
-    monkeypatch.setattr(packaging, "film", film)
-    _, left_out = package(run, tmp_path / "packaged")
-    assert left_out[-1] == "replay.mp4 is left out: config.json: unknown backbone 'mine'"
+    def filmed(command: list[str], *others: object) -> tuple[int, str, list[str]]:
+        agent, _, video, *_ = json.loads(command[-1])
+        return 2, "", [f"no pictures of {agent} in {video}"]
+
+    checkpoint = last_checkpoint(run)
+    contents = json.loads((checkpoint / "config.json").read_text())
+    contents["config"]["evaluation"] |= {"state": "window", "window": 7}
+    (checkpoint / "config.json").write_text(json.dumps(contents))
+    monkeypatch.setattr("decision_rnn.evaluation.video._run", filmed)
+    folder, left_out = package(run, tmp_path / "packaged")
+    assert f"{folder / 'policy.onnx'} carries its state" in capsys.readouterr().err
+    assert left_out[-1] == f"replay.mp4 is left out: no pictures of {checkpoint} in {folder / 'replay.mp4'}"
 
 
 @pytest.mark.usefixtures("without_extras")
@@ -241,7 +249,8 @@ def test_package_with_browser_has_the_page_or_says_why_not(
     (sentence,) = (sentence for sentence in left_out if sentence.startswith("browser "))
     assert "Pendulum-v1" in sentence  # which the page does not have
 
-    def write(path: Path, subjects: list[Any]) -> None:
+    def write(path: Path, subjects: list[Any], shown: Path) -> None:
+        assert shown == tmp_path / "packaged" / "browser"
         path.mkdir()
         (path / "index.html").write_text(subjects[0].name)
 
