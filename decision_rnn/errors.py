@@ -31,6 +31,11 @@ def cannot_write(path: object, error: OSError) -> InputError | SystemFault:
     return kind(f"cannot write {path}: {error.strerror}")
 
 
+def one_line(said: object, most: int = 300) -> str:
+    """What an error of other code says, or another value, in one line that is cut; its class if it says nothing."""
+    return " ".join(str(said).split())[:most] or type(said).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """`did you mean NAME? `, to precede the rest of an error message; empty if no known name is similar.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 
 IMAGE_SIDE = 32
 """A uint8 array with this many rows and columns is an image: no flat row of numbers does it justice."""
@@ -98,7 +98,7 @@ class Layout:
         sequences and graphs, and for one without numbers."""
         parts = tuple(_parts(space, (), kind))
         if not sum(part.size for part in parts):
-            raise InputError(f"the {kind} are {_short(space)}, which holds no numbers")
+            raise InputError(f"the {kind} are {one_line(space)}, which holds no numbers")
         return cls(parts)
 
     @classmethod
@@ -108,13 +108,13 @@ class Layout:
         (part, *others) = layout.parts
         if others or part.path or not (part.choices or box):
             raise InputError(
-                f"the actions are {space}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
+                f"the actions are {one_line(space)}: agents act in a Box, Discrete or MultiDiscrete space, so wrap the "
                 "environment in one"
             )
         if box and space.dtype.kind != "f":
             raise InputError(
-                f"the actions are {space}, whole numbers: wrap the environment so that they are MultiDiscrete, or a "
-                "Box of floats that it rounds"
+                f"the actions are {one_line(space)}, whole numbers: wrap the environment so that they are "
+                "MultiDiscrete, or a Box of floats that it rounds"
             )
         return layout
 
@@ -192,7 +192,7 @@ class Layout:
                 if faulty.any():
                     row = faulty.argmax()
                     raise InputError(
-                        f"{f'{kind} {part.name}'.strip()}: row {row} is {_short(given[row])}, which is not one-hot: "
+                        f"{f'{kind} {part.name}'.strip()}: row {row} is {one_line(given[row])}, which is not one-hot: "
                         "give 1 for what was chosen and 0 for the rest, or the choices themselves in place of rows"
                     )
 
@@ -217,7 +217,7 @@ def _numbers(values: Any, part: Part, kind: str) -> np.ndarray:
         array = np.asarray(values)
         return array if array.dtype.kind in "fiub" and array.ndim else np.atleast_1d(array.astype(np.float64))
     except (TypeError, ValueError):
-        raise InputError(f"{f'{kind} {part.name}'.strip()} is {_short(values)}: it must hold numbers") from None
+        raise InputError(f"{f'{kind} {part.name}'.strip()} is {one_line(values)}: it must hold numbers") from None
 
 
 def _parts(space: Any, path: tuple[str | int, ...], kind: str) -> Iterator[Part]:
@@ -236,19 +236,15 @@ def _parts(space: Any, path: tuple[str | int, ...], kind: str) -> Iterator[Part]
         shape = tuple(map(int, space.shape))
         if space.dtype == np.uint8 and len(shape) >= 2 and min(sorted(shape)[-2:]) >= IMAGE_SIDE:
             raise InputError(
-                f"the {kind} are images, {_short(space)}: agents read numbers, so encode them into vectors first"
+                f"the {kind} are images, {one_line(space)}: agents read numbers, so encode them into vectors first"
             )
         yield Part(path, shape)
     elif type(space).__name__ == "MultiBinary":
         yield Part(path, tuple(map(int, space.shape)))
     elif type(space).__name__ not in TEXT:
         raise InputError(
-            f"the {kind} are {_short(space)}: agents read Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+            f"the {kind} are {one_line(space)}: agents read Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
         )
-
-
-def _short(value: Any) -> str:
-    return f"{' '.join(str(value).split()):.200}"
 
 
 def _at(value: Any, path: tuple[str | int, ...], kind: str) -> Any:

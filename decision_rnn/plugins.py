@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 
 PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
 
@@ -32,9 +32,8 @@ def import_plugins(names: Iterable[str], where: str = "--plugins") -> None:
         try:
             importlib.import_module(name)
         except (Exception, SystemExit) as error:  # the module may raise anything
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise InputError(
-                f"{where}: the module {name!r:.100} cannot be imported ({reason}): fix or install it"
+                f"{where}: the module {name!r:.100} cannot be imported ({one_line(error)}): fix or install it"
             ) from error
 
 

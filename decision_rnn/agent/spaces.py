@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.spec import AgentSpec
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.layouts import Layout
 
 MIN_STD = 1e-3
@@ -52,7 +52,9 @@ class BoxScale(nn.Module):
         super().__init__()
         low, high = (torch.from_numpy(bound.astype("float32").ravel()) for bound in (space.low, space.high))
         if not (high - low).isfinite().all():
-            raise InputError(f"the actions are {space}: every entry needs a lower and an upper bound that are finite")
+            raise InputError(
+                f"the actions are {one_line(space)}: every entry needs a lower and an upper bound that are finite"
+            )
         # Not stored with the weights: a checkpoint's description has the space.
         self.register_buffer("low", low, persistent=False)
         self.register_buffer("high", high, persistent=False)

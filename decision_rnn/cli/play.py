@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from decision_rnn.api.agents import find_subject, load_subject
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.messages import counted
 from decision_rnn.parsing import COMMAND_LINE, NonNegativeInt, PositiveInt, TargetReturn, format_target, split_names
 
@@ -131,9 +131,8 @@ def _in_window(
             *_, end = play(actor, environment, asked, seed + number, *limits)
             yield end
     except Exception as error:  # rendering can raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"no window can be opened here, or it is gone ({reason:.200}): to write a video instead, use --video "
+            f"no window can be opened here, or it is gone ({one_line(error)}): to write a video instead, use --video "
             "episode.mp4"
         ) from None
     finally:

@@ -15,7 +15,7 @@ import torch
 
 from decision_rnn import workers
 from decision_rnn.comparison.record import LOG
-from decision_rnn.errors import InputError, cannot_write
+from decision_rnn.errors import InputError, cannot_write, one_line
 from decision_rnn.files import locked, write_atomically
 from decision_rnn.run_files import checkpoints_of
 from decision_rnn.workers import JOBS, LIFELINE, available_cores, thread_limits
@@ -188,7 +188,7 @@ class RayExecutor:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise InputError(
                     f"there is no Ray cluster at {address}: start one by `ray start --head`, or leave out "
-                    f"--ray_address ({' '.join(str(error).split())[:200]})"
+                    f"--ray_address ({one_line(error)})"
                 ) from None
         resources = ray.cluster_resources()
         self.gpus = int(resources.get("GPU", 0))
@@ -208,7 +208,7 @@ class RayExecutor:
                     try:
                         yield number, ray.get(reference)
                     except ray.exceptions.RayError as error:
-                        yield number, f"its task was lost: {' '.join(str(error).split())[:300]}"
+                        yield number, f"its task was lost: {one_line(error)}"
                 yield None
         finally:
             for reference in running:

@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from decision_rnn.data import memory, ogbench
 from decision_rnn.data.playing import Quota, play_one, spec_of
 from decision_rnn.data.store.episode import Episode
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.layouts import Layout
 from decision_rnn.messages import warn
 
@@ -87,9 +87,8 @@ def make_environment(environment_id: str | None, **settings: Any) -> gymnasium.E
             warnings.filterwarnings("ignore", r".*The environment \S+ is out of date", DeprecationWarning)
             return gymnasium.make(environment_id, disable_env_checker=True, **settings)
     except Exception as error:  # the environment's code can raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
         raise MissingEnvironmentError(
-            f"the environment {environment_id} cannot be made here ({reason:.300}): fix its package"
+            f"the environment {environment_id} cannot be made here ({one_line(error)}): fix its package"
         ) from error
 
 

@@ -45,8 +45,4 @@ def format_info(spec: DatasetSpec, store: EpisodeStore) -> str:
         ("store", str(store.path)),
         *(("note", note) for note in store.manifest["source"].get("notes", [])),
     ]
-    lines = [
-        spec.name,
-        *(f"  {key:<12} {value}" for key, value in rows),
-    ]
-    return "\n".join(lines)
+    return "\n".join([spec.name, *(f"  {key:<12} {value}" for key, value in rows)])

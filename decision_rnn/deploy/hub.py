@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.run_files import DESCRIPTION, WEIGHTS, last_checkpoint
 
 ONNX, CARD, CLIP, RESULTS = "policy.onnx", "README.md", "replay.mp4", "results"
@@ -142,8 +142,7 @@ def _import_hub(purpose: str) -> Any:
 
 def _why(error: Exception) -> str:
     """Why a request failed, in the words of huggingface_hub, and what to do."""
-    words = " ".join(str(error).split()) or type(error).__name__
     return (
-        f"({words:.300}): check the name, the revision and the network, and if it is private, or to push to it, log in "
-        "with `hf auth login`"
+        f"({one_line(error)}): check the name, the revision and the network, and if it is private, or to push to it, "
+        "log in with `hf auth login`"
     )

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from decision_rnn.backbones import BackboneConfig, SequenceMixer, registered, registered_names
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.testing.harness import TOLERANCES, MixerCase, add_noise
 from decision_rnn.testing.properties import PROPERTIES, state_form
 
@@ -100,9 +100,8 @@ def check_mixer(
             try:
                 check(case)
             except Exception as error:  # the mixer may raise anything
-                words = " ".join(str(error).split())[:500]
                 raised = "" if isinstance(error, AssertionError) else f"raises {type(error).__name__}: "
-                failed[check.__name__] = raised + words
+                failed[check.__name__] = raised + one_line(error, 500)
         if state_form.__name__ in failed:
             skipped = dict.fromkeys(STATEMENTS.keys() - failed.keys(), "state_form fails") | skipped
     report = Report(title, failed, skipped)
@@ -127,7 +126,7 @@ def _case(
     try:
         module = make()
     except Exception as error:  # a constructor may raise anything
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        reason = one_line(error)
         raise InputError(f"{name} cannot be made ({reason}): give a configuration or width that it takes") from error
     _require_methods(module, name)
     remembers = bool(module.initial_state(1))

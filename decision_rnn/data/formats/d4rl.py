@@ -15,7 +15,7 @@ from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing
 from decision_rnn.data.store.writing import CHUNK
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.files import new_file
 from decision_rnn.messages import counted
 
@@ -70,8 +70,7 @@ class D4RLFile:
         except InputError:
             raise
         except Exception as error:  # h5py raises many types for a damaged file
-            reason = " ".join(str(error).split())
-            raise InputError(f"{path} cannot be read as HDF5 ({reason}): fetch or write it again") from None
+            raise InputError(f"{path} cannot be read as HDF5 ({one_line(error)}): fetch or write it again") from None
         self.environment_id = environment if isinstance(environment, str) else None
         self.observations, self.actions, self.rewards, terminals, timeouts = arrays
         shapes, steps = [values.shape for values in arrays], self.rewards.size

@@ -24,7 +24,7 @@ from tqdm.utils import CallbackIOWrapper
 
 from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.missing import Missing
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.messages import bar, counted
 
 PARQUET = b"PAR1"
@@ -303,7 +303,7 @@ def _open(log: Any) -> tuple[str, list[str], Callable[[list[str]], pa.Table]]:
             table = pa.table(log)
         except Exception as error:  # of many types
             raise InputError(
-                f"{type(log).__name__} is no log ({_sentence(error)}): give a path, a DataFrame or a dictionary of "
+                f"{type(log).__name__} is no log ({one_line(error)}): give a path, a DataFrame or a dictionary of "
                 "columns"
             ) from None
         return "the log", table.column_names, table.select
@@ -392,11 +392,9 @@ def _reading(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"cannot read the log {path}: {error.strerror or _sentence(error)}") from None
+        raise InputError(f"cannot read the log {path}: {error.strerror or one_line(error)}") from None
     except (ValueError, csv.Error, pa.ArrowException) as error:
-        raise InputError(
-            f"{path} is not valid CSV or parquet ({_sentence(error)}): mend it or write it again"
-        ) from None
+        raise InputError(f"{path} is not valid CSV or parquet ({one_line(error)}): mend it or write it again") from None
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -417,7 +415,3 @@ def _listed(columns: Sequence[str] | dict[str, list[str]]) -> str:
     names = list(chain.from_iterable(columns.values())) if isinstance(columns, dict) else columns
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"the columns {', '.join(names[:SHOWN])}{more}"
-
-
-def _sentence(error: Exception) -> str:
-    return f"{' '.join(str(error).split()):.200}"

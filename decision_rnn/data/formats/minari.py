@@ -24,7 +24,7 @@ from decision_rnn.data import environments
 from decision_rnn.data.spec import read_space
 from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.verification import CacheError, sha256_of
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.files import new_directory
 from decision_rnn.layouts import Layout
 
@@ -218,5 +218,4 @@ def _read(dataset_id: str) -> Iterator[EpisodeData]:
         if steps != metadata["total_steps"]:
             raise ValueError(f"it has {steps} steps where its metadata say {metadata['total_steps']}")
     except Exception as error:  # Minari and its storages raise many types for a damaged dataset
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{folder} cannot be read by Minari ({reason:.300}): fetch or write it again") from None
+        raise InputError(f"{folder} cannot be read by Minari ({one_line(error)}): fetch or write it again") from None

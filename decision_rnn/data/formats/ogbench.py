@@ -17,7 +17,7 @@ from decision_rnn.data.ogbench.rewards import simulated
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.writing import npy_header
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.files import new_file
 
 KEYS = ("observations", "actions", "terminals")
@@ -37,7 +37,7 @@ def read_episodes(file: Path, states: int, actions: int) -> Iterator[Episode]:
     except KeyError as error:
         raise InputError(f"{file} has no {str(error.args[0]).split()[0]}: it is no dataset of OGBench") from None
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise InputError(f"{file} cannot be read as an npz file ({' '.join(str(error).split()):.200})") from None
+        raise InputError(f"{file} cannot be read as an npz file ({one_line(error)})") from None
     rows = len(seen) if seen.ndim else 0
     for key, array, shape in zip(KEYS, (seen, taken, last), ((rows, states), (rows, actions), (rows,)), strict=True):
         if array.shape != shape or array.dtype.kind not in "fiub":

@@ -16,7 +16,7 @@ from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import D4RL_REFERENCES, TASKS, DatasetSpec, described_spaces, spec_of_store, task_of
 from decision_rnn.data.store.cache import identify, is_made_of, made_manifest, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.messages import bar
 
 LEVELS = ("simple", "medium", "expert", "medium-expert")
@@ -131,9 +131,8 @@ def _download(dataset_id: str) -> None:
             client.download_dataset(dataset_id, force_download=target.exists())
         minari.read_metadata(dataset_id)
     except Exception as error:  # from Minari, its host's client or the network
-        reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"cannot download the Minari dataset {dataset_id} ({reason:.300}): see that there is a network and "
+            f"cannot download the Minari dataset {dataset_id} ({one_line(error)}): see that there is a network and "
             f"`pip install huggingface_hub`, or put the dataset into {target} by other means"
         ) from None
     minari.register_namespace(dataset_id)

@@ -25,7 +25,7 @@ from decision_rnn.data.store.episode import Episode, as_episodes
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing, check_policy, without_missing
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError, did_you_mean, one_line
 from decision_rnn.files import locked, remove_directory
 
 APPENDED = ".appended"
@@ -288,7 +288,7 @@ def _difference(first: dict[str, Any], second: dict[str, Any]) -> tuple[str, str
     for what in said[0]:
         one, other = (of.get(what) for of in said)
         if None not in (one, other) and one != other:
-            return (f"{what} {' '.join(str(one).split()):.200}", f"{what} {' '.join(str(other).split()):.200}")
+            return (f"{what} {one_line(one)}", f"{what} {one_line(other)}")
     return None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.data.store.verification import CacheError, sha256_of, sha256_of_json, verify_files
 from decision_rnn.data.store.writing import FINAL, RETURNS, REWARDS, TABLE, column_layout, write_arrays
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.files import new_directory
 from decision_rnn.messages import counted
 from decision_rnn.notebook import html_properties
@@ -181,8 +181,8 @@ class EpisodeStore:
         except (InputError, OSError):
             raise
         except Exception as error:  # of any type: forged files can hold anything, but nothing is unpickled
-            reason = " ".join(str(error).split())
-            raise CacheError(f"{path} is not an episode store ({type(error).__name__}: {reason:.200})", path) from None
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise CacheError(f"{path} is not an episode store ({reason})", path) from None
 
     def verify(self) -> None:
         """Hash every file of the store again; raises CacheError naming a file that has changed since it was written."""
