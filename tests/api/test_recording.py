@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
+from gymnasium.spaces import MultiBinary
 from gymnasium.vector import AutoresetMode
 from swing import CAR, LIMIT, SMALL, push
 
@@ -121,21 +121,10 @@ def test_record_invalid_arguments_raise_input_error_and_write_nothing(
     assert "own/none" not in decision_rnn.data.catalog.names()
 
 
-@pytest.mark.parametrize(
-    ("space", "told"),
-    [
-        (Dict(turn=Discrete(2), push=Box(-1, 1, (1,))), "agents act in a Box, Discrete or MultiDiscrete space"),
-        (Tuple([Discrete(2), Discrete(3)]), "agents act in a Box, Discrete or MultiDiscrete space"),
-        (MultiBinary(3), "agents act in a Box, Discrete or MultiDiscrete space"),
-        (Box(0, 3, (2,), np.int64), "whole numbers: wrap the environment so that they are MultiDiscrete"),
-    ],
-)
-def test_record_of_actions_that_agents_are_not_trained_on_is_refused_before_it_plays(
-    space: gymnasium.Space, told: str, inside: Path
-) -> None:
+def test_record_of_actions_that_agents_are_not_trained_on_is_refused_before_it_plays(inside: Path) -> None:
     environment = PendulumEnv()
-    environment.action_space = space
-    with pytest.raises(InputError, match=told):
+    environment.action_space = MultiBinary(3)
+    with pytest.raises(InputError, match="agents act in a Box, Discrete or MultiDiscrete space"):
         record(lambda observation: pytest.fail("it plays"), environment, "own/none", episodes=1, progress=False)
     assert "own/none" not in decision_rnn.data.catalog.names()
 
