@@ -42,7 +42,7 @@ from decision_rnn.training.prepare import prepare, restore
 from decision_rnn.training.ranks import leading
 from decision_rnn.training.run_folder import MetricsLog, check_new_run, check_resumed_run, write_config
 from decision_rnn.training.slices import describe_slices, odd_slices, select_episodes
-from decision_rnn.training.trainer import Trainer
+from decision_rnn.training.trainer import Trainer, pick_device
 from decision_rnn.training.validation import Validation
 
 Shown = TypeVar("Shown")
@@ -92,6 +92,12 @@ def train(
         if config.validation is not None:
             check_name(config.validation)
         # Checked before the data are opened, since making them may take minutes.
+        processes, gpus = config.training.processes, torch.cuda.device_count()
+        if pick_device(config.training.device).type == "cuda" and processes > gpus:
+            raise InputError(
+                f"training.processes is {processes}, but torch sees {counted(gpus, 'GPU')}, and each process needs its "
+                "own: lower it, or set training.device cpu"
+            )
         if resume:
             config = check_resumed_run(config, run)
         else:
@@ -103,7 +109,7 @@ def train(
         saved = load_agent(last_checkpoint(run)) if resume and checkpoints_of(run) else None
         spaces, remark = _spaces(config, store, provenance, saved, initial)
         provenance = replace(provenance, spaces=described_spaces(*spaces))
-        ranks = stack.enter_context(leading(config.training.processes))
+        ranks = stack.enter_context(leading(processes))
         config = replace(config, training=replace(config.training, processes=ranks.number))
         agent, trainer, stream = prepare(config, seen, spec.return_scale, spaces, initial, ranks)
         validation = None if config.validation is None else Validation(config, store, spaces[0], trainer.device)

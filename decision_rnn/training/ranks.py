@@ -161,9 +161,10 @@ def _followers(places: Sequence[dict[str, str]]) -> Iterator[None]:
 
 
 def join(place: Mapping[str, str] = os.environ) -> Ranks:
-    """Take this process's place among those that train, of which the environment tells, as `torchrun` sets it."""
+    """Take this process's place among those that train, of which the environment tells, as `torchrun` sets it: on a GPU
+    of its own, if there are enough."""
     rank, number, local = (int(place[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    if torch.cuda.is_available():
+    if local < torch.cuda.device_count():
         torch.cuda.set_device(local)
     here = GROUP in place
     method, waits = (f"file://{place[GROUP]}", STARTING) if here else ("env://", PATIENCE)
