@@ -120,9 +120,7 @@ def train(
             stream.load_state_dict(position)
         state = {} if saved is None else _restore(trainer, stream, saved, run, store)
         Setup(run, config, spaces, initial, None if saved is None else (saved.agent.state_dict(), state)).share(ranks)
-        means = state.get("means") or (
-            {"loss": state["losses"]} if "losses" in state else {}
-        )  # as version 0.2 named them
+        means = state.get("means") or {"loss": state.get("losses", torch.empty(0))}  # the latter from version 0.2
         seconds, earlier = (0.0, {}) if saved is None else (saved.seconds, saved.code)
         code = both(earlier, code_of(config))
         write_config(config, run)  # after all checks: a folder that holds a run accepts no other run
