@@ -97,7 +97,7 @@ class ConditionedHead(nn.Module):
         self.embed = nn.Linear(size, width)
         self.modulate = nn.Linear(width, 2 * width)
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(inplace=True), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
 
     def forward(self, value: Tensor, hidden: Tensor) -> Tensor:
         with _float32(hidden):

@@ -25,9 +25,9 @@ class ReturnInReach(nn.Module):
         super().__init__()
         self.network = nn.Sequential(
             nn.Linear(width + 2, width),
-            nn.ReLU(inplace=True),
+            nn.ReLU(),
             nn.Linear(width, width),
-            nn.ReLU(inplace=True),
+            nn.ReLU(),
             nn.Linear(width, len(LEVELS)),
         )
 

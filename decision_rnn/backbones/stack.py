@@ -30,9 +30,7 @@ class Block(SequenceMixer):
         self.mlp_norm, self.mlp = None, None
         if hidden:
             self.mlp_norm = make_norm(config)
-            self.mlp = nn.Sequential(
-                nn.Linear(config.width, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, config.width)
-            )
+            self.mlp = nn.Sequential(nn.Linear(config.width, hidden), nn.ReLU(), nn.Linear(hidden, config.width))
         self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, batch_size: int) -> State:

@@ -141,3 +141,18 @@ def test_trainer_with_distributed_data_parallel_takes_the_same_steps(store: Epis
         distributed.destroy_process_group()
     for one, other in zip(agent.parameters(), twin.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["mlp", "mingru", "lru", "transformer"])
+def test_autograd_copies_nothing_for_values_written_into_a_view(name: str, store: EpisodeStore) -> None:
+    """As for an in-place ReLU after a linear layer, whose output of three dimensions is a view: its backward pass fills
+    and copies five more tensors of full size."""
+    agent, _, stream = prepare(configure("--backbone", name), store, 100.0)
+    nodes, waiting = set(), [agent(stream.sample()).loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            waiting += [following for following, _ in node.next_functions]
+    assert len(nodes) > 50
+    assert not [node for node in nodes if "CopySlices" in node.name()]
