@@ -164,7 +164,7 @@ class ActingLoop(ABC):
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         if ended is not None and not next_step:
             first = first | ended
-        _check_finite(batch, np.where(first, 0, rewards))
+        _check_finite(batch, rewards, first)
         self._first[where] = first
         if rows is None:
             actions = self._act_all(batch, rewards)
@@ -256,11 +256,13 @@ class ActingLoop(ABC):
                 )
 
 
-def _check_finite(observations: np.ndarray, rewards: np.ndarray) -> None:
-    """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state."""
-    if np.isfinite(observations.sum(dtype=np.float64) + rewards.sum(dtype=np.float64)):
+def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> None:
+    """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state.
+    Rewards where an episode begins, (rows,) bool, are ignored."""
+    # Where all numbers are finite but this overflows, the loop below finds none.
+    if math.isfinite(np.vdot(observations, observations)) and math.isfinite(np.vdot(rewards, rewards)):
         return
-    for name, values in (("observation", observations), ("reward", rewards[:, None])):
+    for name, values in (("observation", observations), ("reward", np.where(first, 0, rewards)[:, None])):
         for row, entry in np.argwhere(~np.isfinite(values)):
             place = f" of environment {row}" if len(values) > 1 else ""
             which = f"entry {entry} of the observation" if name == "observation" else "the reward"
@@ -284,4 +286,4 @@ def _per_row(value: ArrayLike, count: int, name: str, dtype: type) -> np.ndarray
         return array
     if array.size != 1:
         raise InputError(f"{name} has shape {array.shape} where there are {count} environments")
-    return np.full(count, array.item(), dtype)
+    return array.repeat(count)

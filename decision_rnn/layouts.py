@@ -209,6 +209,8 @@ class Layout:
 
     def values(self, rows: np.ndarray) -> Any:
         """The values that rows (rows, size) stand for, with the rows first in every part."""
+        if self.flat:
+            return rows
         return _nested({part.path: part.values(rows[:, columns]) for part, columns in self._columns})
 
 
