@@ -165,6 +165,7 @@ class DecisionAgent(nn.Module):
         box = isinstance(spec.action_space, gymnasium.spaces.Box)
         scaled = replace(spec, width=width, action_space=unit_box(self.action_dim) if box else spec.action_space)
         self.objective = OBJECTIVES.registered(objective.name).cls(objective, scaled)
+        self.joined_embedding: tuple[Tensor, Tensor] | None = None  # of an agent whose weights no longer change
         self.sampling = False  # whether actions are drawn with their probabilities
         self.shown: Tensor | None = None
 
@@ -287,7 +288,7 @@ class DecisionAgent(nn.Module):
                 memory = reset_rows(memory, self.backbone.initial_state(1), first)  # one row, broadcast: exportable
             output, memory = self.backbone.step(self.embedding_norm(token), memory)
             hidden.append(output)
-        outputs = torch.stack(hidden, dim=-2)
+        outputs = hidden[0].unsqueeze(-2) if len(hidden) == 1 else torch.stack(hidden, dim=-2)
         if self.late:
             asked = self.condition.limit(asked, state.timestep, outputs[..., -1, :])
         outputs = self._ask(asked, seen, outputs)
@@ -368,6 +369,11 @@ class DecisionAgent(nn.Module):
         hidden, state = self.backbone(interleaved, state, reset.interleave(len(tokens), self._first_token))
         return hidden.unflatten(1, (-1, len(tokens))), state
 
+    def join_embeddings(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the sum of a step's embeddings as one matrix product, in the order of `_embed`."""
+        embeds = [x for x in (self.embed_action, self.embed_condition, self.embed_observation) if x is not None]
+        return torch.cat([x.weight for x in embeds], dim=1), torch.stack([x.bias for x in embeds]).sum(0)
+
     def _embed(self, asked: Tensor, seen: Tensor, previous_action: Tensor, timestep: Tensor) -> list[Tensor]:
         """Each step's tokens, each (..., width): one, or one per input: previous action, condition, observation."""
         parts = [] if self.embed_action is None else [(self.embed_action, self.action_scale.normalise(previous_action))]
@@ -378,9 +384,7 @@ class DecisionAgent(nn.Module):
         parts.append((self.embed_observation, seen))
         with _float32(seen):
             if self.config.tokens == "step":
-                # The sum of the embeddings, as one matrix product.
-                weight = torch.cat([embed.weight for embed, _ in parts], dim=1)
-                bias = torch.stack([embed.bias for embed, _ in parts]).sum(0)
+                weight, bias = self.joined_embedding or self.join_embeddings()
                 tokens = [F.linear(torch.cat([value for _, value in parts], dim=-1), weight, bias)]
             else:
                 tokens = [embed(value) for embed, value in parts]

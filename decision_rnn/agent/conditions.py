@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from decision_rnn.agent.config import CONDITIONS as CONDITIONS
@@ -182,4 +183,4 @@ class ReturnToGo(Condition):
 
 def _capped(value: Tensor, cap: Tensor | None, timestep: Tensor) -> Tensor:
     """Values (..., 1) that are at most the cap at their timestep, (...)."""
-    return value if cap is None else torch.minimum(value, cap[timestep.clamp_max(len(cap) - 1)].unsqueeze(-1))
+    return value if cap is None else torch.minimum(value, F.embedding(timestep.clamp_max(len(cap) - 1), cap[:, None]))

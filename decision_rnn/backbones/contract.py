@@ -78,6 +78,6 @@ def select_rows(state: State, rows: Tensor) -> State:
 def reset_rows(state: State, initial: State, reset: Tensor) -> State:
     """Replace the rows in which `reset`, (batch,) bool, is true by those of the initial state."""
     return tuple(
-        torch.where(reset.view(-1, *[1] * (part.dim() - 1)), start, part)
+        part if part is start else torch.where(reset[(..., *[None] * (part.dim() - 1))], start, part)
         for part, start in zip(state, initial, strict=True)
     )

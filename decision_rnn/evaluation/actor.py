@@ -36,16 +36,21 @@ class Actor(Protocol):
         """
 
 
+@torch.no_grad()
 def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
-    """Copy the agent to the CPU, in evaluation mode, with the weights of its linear layers stored transposed.
+    """Copy the agent to the CPU, in evaluation mode, laid out for short steps; it must not be trained or moved again.
 
-    A product with a small batch otherwise spends a third of its time on transposing the weights. The values are
-    unchanged.
+    The weights of its linear layers are stored transposed: a product with a small batch otherwise spends a third of its
+    time on transposing them. Weights and parts of modules are plain attributes as well, which saves a seventh of a step
+    of one environment: modules look theirs up in Python, ninety times. The values are unchanged.
     """
     agent = copy.deepcopy(agent).cpu().eval()
     for module in agent.modules():
         if isinstance(module, nn.Linear):
             module.weight.data = module.weight.data.t().contiguous().t()
+    agent.joined_embedding = agent.join_embeddings()
+    for module in agent.modules():
+        vars(module).update({**module._parameters, **module._buffers, **module._modules})
     return agent
 
 
