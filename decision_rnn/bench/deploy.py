@@ -57,20 +57,23 @@ def bench_deploy(rounds: PositiveInt = 20, run: str = PRETRAINED) -> list[Row]:
         run: A run's or packaged agent's folder, pretrained/NAME, or org/name of the hub.
 
     Returns:
-        Rows `deploy/runtime/act-B`, `deploy/eager/act-B` and `deploy/window-20/act-B` for batch sizes of 1, 64 and
-        1024, in µs per environment step, ratio: the window's time over the row's; and `deploy/start-up/runtime` and
-        `deploy/start-up/eager`, in seconds, ratio: the eager agent's time over the row's.
+        Rows `deploy/runtime/act-B`, `deploy/runtime-int8/act-B` (weights in 8 bits), `deploy/eager/act-B` and
+        `deploy/window-20/act-B` for batch sizes of 1, 64 and 1024, in µs per environment step, ratio: the window's time
+        over the row's; and `deploy/start-up/runtime` and `deploy/start-up/eager`, in seconds, ratio: the eager agent's
+        time over the row's.
 
     Raises:
         InputError: If there is no such agent, or the extra `onnx` is missing.
     """
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        checkpoint, path = find_agent(run), Path(folder) / "policy.onnx"
+        checkpoint, path, rounded = find_agent(run), Path(folder) / "policy.onnx", Path(folder) / "int8.onnx"
         trained = load_agent(checkpoint)
         export_onnx(trained, path)
+        export_onnx(trained, rounded, weights="int8")
         agent = prepare_to_act(trained.agent)
         actors: dict[str, Callable[[int], Callable[[], object]]] = {
             "deploy/runtime/act": partial(acting_policy, path, agent.encoder.features),
+            "deploy/runtime-int8/act": partial(acting_policy, rounded, agent.encoder.features),
             "deploy/eager/act": partial(acting, agent, agent),
             f"deploy/window-{WINDOW}/act": partial(acting, WindowActor(agent, WINDOW), agent),
         }

@@ -156,7 +156,11 @@ def test_bench_deploy_rows_for_runtime_eager_and_window(folder, monkeypatch):
     monkeypatch.setattr(deploy_bench, "STARTS", 1)
     rows = run("deploy", run=folder)
     assert list(rows) == [
-        *(f"deploy/{actor}/act-{batch}" for batch in (1, 4) for actor in ("runtime", "eager", "window-20")),
+        *(
+            f"deploy/{actor}/act-{batch}"
+            for batch in (1, 4)
+            for actor in ("runtime", "runtime-int8", "eager", "window-20")
+        ),
         "deploy/start-up/runtime",
         "deploy/start-up/eager",
     ]

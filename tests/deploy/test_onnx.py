@@ -252,3 +252,40 @@ def test_onnx_file_has_input_and_output_names_and_metadata_and_no_local_paths(
     text = (tmp_path / "policy.onnx").read_bytes()
     for trace in (str(Path(__file__).parents[2]).encode(), b"stack_trace", b".py"):
         assert trace not in text, "the file tells of the machine it was made on"
+
+
+def test_onnx_policy_with_weights_in_8_bits_has_rounded_weights_and_nearly_the_actions_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = made_agent(registered("mingru").config(width=64, layers=2))
+    path = tmp_path / "policy.onnx"
+    assert 1e-4 < export_onnx(trained, path, weights="int8") < 0.1
+    assert Policy.load(path).metadata["weights"] == "int8"
+    graph = onnx.load(path).graph
+    arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    rounded = [node for node in graph.node if node.op_type == "MatMulNBits"]
+    assert len(rounded) == 6  # the gates and two layers of the MLP in each block
+    assert sum(node.op_type == "Gemm" for node in graph.node) == 2  # of observations and actions
+    for node in rounded:
+        name = node.input[1].removesuffix(".int8")
+        assert name not in arrays
+        scale = arrays[node.input[2]][..., None]
+        found = (arrays[node.input[1]].astype(np.float32) - 128) * scale
+        exact = trained.agent.get_parameter(name.removeprefix("agent.")).detach().numpy()
+        assert (np.abs(found - exact.reshape(found.shape)) <= 0.501 * scale).all()
+    monkeypatch.setattr(export, "INT8_TOLERANCE", 1e-4)
+    with pytest.raises(InputError, match="differ by up to"):
+        export_onnx(trained, tmp_path / "other.onnx", weights="int8")
+
+
+def test_state_before_a_reset_has_no_effect_on_an_onnx_policy(policy_path: Path) -> None:
+    """Also where it is not a number."""
+    policy, generator = Policy.load(policy_path), np.random.default_rng(0)
+    inputs = generator.normal(size=(2, 11)).astype(np.float32), np.float32([np.nan, np.inf]), np.ones(2, bool)
+    target = np.float32([3600, 500])
+    actions, after = policy.step(*inputs, target, policy.initial_state(2))
+    odd = [np.full_like(part, 7 if part.dtype.kind == "i" else np.nan) for part in after]
+    same, also = policy.step(*inputs, target, odd)
+    for expected, found in zip([actions, *after], [same, *also], strict=True):
+        assert np.isfinite(expected).all()
+        np.testing.assert_array_equal(found, expected)
