@@ -98,11 +98,12 @@ def export_onnx(
     data = _exported(agent, description)
     difference = largest_difference(agent, Policy(data, str(shown)))
     if not difference <= (TOLERANCE if weights == "float32" else INT8_TOLERANCE):  # also rejects NaN
-        raise InputError(
-            f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; its backbone "
-            f"{trained.config.backbone.name} or objective {trained.config.objective.name} may use random "
+        cause = (
+            f"its backbone {trained.config.backbone.name} or objective {trained.config.objective.name} may use random "
             "numbers, or compute what depends on the values or the size of a batch"
         )
+        remedy = "export it with weights in float32" if weights == "int8" else cause
+        raise InputError(f"the agent's actions in ONNX differ by up to {difference:.2g}: it is not exported; {remedy}")
     try:
         with new_file(path) as new:
             new.write_bytes(data)
