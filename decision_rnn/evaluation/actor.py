@@ -38,7 +38,7 @@ class Actor(Protocol):
 
 @torch.no_grad()
 def prepare_to_act(agent: DecisionAgent) -> DecisionAgent:
-    """Copy the agent to the CPU, in evaluation mode, laid out for short steps; it must not be trained or moved again.
+    """Copy the agent to the CPU, in evaluation mode, laid out for short steps; it must not be changed again.
 
     The weights of its linear layers are stored transposed: a product with a small batch otherwise spends a third of its
     time on transposing them. Weights and parts of modules are plain attributes as well, which saves a seventh of a step
