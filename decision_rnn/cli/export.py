@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> None:
         path = path.with_name(f"{path.name}.onnx")
     check_destination(path)  # before the seconds that an export takes
     results = results_of(run_folder or folder, trained)
-    difference = export_onnx(trained, path, command.target_returns, results, command.weights)
+    difference = export_onnx(trained, path, command.target_returns, results, weights=command.weights)
     print(f"largest difference from the agent's actions over {STEPS} steps with resets: {difference:.1e}")
     print(f"written to {path}: {path.stat().st_size:,} bytes")
 
