@@ -13,8 +13,8 @@ W_r has width / 16 rows, rounded up; softplus(b_dt) is initialised so that the f
 exp(-dt), has its half-life (time_scales.py); that of state n is n times shorter.
 
 What differs: the paper spreads softplus(b_dt) over [0.001, 0.1], half-lives from 7 to 690 steps. An episode's first
-steps are convolved with zeros rather than with the previous episode. The scan is the loop of recurrence.py over all
-inner * state_size states, which are stored in memory; the paper's kernel keeps them in fast on-chip memory.
+steps are convolved with zeros rather than with the previous episode. On a CPU the scan is a loop over time, see
+selective_scan.py; on a GPU the factors of all steps are stored in memory, where the paper's kernel keeps them on chip.
 """
 
 import math
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from decision_rnn.backbones.built_in import MambaConfig
 from decision_rnn.backbones.contract import SequenceMixer, State, register
 from decision_rnn.backbones.convolution import convolve, convolve_step
-from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.ops.selective_scan import selective_scan
 from decision_rnn.backbones.resets import Resets
 
 
@@ -60,18 +60,18 @@ class Mamba(SequenceMixer):
         u, gate = self._inputs(x)
         v, (past,) = convolve(*self._filter(), u, (past,), reset)
         v = F.silu(v)
-        decay, drive, c = self._select(v)
-        h = linear_recurrence(decay.flatten(2), drive.flatten(2), h.flatten(1), reset).unflatten(2, self.a_log.shape)
-        return self._output(h, c, v, gate), (past, h[:, -1].clone())
+        dt, b, c = self._select(v)
+        y, h = selective_scan(dt, -torch.exp(self.a_log), dt * v, b, c, h, reset)
+        return self._output(y, v, gate), (past, h)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         past, h = state
         u, gate = self._inputs(x)
         v, (past,) = convolve_step(*self._filter(), u, past)
         v = F.silu(v)
-        decay, drive, c = self._select(v)
-        h = decay * h + drive
-        return self._output(h, c, v, gate), (past, h)
+        dt, b, c = self._select(v)
+        h = torch.exp(dt.unsqueeze(-1) * -torch.exp(self.a_log)) * h + (dt * v).unsqueeze(-1) * b.unsqueeze(-2)
+        return self._output((h * c.unsqueeze(-2)).sum(-1), v, gate), (past, h)
 
     def recurrent_parameters(self) -> Iterable[nn.Parameter]:
         """A only, at the full rate. The authors' code decays neither A nor D; D, a vector, has no decay anyway."""
@@ -88,12 +88,9 @@ class Mamba(SequenceMixer):
         return self.convolution.weight[:, 0], self.convolution.bias
 
     def _select(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """exp(dt A) and dt B v, (..., inner, state_size), and C, (..., state_size)."""
+        """dt, (..., inner), and B and C, (..., state_size)."""
         rank, b, c = self.selection(v).to(v.dtype).split(self.sizes, dim=-1)
-        dt = F.softplus(self.dt(rank).to(v.dtype))
-        decay = torch.exp(dt.unsqueeze(-1) * -torch.exp(self.a_log))
-        return decay, (dt * v).unsqueeze(-1) * b.unsqueeze(-2), c
+        return F.softplus(self.dt(rank).to(v.dtype)), b, c
 
-    def _output(self, h: Tensor, c: Tensor, v: Tensor, gate: Tensor) -> Tensor:
-        y = (h * c.unsqueeze(-2)).sum(-1) + self.d * v
-        return self.output(F.silu(gate) * y)
+    def _output(self, y: Tensor, v: Tensor, gate: Tensor) -> Tensor:
+        return self.output(F.silu(gate) * (y + self.d * v))

@@ -1,0 +1,92 @@
+"""Mamba's scan, h_t = exp(dt_t A) h_{t-1} + u_t B_t and y_t = C_t h_t, with a hand-written gradient.
+
+On a CPU core its time is that of moving inner * state_size numbers per step through memory. The loop over time stores h
+alone for the backward pass, where the factors and products that autograd would store are computed again.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decision_rnn.backbones.ops.first_order import first_order
+from decision_rnn.backbones.ops.recurrence import linear_recurrence
+from decision_rnn.backbones.resets import Resets, rows_by_step
+
+
+def selective_scan(
+    dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Resets | None = None
+) -> tuple[Tensor, Tensor]:
+    """The outputs y, (batch, time, inner), and the last h, (batch, inner, state_size).
+
+    Args:
+        dt: (batch, time, inner), the step sizes.
+        a: (inner, state_size), the logarithm of what a step of size 1 keeps.
+        u: (batch, time, inner), the inputs times the step sizes.
+        b, c: (batch, time, state_size), the input and output maps.
+        initial: (batch, inner, state_size), h before the first step.
+        reset: Where episodes begin: h before these steps is 0.
+    """
+    if dt.is_cuda:  # a kernel for each step of the loop would take longer than to store the factors of all
+        return stored_scan(dt, a, u, b, c, initial, reset)
+    y, last = _SelectiveScan.apply(reset, dt, a, u, b, c, initial)
+    return y, last
+
+
+def stored_scan(
+    dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor, reset: Resets | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same by the linear recurrence of recurrence.py over all states, (batch, time, inner * state_size)."""
+    decay, drive = torch.exp(dt.unsqueeze(-1) * a), u.unsqueeze(-1) * b.unsqueeze(-2)
+    h = linear_recurrence(decay.flatten(2), drive.flatten(2), initial.flatten(1), reset).unflatten(2, a.shape)
+    return (h * c.unsqueeze(-2)).sum(-1), h[:, -1].clone()
+
+
+class _SelectiveScan(torch.autograd.Function):
+    """The loop, with channels last in memory: (batch, state_size, inner), since they are more."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, reset: Resets | None, dt: Tensor, a: Tensor, u: Tensor, b: Tensor, c: Tensor, initial: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        a, initial, y = a.T.contiguous(), initial.transpose(1, 2), torch.empty_like(dt)
+        h, decay = initial, torch.empty(initial.shape, dtype=a.dtype, device=a.device)
+        states = a.new_empty(dt.shape[1], *initial.shape)
+        for t, rows in enumerate(rows_by_step(reset, dt.shape[1])):
+            if rows is not None:
+                h = h.index_fill(0, rows, 0)
+            torch.mul(dt[:, t, None], a, out=decay).exp_()
+            h = torch.mul(decay, h, out=states[t]).addcmul_(u[:, t, None], b[:, t, :, None])
+            y[:, t] = _product(c[:, t, None], h).squeeze(1)
+        ctx.save_for_backward(dt, a, u, b, c, initial, states)
+        ctx.reset = reset
+        return y, h.transpose(1, 2).contiguous()
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, grad_y: Tensor, grad_last: Tensor) -> tuple[Tensor | None, ...]:
+        dt, a, u, b, c, initial, states = ctx.saved_tensors
+        starts = rows_by_step(ctx.reset, dt.shape[1])
+        grad_dt, grad_u, grad_b, grad_c = map(torch.empty_like, (dt, u, b, c))
+        grad = grad_last.transpose(1, 2).contiguous()
+        decay, work, grad_a = torch.empty_like(grad), torch.empty_like(grad), torch.zeros_like(grad)
+        for t in reversed(range(len(states))):
+            dt_t, rows = dt[:, t, None], starts[t]
+            grad.addcmul_(grad_y[:, t, None], c[:, t, :, None])
+            grad_c[:, t] = (states[t] @ grad_y[:, t, :, None]).squeeze(-1)
+            grad_b[:, t] = (grad @ u[:, t, :, None]).squeeze(-1)
+            grad_u[:, t] = (b[:, t, None] @ grad).squeeze(1)
+            grad.mul_(torch.mul(dt_t, a, out=decay).exp_())
+            torch.mul(grad, states[t - 1] if t else initial, out=work)
+            if rows is not None:
+                work.index_fill_(0, rows, 0)
+                grad.index_fill_(0, rows, 0)
+            grad_a.addcmul_(work, dt_t)
+            grad_dt[:, t] = work.mul_(a).sum(1)
+        return None, grad_dt, grad_a.sum(0).T, grad_u, grad_b, grad_c, grad.transpose(1, 2)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """A product of matrices in the precision of its arguments, also under autocast."""
+    with torch.autocast(left.device.type, enabled=False):
+        return left @ right
