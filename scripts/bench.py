@@ -1,4 +1,4 @@
-"""Makes results/bench/: the speed of training steps, rollouts and batches, as tables and JSON.
+"""Makes results/bench/: the speed of training steps, rollouts, batches and exported policies, as tables and JSON.
 
 python scripts/bench.py [--run RUN]     # a few minutes; RUN: the agent whose episodes are timed
 """
@@ -36,7 +36,7 @@ def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     made = Made.here()
     sections = []
-    for name in ("train", "rollout", "data"):
+    for name in ("train", "processes", "rollout", "data", "deploy"):
         path = RESULTS / f"{name}.json"
         command = ["decision-rnn", "bench", name]
         if name == "rollout" and options.run:
@@ -52,7 +52,9 @@ def main() -> None:
         RESULTS / "README.md",
         "# Speed\n\nOn one thread: medians of the process's CPU time, candidates and baselines in turn, round after "
         "round. Ratio: how many times better than the baseline; for rollout/episodes-100, time over that of the "
-        "environments alone on one core, and for its all-cores both by the clock on the wall. The "
+        "environments alone on one core, and for its all-cores both by the clock on the wall; by that clock are "
+        "processes/ and deploy/start-up/, import, load and first action, too. deploy/ is the agent "
+        "pretrained/hopper-medium. The "
         "Decision Transformer is our plain-torch re-creation of the published one, with its "
         "dropout and three tokens per step (decision_rnn/bench/decision_transformer.py). What one layer costs by the "
         "length of the sequence: [backbones.md](backbones.md).\n\n" + "\n".join(sections),
