@@ -36,13 +36,13 @@ def odd_entries(
     constant = (std == 0) & ~lost & ~np.isin(entries, known)
     if constant.any():
         yield (
-            f"{_named(entries[constant])} of the observations never changes in the data, and an agent that meets "
-            "another value there acts unpredictably: leave it out of the observations if it can differ"
+            f"{named_entries(entries[constant])} of the observations never changes in the data, and an agent that "
+            "meets another value there acts unpredictably: leave it out of the observations if it can differ"
         )
     if lost.any():
         yield (
-            f"{_named(entries[lost])} of the observations is around {mean[lost].max():.3g}, where float32 loses its "
-            "changes: subtract its first value, as from a Unix time"
+            f"{named_entries(entries[lost])} of the observations is around {mean[lost].max():.3g}, where float32 loses "
+            "its changes: subtract its first value, as from a Unix time"
         )
 
 
@@ -56,7 +56,7 @@ def equal_returns(store: EpisodeStore) -> Iterator[str]:
         )
 
 
-def _named(entries: Sequence[int] | np.ndarray) -> str:
+def named_entries(entries: Sequence[int] | np.ndarray) -> str:
     """`entry 3`, or `each of the entries 3, 5 and 12 more`."""
     listed = [str(entry) for entry in entries[:SHOWN]]
     if len(entries) == 1:

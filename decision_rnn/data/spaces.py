@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.environments import known_spaces
+from decision_rnn.data.oddities import named_entries
 from decision_rnn.data.spec import read_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout
@@ -27,19 +28,17 @@ def spaces_of(store: EpisodeStore) -> tuple[gymnasium.Space[Any], gymnasium.Spac
 def _bounded_box(store: EpisodeStore, known: Box | None) -> Box:
     """The box of a store's actions, with all bounds finite, given the known action space.
 
-    Entries without bounds there, or all if it is None, have the range of the data, or [-1, 1]
+    Entries without bounds there, or all if it is None, have the range of the data; those that change have [-1, 1]
     if all data of an unknown environment are within it. A box of whole numbers stays one, which agents refuse.
     """
     size = store.action_dim
     if known is not None and np.issubdtype(known.dtype, np.integer):
         return known
-    if known is None and store.largest_action <= UNIT:
-        return Box(-1.0, 1.0, (size,))
-    bounds = np.array(
-        [np.full(size, -np.inf), np.full(size, np.inf)] if known is None else [known.low.ravel(), known.high.ravel()]
-    )
+    bounds = np.array([[-np.inf], [np.inf]]) if known is None else np.array([known.low.ravel(), known.high.ravel()])
     if not np.isfinite(bounds).all():
         ranges = np.array([store.actions.min(0), store.actions.max(0)])
+        if known is None and store.largest_action <= UNIT:
+            ranges = np.where(ranges[0] < ranges[1], [[-1.0], [1.0]], ranges)
         bounds = np.where(np.isfinite(bounds), bounds, ranges)
     shape = (size,) if known is None else known.shape
     low, high = bounds.astype(np.float32).reshape(2, *shape)
@@ -57,12 +56,17 @@ def describe_actions(store: EpisodeStore, space: gymnasium.Space[Any]) -> str | 
     known, environment = _known_spaces(store)[1], store.environment_id or "the data"
     if isinstance(known, Box) and np.isfinite([known.low, known.high]).all():
         origin = f"the box of {environment}"
+    elif known is None and store.largest_action <= UNIT:
+        origin = "since all in the data are that small"
     elif store.environment_id is None:
         origin = "their range in the data, which name no environment"
     else:
         why = "cannot be asked here" if known is None else "has no bounds"
         origin = f"their range in the data, since the box of {environment} {why}"
-    return f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}, {origin}{describe_clipped(outside)}"
+    held = np.flatnonzero(box.low.ravel() == box.high.ravel())
+    alone = f"; {named_entries(held)} has a single value and is held at it" if len(held) else ""
+    scaled = f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}"
+    return f"{scaled}, {origin}{alone}{describe_clipped(outside)}"
 
 
 def share_outside(store: EpisodeStore, box: Box) -> float:

@@ -37,9 +37,9 @@ ALTERED = {"environment_settings": {"kwargs": {"frame_skip": 1}, "max_episode_st
     [
         ((-5, 5), "Hopper-v5", {}, [-1] * 3, [1] * 3),  # MuJoCo clips controls to their range
         ((-0.2, 0.2), "Hopper-v5", {}, [-1] * 3, [1] * 3),
-        ((-0.9, 1.005), UNKNOWN, {}, [-1] * 3, [1] * 3),
-        ((0, 58), UNKNOWN, {}, [0, 2, 58], [54, 56, 58]),  # the third is 58 at every step
-        ((-0.4, 0.4), "Hopper-v5", ALTERED, [-1] * 3, [1] * 3),
+        ((-0.9, 1.005), UNKNOWN, {}, [-1, -1, 1.005], [1, 1, 1.005]),  # the third never changes
+        ((0, 58), UNKNOWN, {}, [0, 2, 58], [54, 56, 58]),
+        ((-0.4, 0.4), "Hopper-v5", ALTERED, [-1, -1, 0.4], [1, 1, 0.4]),
     ],
 )
 def test_action_box_is_the_environments_or_the_range_of_the_data(write: Write, data, environment_id, source, low, high):
@@ -52,7 +52,12 @@ def test_action_box_is_the_environments_or_the_range_of_the_data(write: Write, d
     ("data", "environment_id", "source", "words"),
     [
         ((-0.9, 0.9), "Hopper-v5", {}, None),
-        ((-0.9, 0.9), UNKNOWN, {}, None),
+        (
+            (-0.9, 0.9),
+            UNKNOWN,
+            {},
+            "scaled to -1 to 1, since all in the data are that small; entry 2 has a single value and is held",
+        ),
         ((-5, 5), "Hopper-v5", {}, "-1 to 1, the box of Hopper-v5; in 100.0% of the steps an action is outside it"),
         (
             (0, 58),
