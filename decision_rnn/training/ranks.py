@@ -9,6 +9,7 @@ or machines.
 import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -121,6 +122,7 @@ def leading(processes: int) -> Iterator[Ranks]:
         if TORCHRUN in os.environ:
             ranks = join()
         else:
+            stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch's own stays, and says rank0 of a script
             threads = max(1, available_cores() // processes)
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(threads)

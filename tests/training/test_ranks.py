@@ -1,5 +1,6 @@
 """Data-parallel training: several processes train one agent as one process does."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from decision_rnn.backbones import Resets
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.stream import StepStream
 from decision_rnn.run_files import last_checkpoint
+from decision_rnn.training import ranks
+from decision_rnn.workers import GROUP
 
 SMALL = (
     "--backbone.width",
@@ -198,6 +201,20 @@ def test_bench_of_processes_has_a_row_for_each(small_cli: Cli, tmp_path: Path) -
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [row["name"] for row in rows] == ["processes/1", "processes/1/one-thread", "processes/2"]
     assert all(row["value"] > 0 for row in rows)
+
+
+def test_training_by_processes_leaves_the_printing_of_errors_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch puts the rank before every line of a traceback, also of what a script does after the training."""
+
+    def only(rank: int, processes: int, group: str) -> dict[str, str]:
+        return {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", GROUP: group}
+
+    monkeypatch.setattr(ranks, "_place", only)
+    monkeypatch.setattr(ranks, "_followers", lambda places: contextlib.nullcontext())
+    hook = sys.excepthook
+    with ranks.leading(2):
+        assert sys.excepthook is not hook
+    assert sys.excepthook is hook
 
 
 def test_processes_must_divide_the_batch(inline_cli: Cli) -> None:
