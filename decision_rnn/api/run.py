@@ -231,7 +231,10 @@ def train_run(
     if resume:
         config = check_resumed_run(config, folder)
     if config.evaluation.episodes or config.evaluation.checkpoint_episodes:
-        evaluation_environment(config.evaluation, dataset.spec)
+        try:
+            evaluation_environment(config.evaluation, dataset.spec)
+        except InputError as error:
+            raise type(error)(f"{error}, or leave evaluation out, --evaluation.episodes 0") from None
 
     layer: Any = registered(config.backbone.name).cls
     if never_checked(layer):
@@ -378,7 +381,8 @@ def _tell_reach(config: RunConfig, provenance: DataSummary, seen: EpisodeStore) 
         return
     settings, best = config.evaluation, provenance.return_max
     asked = asked_returns(settings, provenance, config)
-    tell(describe_reach(asked, seen.episode_returns))
+    if reach := describe_reach(asked, seen.episode_returns):
+        tell(reach)
     # By default the data's best return is a target too, for reference: that few episodes reach it needs no warning.
     wanted = asked if settings.target_returns is not None else [target for target in asked if target != best]
     if (few := describe_few(wanted, seen.episode_returns)) is not None:

@@ -149,17 +149,16 @@ def check_environment(
         settings: The dataset's settings besides the id (`DatasetSpec.environment_settings`): if they differ from the
             registered ones, it is another environment.
     """
-    without = "leave evaluation out, --evaluation.episodes 0"
     try:
         layouts_of(environment_spaces(environment_id), str(environment_id))
     except InputError as error:
         asked = f" (the dataset asks for {', '.join(map(repr, requirements)):.300})" if requirements else ""
-        raise type(error)(f"{error}{asked}, or {without}") from None
+        raise type(error)(f"{error}{asked}") from None
     altered = describe_alteration(environment_id, settings)
     if altered:
         raise InputError(
             f"the data were collected in {environment_id} with {altered}, and agents are evaluated in the registered "
-            f"one: register that environment under an id of its own and name it in the dataset, or {without}"
+            f"one: register that environment under an id of its own and name it in the dataset"
         )
     assert environment_id is not None  # it has been made
     return environment_id

@@ -115,7 +115,9 @@ def write_package(
     write_agent(folder, trained, half=shipped)
     for result in results:
         write_result(folder, replace(result, config=replace(result.config, path=None)))
-    left_out = [] if results else ["there are no scores in it: `decision-rnn evaluate` the run and package it again"]
+    left_out = []
+    if not results and (config.evaluation.environment_id or trained.provenance.environment_id) is not None:
+        left_out = ["there are no scores in it: `decision-rnn evaluate` the run and package it again"]
     target, seed = default_return(config, trained.provenance), config.evaluation.seed
     parts: dict[str, Callable[[Path], object]] = {
         ONNX: lambda path: export_onnx(trained, path, results=results, shown=shown / ONNX),

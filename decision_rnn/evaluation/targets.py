@@ -86,7 +86,7 @@ def check_conditioned(config: RunConfig, name: str = "the agent") -> None:
 
 
 def describe_reach(asked: Sequence[float], returns: np.ndarray) -> str:
-    """How many episodes reach each target return, in one line.
+    """How many episodes reach each target return, in one line; empty if none is a number.
 
     Args:
         asked: Target returns.

@@ -80,6 +80,7 @@ def test_commands_work_but_those_that_play(robot: EpisodeStore, inline_cli: Comm
         assert done.returncode == 2, words
         assert "environment" in done.stderr or "velocities" in done.stderr
         assert len(done.stderr.splitlines()) == 1
+        assert "--evaluation.episodes" not in done.stderr  # which would help none of these
 
 
 def test_agent_is_exported_and_packaged(robot: EpisodeStore, inline_cli: Command, tmp_path: Path) -> None:
@@ -92,6 +93,7 @@ def test_agent_is_exported_and_packaged(robot: EpisodeStore, inline_cli: Command
     np.testing.assert_allclose(action, run.actor(30.0)(robot.observations[0], 0.0), atol=1e-5)
     done = inline_cli("package", "run", "--output", "shared")
     assert done.returncode == 0, done.stderr
+    assert "decision-rnn evaluate" not in done.stderr  # which cannot give it scores
     card = (tmp_path / "shared" / "README.md").read_text()
     assert "None" not in card
     assert "action = actor(observation, reward)" in card
@@ -108,3 +110,11 @@ def test_dataset_is_appended_to_merged_and_exported(robot: EpisodeStore, inline_
     back = open_dataset("minari/robot/logs-v0").open()
     assert (back.fingerprint, back.environment_id) == (robot.fingerprint, None)
     assert inline_cli("data", "export", "own/robot", "--format", "d4rl", "--output", "robot.hdf5").returncode == 0
+
+
+def test_no_empty_line_is_printed_where_no_target_return_is_a_number(
+    robot: EpisodeStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = write_store("own/once", logs()[:1])
+    decision_rnn.train(store, SMALL, steps=2, output="once", training={"context": 5})
+    assert "" not in capfd.readouterr().out.splitlines()

@@ -118,7 +118,7 @@ def test_train_without_evaluation_needs_no_environment(command: Command, refused
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
     assert not (tmp_path / "run" / "results").exists()
-    refused(["evaluate", "run"], "episodes")  # as the run was configured
+    refused(["evaluate", "run"], "MoonPendulum-v0", "--plugins")  # before it says that it has no episodes
     refused(["evaluate", "run", "--episodes", "1"], "MoonPendulum-v0")
     refused(["compare", "own/pendulum", *SMALL[:-1], "0"], "evaluation.episodes")
 

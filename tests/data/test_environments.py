@@ -60,7 +60,7 @@ def test_minari_dataset_is_read_without_its_environment(absent: Path, episodes: 
     with pytest.raises(
         InputError,
         match=r"no environment 'FetchReachFlat-v4' here: .*--plugins MODULE \(the dataset asks for "
-        r"'gymnasium-robotics >= 1\.3\.1'\), .*--evaluation\.episodes 0",
+        r"'gymnasium-robotics >= 1\.3\.1'\)$",
     ) as raised:
         check_environment(dataset.spec.environment_id, dataset.spec.requirements)
     assert len(str(raised.value).splitlines()) == 1
