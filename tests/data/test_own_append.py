@@ -50,6 +50,18 @@ def test_append_of_other_episodes_raises_and_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("own")
+def test_space_that_is_first_given_with_an_append_is_kept_and_must_be_that_of_the_episodes_before() -> None:
+    numbers = Episode(np.zeros((4, 3)), np.full((3, 2), 0.3), np.zeros(3), False, True)
+    write_store("own/plain", [numbers])
+    with pytest.raises(InputError, match=r"own/plain was written without this space of actions: .* not one-hot"):
+        chosen = replace(numbers, actions=np.array([0, 1, 1]))
+        write_store("own/plain", [chosen], append=True, action_space=Discrete(2))
+    box = Box(-4, 4, (2,))
+    write_store("own/plain", [numbers], append=True, action_space=box)
+    assert open_dataset("own/plain").spec.action_space == box
+
+
+@pytest.mark.usefixtures("own")
 def test_appended_and_merged_datasets_keep_to_the_spaces_of_the_first() -> None:
     observations, chosen, pushes = Box(-1, 1, (2,)), Discrete(2), Box(-1, 1, (2,))
     seen, choices = np.zeros((4, 2)), Episode(np.zeros((4, 2)), np.array([0, 1, 1]), np.ones(3), True, False)

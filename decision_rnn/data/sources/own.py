@@ -198,12 +198,19 @@ def write_own(
         else:
             if (differs := _difference(former, source)) is not None:
                 raise InputError(f"{name} has {differs[0]} and these are {differs[1]}: choose another name")
+            for kind, layout in zip(("observation", "action"), layouts, strict=True):
+                rows = getattr(before, f"{kind}s")
+                if layout is not None and kind not in recorded and layout.size == rows.shape[1]:
+                    try:
+                        layout.check_rows(rows, f"{kind}s")  # a space that is new must be that of the earlier ones too
+                    except InputError as error:
+                        raise InputError(f"{name} was written without this space of {kind}s: {error}") from None
             notes[:0] = [note for note in former.get("notes", ()) if note not in notes]
             EpisodeStore.write(
                 _appended(path),
                 itertools.chain(before.read_episodes(), added),
                 environment_id=environment_id,
-                source={**former, "notes": notes},
+                source={**former, "notes": notes, "spaces": source["spaces"]},
                 sizes=(before.observation_dim, before.action_dim),
             )
             _replace(path)
