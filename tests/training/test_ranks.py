@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SMALL_CLI
 
 from decision_rnn.backbones import Resets
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -22,6 +21,7 @@ from decision_rnn.run_files import last_checkpoint
 from decision_rnn.training import ranks
 from decision_rnn.workers import GROUP
 
+SMALL_CLI = Path(__file__).parents[1] / "small_cli.py"
 SMALL = (
     "--backbone.width",
     "16",
