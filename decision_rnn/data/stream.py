@@ -161,7 +161,7 @@ class StepStream:
             truncated=truncated,
             reset=Resets(begins, *flags[0].nonzero(as_tuple=True)),
         )
-        return batch.select(self.own_rows)
+        return batch if self.own_rows == slice(None) else batch.select(self.own_rows)
 
     def _map(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The rows of the store's file, and all slices of them."""

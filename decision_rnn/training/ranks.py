@@ -52,6 +52,8 @@ class Ranks:
 
     def rows(self, batch: int) -> slice:
         """This process's rows of a batch."""
+        if self.number == 1:
+            return slice(None)
         return slice(batch * self.rank // self.number, batch * (self.rank + 1) // self.number)
 
     def average(self, parameters: Iterable[nn.Parameter], scalars: Sequence[Tensor]) -> list[Tensor]:
