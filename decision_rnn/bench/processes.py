@@ -43,7 +43,9 @@ def bench_processes(
     """
     dataset = open_dataset(DATASET)
     store, scale = dataset.open(), dataset.spec.return_scale
-    training = TrainingConfig(batch_size=128 // processes * processes, device="cpu", processes=processes)
+    training = TrainingConfig(
+        batch_size=TrainingConfig.batch_size // processes * processes, device="cpu", processes=processes
+    )
     config = RunConfig(dataset=DATASET, backbone=registered(backbone).config(name=backbone), training=training)
     with leading(processes) as ranks:
         shared = torch.get_num_threads()

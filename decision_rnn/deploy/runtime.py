@@ -20,7 +20,7 @@ import onnxruntime
 from numpy.typing import ArrayLike
 
 from decision_rnn.acting import ActingLoop, State
-from decision_rnn.errors import InputError
+from decision_rnn.errors import InputError, one_line
 from decision_rnn.layouts import Layout
 
 FORMAT, FORMAT_KEY, POLICY_KEY, DIGEST_KEY = "2", "decision_rnn_format", "decision_rnn", "decision_rnn_sha256"
@@ -226,7 +226,7 @@ def _run(source: str, function: Callable[..., Any], *arguments: Any, **options: 
     try:
         return function(*arguments, **options)
     except Exception as error:
-        version, why = onnxruntime.__version__, " ".join(str(error).split())[:200]
+        version, why = onnxruntime.__version__, one_line(error, 200)
         raise InputError(
             f"{source} is damaged or not an ONNX model, or onnxruntime {version} cannot run it ({why}): export it again"
         ) from None

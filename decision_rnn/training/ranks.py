@@ -170,8 +170,7 @@ def join(place: Mapping[str, str] = os.environ) -> Ranks:
     rank, number, local = (int(place[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if local < torch.cuda.device_count():
         torch.cuda.set_device(local)
-    here = GROUP in place
-    method, waits = (f"file://{place[GROUP]}", STARTING) if here else ("env://", PATIENCE)
+    method, waits = (f"file://{place[GROUP]}", STARTING) if GROUP in place else ("env://", PATIENCE)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with _others_alive():
         distributed.init_process_group(backend, method, waits, number, rank)

@@ -4,14 +4,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import minari
 import numpy as np
 import pytest
+from process_tree import children, wait_until
 
 from decision_rnn.data import catalog
 from decision_rnn.data.catalog import open_dataset
@@ -220,34 +219,23 @@ def test_foreign_minari_dataset_with_a_standin_id_raises_and_is_kept(small: Path
     assert not small.exists()
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("stage", ["collecting", "converting"])
 def test_process_killed_while_making_a_standin_leaves_no_store(small: Path, folders: Path, stage: str) -> None:
     dataset = folders / "minari" / "standin" / "hopper-medium-v0"
     if stage == "collecting":
         process = start(folders, steps=10_000_000)
-        wait_until(lambda: any(f.stat().st_size > 50_000 for f in dataset.parent.glob(".*/new/data/*.hdf5")))
+        wait_until(lambda: any(f.stat().st_size > 50_000 for f in dataset.parent.glob(".*/new/data/*.hdf5")), 120)
         assert not dataset.exists()
     else:
         process = start(folders, pause=5.0)
-        wait_until(lambda: any(small.parent.glob(".*/new/steps.npy")))
+        wait_until(lambda: any(small.parent.glob(".*/new/steps.npy")), 120)
     workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()  # type: ignore[union-attr]
     assert not small.exists()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 120)
     store = open_dataset(NAME).open()
     assert store.manifest["source"]["recipe_fingerprint"] == SMALL.fingerprint
     EpisodeStore.open(small)

@@ -1,6 +1,5 @@
 """Rollouts in several processes: bitwise identical episodes; errors, killed workers and killed parents."""
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.envs.registration import EnvSpec
+from process_tree import alive, wait_until
 from test_rollout import Reflex
 from torch import Tensor
 
@@ -235,8 +235,10 @@ sys.exit(one != two)
 
 
 def run_script(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=Path(__file__).parent, env=environment)
+    here = Path(__file__).parent  # which the code imports from, as this file does from the folder above
+    path = os.pathsep.join([str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "OMP_NUM_THREADS": "4", "PYTHONPATH": path}
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=here, env=environment)
 
 
 def test_rollout_processes_start_while_torch_threads_exist() -> None:
@@ -263,22 +265,8 @@ rollout(Hapless(partial(sleep, sys.argv[1])), "Hopper-v5", [1.0], 9, 0, processe
 @pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGINT", marks=pytest.mark.slow)])
 def test_rollout_processes_end_with_a_killed_or_interrupted_parent(tmp_path: Path, name: str) -> None:
     parent = run_script(ENDLESS, str(tmp_path))
-    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2, WAIT)
     children = [int(path.name) for path in tmp_path.iterdir()]
     parent.send_signal(signal.Signals[name])
     parent.wait(timeout=WAIT)
-    until(lambda: not any(alive(child) for child in children))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
-def alive(process: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    with contextlib.suppress(FileNotFoundError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+    wait_until(lambda: not any(alive(child) for child in children), WAIT)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from process_tree import alive, children, wait_until
 
 from decision_rnn.backbones import Resets
 from decision_rnn.data.store.episode_store import EpisodeStore
@@ -42,18 +43,6 @@ def losses(run: Path) -> np.ndarray:
 
 def weights(run: Path) -> bytes:
     return (last_checkpoint(run) / "weights.safetensors").read_bytes()
-
-
-def children(process: int) -> list[int]:
-    """The processes that a process has started and that are still there."""
-    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.fixture
@@ -145,10 +134,7 @@ def test_ranks_end_with_the_first_one(
     _, errors = process.communicate(timeout=60)
     assert process.returncode == (-signal.SIGKILL if name == "SIGKILL" else 130)
     assert "Traceback" not in errors
-    deadline = time.monotonic() + 30
-    while alive(follower):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not alive(follower), 30)
 
 
 @pytest.fixture
