@@ -4,6 +4,7 @@ The output that a command was run for is not a message; errors are raised.
 """
 
 import contextlib
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -40,6 +41,11 @@ def warn(text: str) -> None:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 step`, `2,000 steps`."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+
+
+def typed(*words: object) -> str:
+    """Words as they are typed in a shell, those with spaces in quotes: `evaluate 'my run'`."""
+    return shlex.join(map(str, words))
 
 
 LINE_SECONDS = 60.0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from decision_rnn.errors import InputError, one_line
+from decision_rnn.messages import typed
 
 PLUGINS_HELP = "modules to import first, from the working folder or as installed: they register what they define"
 
@@ -59,5 +60,5 @@ def check_plugins(names: Iterable[str], where: str) -> None:
     if missing:
         raise InputError(
             f"{where} needs the plugin{'s' if len(missing) > 1 else ''} {', '.join(missing)}, whose code is not "
-            f"run by default: if you trust it, add --plugins {','.join(missing)}"
+            f"run by default: if you trust it, add {typed('--plugins', ','.join(missing))}"
         )

@@ -9,7 +9,7 @@ from decision_rnn.config import to_dict
 from decision_rnn.config_parser import CHOICES, flatten, overlay
 from decision_rnn.deploy.hub import ONNX, find_agent
 from decision_rnn.errors import InputError
-from decision_rnn.messages import tell
+from decision_rnn.messages import tell, typed
 from decision_rnn.parsing import convert
 from decision_rnn.run_files import plugins_of, run_of
 
@@ -59,7 +59,7 @@ def find_subject(name: str | Path) -> Path:
     folder = find_agent(name)
     missing = [plugin for plugin in plugins_of(folder) if plugin not in sys.modules]
     if missing and (folder / ONNX).is_file():
-        tell(f"{folder / ONNX} acts for the agent, which needs --plugins {','.join(missing)}")
+        tell(f"{folder / ONNX} acts for the agent, which needs {typed('--plugins', ','.join(missing))}")
         return folder / ONNX
     return folder
 

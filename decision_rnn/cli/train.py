@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decision_rnn.cli.arguments import parse_run, run_parser
 from decision_rnn.cli.parser import CommandParser
-from decision_rnn.messages import tell
+from decision_rnn.messages import tell, typed
 from decision_rnn.parsing import PositiveInt
 from decision_rnn.workers import follows
 
@@ -40,8 +40,8 @@ def run(arguments: Sequence[str]) -> None:
     try:
         result = evaluate_once(trained.folder, trained.agent, config.evaluation, command.processes)
     except KeyboardInterrupt:
-        text = f"interrupted; {trained.folder} is trained, and `decision-rnn evaluate {trained.folder}` scores it"
-        raise KeyboardInterrupt(text) from None
+        scores = typed("decision-rnn", "evaluate", trained.folder)
+        raise KeyboardInterrupt(f"interrupted; {trained.folder} is trained, and `{scores}` scores it") from None
     write_scores(trained.folder, result.step, result.scalars("evaluation"))
     print(result)
     tell(f"written to {result_file(trained.folder, result)}")

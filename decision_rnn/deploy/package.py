@@ -32,6 +32,7 @@ from decision_rnn.evaluation.targets import default_return
 from decision_rnn.evaluation.video import film
 from decision_rnn.files import check_folder, new_directory
 from decision_rnn.machine import describe_versions
+from decision_rnn.messages import typed
 from decision_rnn.parsing import BEST, format_target
 from decision_rnn.records import spelt
 from decision_rnn.run_files import run_of
@@ -160,6 +161,7 @@ def write_card(
         front_matter=yaml.safe_dump(_front_matter(provenance, result, title, config.backbone.name), sort_keys=False),
         title=title,
         name=name,
+        typed=typed,
         on_hub=on_hub,
         onnx=ONNX if (folder / ONNX).exists() else None,
         clip=CLIP if (folder / CLIP).exists() else None,

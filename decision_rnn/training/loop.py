@@ -36,7 +36,7 @@ from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.files import working_alone
 from decision_rnn.interruption import Interruption
-from decision_rnn.messages import bar, counted, tell, warn
+from decision_rnn.messages import bar, counted, tell, typed, warn
 from decision_rnn.training.follower import Setup
 from decision_rnn.training.prepare import prepare, restore
 from decision_rnn.training.ranks import leading
@@ -200,9 +200,10 @@ class _Loop:
                         self.score(on_checkpoint)
         if self.interruption.requested:
             # In a notebook, this message is all that the user sees.
+            resume = typed("decision-rnn", "train", "--output", self.run, "--resume")
             raise KeyboardInterrupt(
-                f"interrupted at step {trainer.steps}; `decision-rnn train --output {self.run} --resume`, in Python "
-                f"resume=True, goes on from step {last_checkpoint(self.run).name}"
+                f"interrupted at step {trainer.steps}; `{resume}`, in Python resume=True, goes on from step "
+                f"{last_checkpoint(self.run).name}"
             )
         return self.described(trainer.result.eval())
 
@@ -307,7 +308,7 @@ def _restore(
         store,
         run,
         "it can be evaluated, but not resumed on other data, such as after an append; train another run from its "
-        f"weights, --init_from {run} (init_from= in Python) with another --output",
+        f"weights, {typed('--init_from', run)} (init_from= in Python) with another --output",
     )
     state = load_training_state(last_checkpoint(run))
     restore(trainer, stream, saved.agent.state_dict(), state)

@@ -20,6 +20,7 @@ from decision_rnn.config_parser import flatten, from_dict
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.errors import InputError, SystemFault, cannot_write
 from decision_rnn.files import write_atomically
+from decision_rnn.messages import typed
 from decision_rnn.parsing import read_yaml
 from decision_rnn.run_files import config_file
 
@@ -56,7 +57,7 @@ def check_new_run(config: RunConfig, run: Path) -> None:
         if value != before.get(key) and key not in MAY_CHANGE and not key.startswith("evaluation."):
             raise InputError(
                 f"{run} already holds a run with {key} {before.get(key)!r}, not {value!r}: choose another --output, "
-                f"such as {run}-2"
+                f"such as {typed(f'{run}-2')}"
             )
     raise InputError(
         f"{run} already holds a run: resume it with --resume (resume=True in Python), or choose another --output"
@@ -87,13 +88,14 @@ def check_resumed_run(config: RunConfig, run: Path, remedy: str = "") -> RunConf
     for key, value in now.items():
         if key in may_change or key.startswith("evaluation.") or value == before.get(key):
             continue
-        offer = f"resume it with --config {run / 'config.yaml'}, or use another --output"
+        offer = f"resume it with {typed('--config', run / 'config.yaml')}, or use another --output"
         if key == "training.steps" and value > before[key]:
             if begun.training.schedule == "constant":
                 continue
             offer = (
-                f"its learning rate falls to zero there; start from its weights in another run, --init_from {run}, or "
-                "train with training.schedule constant, with which a run takes more steps"
+                f"its learning rate falls to zero there; start from its weights in another run, "
+                f"{typed('--init_from', run)}, or train with training.schedule constant, with which a run takes more "
+                "steps"
             )
         raise InputError(f"{run} was started with {key} {before.get(key)!r}, not {value!r}: {remedy or offer}")
     return replace(config, training=replace(config.training, warmup_steps=begun.training.warmup_steps))

@@ -268,8 +268,12 @@ def test_unreadable_file_raises_one_sentence_that_names_it(
 
 
 def test_folder_in_place_of_a_log_is_told_which_files_to_name(own: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"{tmp_path} is a folder: name the files in it, CSV.*such as .*/\*\.csv"):
-        imported(tmp_path)
+    folder = tmp_path / "of today"
+    folder.mkdir()
+    with pytest.raises(
+        InputError, match=rf"{folder} is a folder: name the files in it, CSV.*such as '{folder}'/\*\.csv"
+    ):
+        imported(folder)
     assert not list(own.glob("*"))
 
 

@@ -61,11 +61,12 @@ def test_package_holds_agent_results_and_card_and_neither_training_state_nor_loc
 
 @pytest.mark.usefixtures("without_extras")
 def test_package_of_a_checkpoint_leaves_out_results_of_other_checkpoints(run: Path, tmp_path: Path) -> None:
-    folder, left_out = package(run / "checkpoints" / "5", tmp_path / "packaged")
+    folder, left_out = package(run / "checkpoints" / "5", tmp_path / "packaged at 5")
     assert not (folder / "results").exists()
     assert left_out[0].startswith("there are no scores in it")
     card = (folder / "README.md").read_text()
     assert "without having been evaluated" in card
+    assert "\ndecision-rnn evaluate 'packaged at 5'\n" in card
     assert "model-index" not in front_matter(card)
 
 

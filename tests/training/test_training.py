@@ -2,7 +2,9 @@
 
 import json
 import math
+import shlex
 import shutil
+import signal
 import time
 from collections.abc import Collection
 from dataclasses import make_dataclass
@@ -241,6 +243,22 @@ def test_run_with_an_old_default_is_resumed_by_its_own_config_file(tmp_path: Pat
     assert f"--config {config}" in str(error.value)
     train(parse_run("train", ["--config", str(config)])[0], tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
+
+
+def test_suggested_words_of_a_run_folder_with_spaces_are_quoted_as_a_shell_needs_them(tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        train(configure(), run, on_checkpoint=lambda trained: signal.raise_signal(signal.SIGINT))
+    command = ["decision-rnn", "train", "--output", str(run), "--resume"]
+    assert shlex.split(str(stopped.value).split("`")[1]) == command
+    for options, resume, words in (
+        (["--training.batch_size", "7"], False, [f"{run}-2"]),
+        (["--training.batch_size", "7"], True, ["--config", str(run / "config.yaml")]),
+        (["--training.steps", "16"], True, ["--init_from", str(run)]),
+    ):
+        with pytest.raises(InputError) as refused:
+            train(configure(*options), run, resume=resume)
+        assert shlex.join(words) in str(refused.value)
 
 
 def test_averaging_leaves_the_trained_weights_the_same(tmp_path: Path) -> None:

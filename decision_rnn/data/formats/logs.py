@@ -25,7 +25,7 @@ from tqdm.utils import CallbackIOWrapper
 from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.missing import Missing
 from decision_rnn.errors import InputError, did_you_mean, one_line
-from decision_rnn.messages import bar, counted
+from decision_rnn.messages import bar, counted, typed
 
 PARQUET = b"PAR1"
 DELIMITERS = ",;\t"
@@ -310,7 +310,8 @@ def _open(log: Any) -> tuple[str, list[str], Callable[[list[str]], pa.Table]]:
     path = Path(log).expanduser()
     if path.is_dir():
         raise InputError(
-            f"{path} is a folder: name the files in it, CSV, parquet or HDF5 in D4RL's layout, such as {path}/*.csv"
+            f"{path} is a folder: name the files in it, CSV, parquet or HDF5 in D4RL's layout, such as "
+            f"{typed(path)}/*.csv"
         )
     with _reading(path):
         with path.open("rb") as file:
