@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.layouts import Layout, numbered
 
 State = list[np.ndarray]
 """The state of environments: arrays with the environments first, in an order of the engine's own."""
@@ -164,7 +164,7 @@ class ActingLoop(ABC):
             raise InputError("done is missing: the vector environment resets itself, so pass terminated | truncated")
         if ended is not None and not next_step:
             first = first | ended
-        _check_finite(batch, rewards, first)
+        _check_finite(batch, rewards, first, layout)
         self._first[where] = first
         if rows is None:
             actions = self._act_all(batch, rewards)
@@ -256,7 +256,7 @@ class ActingLoop(ABC):
                 )
 
 
-def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray) -> None:
+def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarray, layout: Layout) -> None:
     """Raise InputError, naming the row and the entry, if a number is not finite: it would stay in the agent's state.
     Rewards where an episode begins, (rows,) bool, are ignored."""
     # Where all numbers are finite but this overflows, the loop below finds none.
@@ -265,7 +265,8 @@ def _check_finite(observations: np.ndarray, rewards: np.ndarray, first: np.ndarr
     for name, values in (("observation", observations), ("reward", np.where(first, 0, rewards)[:, None])):
         for row, entry in np.argwhere(~np.isfinite(values)):
             place = f" of environment {row}" if len(values) > 1 else ""
-            which = f"entry {entry} of the observation" if name == "observation" else "the reward"
+            named = numbered(entry, layout.names)
+            which = f"entry {named} of the observation" if name == "observation" else "the reward"
             raise InputError(
                 f"{which}{place} is {values[row, entry]}: give a finite number; the agent's state is unchanged"
             )

@@ -214,6 +214,12 @@ class Layout:
         return _nested({part.path: part.values(rows[:, columns]) for part, columns in self._columns})
 
 
+def numbered(entry: int, names: Sequence[str | None]) -> str:
+    """An entry of a row by its number and, if the names of the entries say one, its name: `3 (position)`."""
+    name = names[entry] if entry < len(names) else None
+    return f"{entry} ({name})" if name else str(entry)
+
+
 def _numbers(values: Any, part: Part, kind: str) -> np.ndarray:
     try:
         array = np.asarray(values)

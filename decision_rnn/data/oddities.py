@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from decision_rnn.data.store.episode_store import EpisodeStore
-from decision_rnn.layouts import Layout
+from decision_rnn.layouts import Layout, numbered
 
 SHOWN = 5
 """The most entries that a sentence names."""
@@ -28,21 +28,24 @@ def odd_entries(
         observations: The space of the observations, if it is not a vector of numbers.
     """
     entries = np.arange(store.observation_dim) if seen is None else seen
-    if observations is not None:  # a choice may well never be made
-        entries = entries[~Layout.of_space(observations, "observations").categorical[entries]]
+    layout = Layout.of_size(store.observation_dim)
+    if observations is not None:
+        layout = Layout.of_space(observations, "observations")
+    entries = entries[~layout.categorical[entries]]  # a choice may well never be made
+    names = column_names(store, "observations") or layout.names
     mean, std = np.abs(store.observation_mean[entries]), store.observation_std[entries]
     lost = (mean >= UNRESOLVED) & (std < LEVELS * np.spacing(mean.astype(np.float32)))
     known = store.manifest["source"].get("constant_entries", ())  # to the source, and the same in the environment
     constant = (std == 0) & ~lost & ~np.isin(entries, known)
     if constant.any():
         yield (
-            f"{named_entries(entries[constant])} of the observations never changes in the data, and an agent that "
-            "meets another value there acts unpredictably: leave it out of the observations if it can differ"
+            f"{named_entries(entries[constant], names)} of the observations never changes in the data, and an agent "
+            "that meets another value there acts unpredictably: leave it out of the observations if it can differ"
         )
     if lost.any():
         yield (
-            f"{named_entries(entries[lost])} of the observations is around {mean[lost].max():.3g}, where float32 loses "
-            "its changes: subtract its first value, as from a Unix time"
+            f"{named_entries(entries[lost], names)} of the observations is around {mean[lost].max():.3g}, where "
+            "float32 loses its changes: subtract its first value, as from a Unix time"
         )
 
 
@@ -56,9 +59,16 @@ def equal_returns(store: EpisodeStore) -> Iterator[str]:
         )
 
 
-def named_entries(entries: Sequence[int] | np.ndarray) -> str:
-    """`entry 3`, or `each of the entries 3, 5 and 12 more`."""
-    listed = [str(entry) for entry in entries[:SHOWN]]
+def column_names(store: EpisodeStore, kind: str) -> list[str]:
+    """The names of the entries of `observations` or `actions`, if the data are a log whose columns are the entries."""
+    names: list[str] = store.manifest["source"].get("columns", {}).get(kind, [])
+    size = {"observations": store.observation_dim, "actions": store.action_dim}[kind]
+    return names if len(names) == size else []  # the choices of one column are many entries
+
+
+def named_entries(entries: np.ndarray, names: Sequence[str | None]) -> str:
+    """`entry 3 (velocity)`, or `each of the entries 3, 5 (angle) and 12 more`; `names` are those of all entries."""
+    listed = [numbered(entry, names) for entry in entries[:SHOWN]]
     if len(entries) == 1:
         return f"entry {listed[0]}"
     more = f" and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""

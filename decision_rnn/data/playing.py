@@ -14,7 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
-from decision_rnn.layouts import Layout
+from decision_rnn.layouts import Layout, numbered
 from decision_rnn.parsing import PositiveInt, convert
 
 DEFAULT_MAX_STEPS = 10_000
@@ -267,13 +267,13 @@ class _Rows:
     def observation(self, value: Any, origin: str = "") -> np.ndarray:
         """One observation as a row (O,); InputError if it is not finite, naming `origin`."""
         row = self.seen.row(value, "observation")
-        _check_finite(f"the environment{origin} gave an observation", row)
+        _check_finite(f"the environment{origin} gave an observation", row, self.seen.names)
         return row
 
     def observations(self, values: Any, origin: str = "") -> np.ndarray:
         """The observations of a vector environment as rows (num_envs, O); as `observation`."""
         rows = np.array(self.seen.rows(values, "observation"))  # a vector environment may reuse its arrays
-        _check_finite(f"the environment{origin} gave an observation", rows)
+        _check_finite(f"the environment{origin} gave an observation", rows, self.seen.names)
         return rows
 
     def action(self, value: np.ndarray) -> np.ndarray:
@@ -300,13 +300,15 @@ class _Rows:
         return action[()]
 
 
-def _check_finite(subject: str, values: Any) -> None:
-    """Raise InputError unless all values are numbers that are finite in float32, in which they are stored."""
+def _check_finite(subject: str, values: Any, names: Sequence[str | None] = ()) -> None:
+    """Raise InputError unless all values are numbers that are finite in float32, in which they are stored; `names` are
+    those of the entries of a row."""
     try:
         with np.errstate(over="ignore"):
             finite = np.isfinite(np.asarray(values, np.float32))
     except (TypeError, ValueError):
         raise InputError(f"{subject} that holds no numbers: {values!r:.100}") from None
     if not finite.all():
-        entry = f"entry {', '.join(map(str, np.argwhere(~finite)[0].tolist()))} is " if finite.ndim else ""
+        *before, last = np.argwhere(~finite)[0].tolist() or [None]
+        entry = "" if last is None else f"entry {', '.join([*map(str, before), numbered(last, names)])} is "
         raise InputError(f"{subject} that is not finite in float32: {entry}{np.asarray(values)[~finite][0]}")

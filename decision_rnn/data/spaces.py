@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.environments import known_spaces
-from decision_rnn.data.oddities import named_entries
+from decision_rnn.data.oddities import column_names, named_entries
 from decision_rnn.data.spec import read_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout
@@ -64,7 +64,8 @@ def describe_actions(store: EpisodeStore, space: gymnasium.Space[Any]) -> str | 
         why = "cannot be asked here" if known is None else "has no bounds"
         origin = f"their range in the data, since the box of {environment} {why}"
     held = np.flatnonzero(box.low.ravel() == box.high.ravel())
-    alone = f"; {named_entries(held)} has a single value and is held at it" if len(held) else ""
+    names = column_names(store, "actions")
+    alone = f"; {named_entries(held, names)} has a single value and is held at it" if len(held) else ""
     scaled = f"actions are scaled to {box.low.min():.3g} to {box.high.max():.3g}"
     return f"{scaled}, {origin}{alone}{describe_clipped(outside)}"
 

@@ -150,6 +150,20 @@ def test_values_of_any_space_are_the_same_in_minaris_files(case: str) -> None:
         observation, *_ = environment.step(action)
 
 
+def test_number_that_is_not_finite_in_a_dict_is_named_by_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = CASES["unsorted"][2]
+    decision_rnn.record(best, "test/unsorted-v0", "own/answers", episodes=2, progress=False)
+    run = decision_rnn.train("own/answers", steps=1, output=tmp_path / "run", evaluation={"episodes": 0}, **SMALL)
+    broken = {"target": [0, np.nan], "place": [0, 0], "mode": 1}
+    with pytest.raises(InputError, match=r"^entry 1 \(target, 1\) of the observation is nan"):
+        run.actor()(broken)
+    monkeypatch.setattr(Answer, "step", lambda self, action: (broken, 0.0, False, False, {}))
+    with pytest.raises(InputError, match=r"an observation that is not finite .*: entry 1 \(target, 1\) is nan"):
+        decision_rnn.record(best, "test/unsorted-v0", "own/broken", episodes=1, progress=False)
+
+
 def test_sampled_actions_have_the_datas_frequencies_and_greedy_ones_the_most_frequent(tmp_path: Path) -> None:
     """The action 0 has the probability 3/4 in the data, whatever is seen, and earns 0; the other, 1, earns -1."""
     observations, actions = Discrete(2), Discrete(2)

@@ -15,11 +15,12 @@ from random_episodes import random_episode, rewards_of
 
 from decision_rnn.api.datasets import import_log
 from decision_rnn.cli import data as cli_data
+from decision_rnn.cli.main import main
 from decision_rnn.data.catalog import open_dataset
 from decision_rnn.data.formats.d4rl import write_file
 from decision_rnn.data.info import format_info
 from decision_rnn.data.sources.own import write_store
-from decision_rnn.data.spaces import spaces_of
+from decision_rnn.data.spaces import describe_actions, spaces_of
 from decision_rnn.data.store.episode import Episode
 from decision_rnn.errors import InputError
 
@@ -265,6 +266,17 @@ def test_unreadable_file_raises_one_sentence_that_names_it(
     assert "log.csv" in str(raised.value)
     assert words in str(raised.value)
     assert not list(own.glob("*"))
+
+
+@pytest.mark.usefixtures("own")
+def test_remarks_on_a_log_name_the_columns_of_entries(capsys: pytest.CaptureFixture[str]) -> None:
+    imported(short_log(obs_grip=[7.0] * 5, obs_clock=[1.76e9] * 5))
+    assert main(["data", "info", "own/log"]) == 0
+    described = capsys.readouterr().out
+    assert "entry 1 (obs_grip) of the observations never changes" in described
+    assert "entry 2 (obs_clock) of the observations is around 1.76e+09" in described
+    store = open_dataset("own/log").open()
+    assert "entry 1 (v) has a single value and is held at it" in str(describe_actions(store, spaces_of(store)[1]))
 
 
 def test_folder_in_place_of_a_log_is_told_which_files_to_name(own: Path, tmp_path: Path) -> None:

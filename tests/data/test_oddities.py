@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict
 
 from decision_rnn.data.info import format_info
 from decision_rnn.data.oddities import equal_returns, odd_entries
@@ -56,6 +57,14 @@ def test_constant_column_unix_time_and_equal_returns_are_one_line_each_in_info(m
 def test_returns_of_a_small_scale_are_not_taken_to_be_equal(make: Make) -> None:
     assert list(equal_returns(make({}, scale=1e-9))) == []
     assert len(list(equal_returns(make({}, reward=1e-9)))) == 1
+
+
+def test_odd_entries_of_a_dict_are_named_by_their_keys(make: Make) -> None:
+    store = make({1: np.zeros_like, 2: lambda time: 1.76e9 + 0.02 * time})
+    space = Dict(arm=Box(-1, 1, (2,)), clock=Box(0, np.inf, (1,)))
+    constant, lost = odd_entries(store, observations=space)
+    assert constant.startswith("entry 1 (arm, 1) of the observations never changes")
+    assert lost.startswith("entry 2 (clock) of the observations is around")
 
 
 def test_many_constant_columns_are_shortened(make: Make) -> None:
