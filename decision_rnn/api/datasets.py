@@ -182,9 +182,12 @@ def import_log(
             if observed or acted or any(named.values()):
                 raise InputError(f"{logs[0]}: columns are named, which D4RL's layout has names for: leave them out")
             files = [D4RLFile(Path(each).expanduser(), missing=missing) for each in logs]
+            columns = next((file.names for file in files if file.names), {})
+            if other := next((file for file in files if file.names not in ({}, columns)), None):
+                raise InputError(f"{other.path} names other columns than a file before it: give files with the same")
             environment_id = environment_id or files[0].environment_id
             notes = list(dict.fromkeys(note for file in files for note in file.notes))
-            episodes, columns = chain.from_iterable(file.episodes() for file in files), None
+            episodes = chain.from_iterable(file.episodes() for file in files)
         else:
             try:
                 from decision_rnn.data.formats.logs import Columns, LogReader

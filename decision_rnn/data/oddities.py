@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from decision_rnn.data.spec import column_names
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout, numbered
 
@@ -57,13 +58,6 @@ def equal_returns(store: EpisodeStore) -> Iterator[str]:
             f"all {len(returns):,} episodes have the return {returns[0]:g}, so a target return tells the agent "
             "nothing: train with --condition none, or add other episodes"
         )
-
-
-def column_names(store: EpisodeStore, kind: str) -> list[str]:
-    """The names of the entries of `observations` or `actions`, if the data are a log whose columns are the entries."""
-    names: list[str] = store.manifest["source"].get("columns", {}).get(kind, [])
-    size = {"observations": store.observation_dim, "actions": store.action_dim}[kind]
-    return names if len(names) == size else []  # the choices of one column are many entries
 
 
 def named_entries(entries: np.ndarray, names: Sequence[str | None]) -> str:

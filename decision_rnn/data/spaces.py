@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from decision_rnn.data.environments import known_spaces
-from decision_rnn.data.oddities import column_names, named_entries
-from decision_rnn.data.spec import read_spaces
+from decision_rnn.data.oddities import named_entries
+from decision_rnn.data.spec import column_names, read_spaces
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.layouts import Layout
 

@@ -171,6 +171,13 @@ def observation_index(mask: str, environment_id: str | None) -> np.ndarray | Non
     return np.arange(task.positions)
 
 
+def column_names(store: EpisodeStore, kind: str) -> list[str]:
+    """The names of the entries of `observations` or `actions`, if the data are a log whose columns are the entries."""
+    names: list[str] = store.manifest["source"].get("columns", {}).get(kind, [])
+    size = {"observations": store.observation_dim, "actions": store.action_dim}[kind]
+    return names if len(names) == size else []  # the choices of one column are many entries
+
+
 def spec_of_store(name: str, store: EpisodeStore) -> DatasetSpec:
     """The spec of a dataset that is not predefined, read from its store.
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -13,7 +14,7 @@ from d4rl_files import write
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from random_episodes import random_episode, rewards_of
 
-from decision_rnn.api.datasets import import_log
+from decision_rnn.api.datasets import import_log, merge_datasets
 from decision_rnn.cli import data as cli_data
 from decision_rnn.cli.main import main
 from decision_rnn.data.catalog import open_dataset
@@ -308,6 +309,27 @@ def test_own_data_exported_as_d4rl_are_imported_with_the_same_fingerprint(seed: 
     again = import_log(tmp_path / "first.hdf5", "own/again").open()
     assert again.fingerprint == written.fingerprint
     np.testing.assert_array_equal(rewards_of(again), rewards_of(written))
+
+
+@pytest.mark.usefixtures("own")
+def test_column_names_of_a_log_survive_export_as_d4rl_import_and_merge(tmp_path: Path) -> None:
+    imported(short_log(obs_1=[0.5] * 5))
+    imported(short_log(obs_1=[0.5] * 5), "own/turned", actions=["v", "u"])
+    log, turned = tmp_path / "log.hdf5", tmp_path / "turned.hdf5"
+    for file in (log, turned):
+        assert main(["data", "export", f"own/{file.stem}", "--format", "d4rl", "--output", str(file)]) == 0
+    import_log([log, log], "own/again")
+    merge_datasets("own/both", ["own/log", "own/again"])
+    names = {"observations": ["obs_0", "obs_1"], "actions": ["u", "v"]}
+    for name in ("own/again", "own/both"):
+        assert open_dataset(name).open().manifest["source"]["columns"] == names
+    with pytest.raises(InputError, match=r"turned\.hdf5 names other columns than a file before it"):
+        import_log([log, turned], "own/mixed")
+    with h5py.File(log, "a") as file:  # the names of another tool
+        file["observations"].attrs["columns"] = np.array([b"x", b"y"])
+        file["actions"].attrs["columns"] = '["u"]'
+    import_log(log, "own/unnamed")
+    assert "columns" not in open_dataset("own/unnamed").open().manifest["source"]
 
 
 @pytest.mark.usefixtures("own")

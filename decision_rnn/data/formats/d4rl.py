@@ -1,16 +1,21 @@
 """D4RL's HDF5 layout (Fu et al. 2020), version 2: steps end to end, cut into episodes by flags.
 
 `observations` (N, O), `actions` (N, A), `rewards`, `terminals` and `timeouts` (N,) or (N, 1), of any numeric type;
-`next_observations` (N, O) if present. Everything else in the file, such as `infos`, is ignored.
+`next_observations` (N, O) if present. Everything else in the file, such as `infos`, is ignored. Where the columns of
+observations or actions have names, these are a list in JSON, the attribute `columns` of that array.
 """
 
+import contextlib
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
+from decision_rnn.data.spec import column_names
 from decision_rnn.data.store.episode import Episode, is_finite
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.missing import Missing
@@ -20,6 +25,7 @@ from decision_rnn.files import new_file
 from decision_rnn.messages import counted
 
 DEFLATE = 1032  # the maximum compression factor of HDF5's gzip filter (zlib's technical details)
+COLUMNS = "columns"
 FINGERPRINT = "decision_rnn_fingerprint"
 """The attribute of files that `write_file` wrote."""
 
@@ -31,7 +37,8 @@ class D4RLFile:
     a medium-expert file, where an array was cut). The last episode of a file is usually cut off too: it is kept,
     neither terminated nor truncated; `--partial drop` leaves such episodes out. Without `next_observations` the
     observation after an episode's last action is unknown, and the last observation is repeated. `notes` are sentences
-    on which of these cases occurred. `environment_id` is the Gymnasium id that the file names, or None.
+    on which of these cases occurred. `environment_id` is the Gymnasium id that the file names, or None, and `names` are
+    those of the columns of `observations` and `actions`, of each that has them.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class D4RLFile:
                 if untimed:
                     arrays.append(np.zeros_like(arrays[3]))
                 self.following = self._read(file, "next_observations") if has_next else arrays[0]
+                recorded = {key: file[key].attrs.get(COLUMNS) for key in keys[:2]}
                 self.exported, environment = FINGERPRINT in file.attrs, file.attrs.get("environment_id")
         except InputError:
             raise
@@ -84,6 +92,8 @@ class D4RLFile:
                 f"{path} has next_observations {self.following.shape} and observations {self.observations.shape}: "
                 "write them again with the same shape"
             )
+        sizes = zip(recorded.items(), (self.observations.shape[1], self.actions.shape[1]), strict=True)
+        self.names = {key: names for (key, found), size in sizes if (names := _names(found, size))}
         if not np.isin([terminals, timeouts], (0, 1)).all():
             raise InputError(f"{path} has terminals or timeouts that are neither 0 nor 1: they must be flags")
         self.terminals, self.timeouts = terminals.astype(bool), timeouts.astype(bool)
@@ -157,6 +167,15 @@ class D4RLFile:
             )
 
 
+def _names(recorded: Any, size: int) -> list[str]:
+    """So many names that are recorded in JSON; none if they are not."""
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        names = json.loads(recorded)
+        if isinstance(names, list) and len(names) == size and all(isinstance(name, str) for name in names):
+            return names
+    return []
+
+
 def write_file(path: Path, store: EpisodeStore) -> None:
     """Write a store in D4RL's layout to the new file `path`, atomically.
 
@@ -188,3 +207,6 @@ def write_file(path: Path, store: EpisodeStore) -> None:
                 for key, rows in zip(keys, map(np.concatenate, zip(*pending, strict=True)), strict=True):
                     file.require_dataset(key, (store.steps, *rows.shape[1:]), rows.dtype)[start:stop] = rows
                 start, pending = stop, []
+        for key in ("observations", "actions"):
+            if names := column_names(store, key):
+                file[key].attrs[COLUMNS] = json.dumps(names)

@@ -246,7 +246,7 @@ def merge_stores(name: str, stores: Mapping[str, EpisodeStore]) -> EpisodeStore:
         if (differs := _difference(other.manifest["source"], first.manifest["source"])) is not None:
             raise InputError(f"{other_name} has {differs[0]}, and {first_name} {differs[1]}: merge datasets that agree")
     source = dict(first.manifest["source"])
-    kept = {key: source[key] for key in ("environment_settings", "requirements", "spaces") if key in source}
+    kept = {key: source[key] for key in ("columns", "environment_settings", "requirements", "spaces") if key in source}
     notes = dict.fromkeys(note for store in stores.values() for note in store.manifest["source"].get("notes", ()))
     with _writing(name) as path:
         if path.exists():
