@@ -31,11 +31,6 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{COMMAND_LINE}: only --browser shows several agents: add it, or name one agent")
     if command.video is not None and command.video.suffix != ".mp4":
         raise InputError(f"{COMMAND_LINE}: --video is {command.video}: name an .mp4, such as --video episode.mp4")
-    if command.video is None and not has_screen():
-        raise InputError(
-            "there is no screen to open a window on: write a video instead with --video episode.mp4, or serve a page "
-            "with --browser"
-        )
     folder = find_subject(command.agent)
     from decision_rnn.evaluation.actor import describe_state, window_of  # here: slow, and not needed for `--help`
     from decision_rnn.evaluation.evaluate import evaluation_environment
@@ -45,7 +40,12 @@ def run(arguments: Sequence[str]) -> None:
 
     trained, _ = load_subject(folder)
     spec, settings, asked = trained.provenance, trained.config.evaluation, command.target_returns
-    environment_id = evaluation_environment(settings, spec)
+    environment_id = evaluation_environment(settings, spec)  # first: without one, no --video helps
+    if command.video is None and not has_screen():
+        raise InputError(
+            "there is no screen to open a window on: write a video instead with --video episode.mp4, or serve a page "
+            "with --browser"
+        )
     if asked is None:
         asked = default_return(trained.config, spec)
     else:

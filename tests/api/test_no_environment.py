@@ -61,7 +61,9 @@ def test_agent_is_trained_without_evaluation_and_acts(robot: EpisodeStore, capfd
             play()
 
 
-def test_commands_work_but_those_that_play(robot: EpisodeStore, inline_cli: Command) -> None:
+def test_commands_work_but_those_that_play(
+    robot: EpisodeStore, inline_cli: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = inline_cli("train", "own/robot", "--output", "run", *SHORT)
     assert done.returncode == 0, done.stderr
     assert "own/robot names no environment" in done.stdout
@@ -70,8 +72,10 @@ def test_commands_work_but_those_that_play(robot: EpisodeStore, inline_cli: Comm
     done = inline_cli("data", "info", "own/robot")
     assert done.returncode == 0, done.stderr
     assert "none: 4 observations, 2 actions" in done.stdout
+    monkeypatch.setattr("decision_rnn.cli.play.has_screen", lambda: False)
     for words in (
         ("evaluate", "run"),
+        ("play", "run"),
         ("play", "run", "--video", "run.mp4"),
         ("compare", "own/robot", "--seeds", "1", "--output", "compared"),
         ("train", "own/robot", "--output", "masked", "--observation.mask", "velocity", *SHORT),
