@@ -224,8 +224,8 @@ def train_run(
     name = dataset.name.replace("/", "-")
     folder = output_folder(output) or Path("runs") / f"{name}-{config.backbone.name}-seed{config.seed}"
     evaluated = config.evaluation.episodes or config.evaluation.checkpoint_episodes
-    if evaluated and dataset.spec.environment_id is None and config.evaluation.environment_id is None:
-        tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
+    unplayed = evaluated and dataset.spec.environment_id is None and config.evaluation.environment_id is None
+    if unplayed:
         config = replace(config, evaluation=replace(config.evaluation, episodes=0, checkpoint_episodes=0))
     metrics_named(config.evaluation.metrics)  # raises now if one is unknown
     if resume:
@@ -246,6 +246,11 @@ def train_run(
             settings = checkpoint_settings(config, trained.provenance)
             return evaluate_once(folder, trained, settings, processes).scalars("checkpoints")
 
+    def tell_of_data(provenance: DataSummary, seen: EpisodeStore) -> None:
+        if unplayed:
+            tell(f"{dataset.name} names no environment: the agent is trained and not evaluated (evaluation.episodes 0)")
+        _tell_reach(config, provenance, seen)
+
     initial = None
     if config.init_from is not None and not (resume and checkpoints_of(folder)):
         initial = load_agent(config.init_from, config.plugins)
@@ -254,7 +259,7 @@ def train_run(
         folder,
         resume,
         evaluate_checkpoint if config.evaluation.checkpoint_episodes else None,
-        on_data=lambda *data: _tell_reach(config, *data),
+        on_data=tell_of_data,
         callback=callback,
         initial=initial,
     )

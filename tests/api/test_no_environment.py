@@ -87,6 +87,14 @@ def test_commands_work_but_those_that_play(
         assert "--evaluation.episodes" not in done.stderr  # which would help none of these
 
 
+@pytest.mark.usefixtures("robot")
+def test_refused_training_does_not_first_say_that_it_is_not_evaluated(inline_cli: Command) -> None:
+    done = inline_cli("train", "own/robot", "--output", "run", *SHORT, "--training.context", "500")
+    assert done.returncode == 2
+    assert "fewer than training.context 500" in done.stderr
+    assert "not evaluated" not in done.stdout
+
+
 def test_agent_is_exported_and_packaged(robot: EpisodeStore, inline_cli: Command, tmp_path: Path) -> None:
     run = decision_rnn.train("own/robot", SMALL, steps=2, output="run", progress=False, training={"context": 5})
     done = inline_cli("export", "run", "--output", "robot.onnx")
