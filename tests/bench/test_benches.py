@@ -167,6 +167,15 @@ def test_bench_deploy_rows_for_runtime_eager_and_window(folder, monkeypatch):
     assert {row.unit for row in rows.values()} == {"µs", "s"}
 
 
+def test_bench_deploy_without_int8_says_why_and_has_the_other_rows(folder, monkeypatch, capsys):
+    monkeypatch.setattr(deploy_bench, "BATCHES", (1,))
+    monkeypatch.setattr(deploy_bench, "STARTS", 1)
+    monkeypatch.setattr("decision_rnn.deploy.onnx.INT8_TOLERANCE", -1.0)
+    rows = run("deploy", run=folder)
+    assert [name.split("/")[1] for name in rows] == ["runtime", "eager", "window-20", "start-up", "start-up"]
+    assert "deploy/runtime-int8 is left out: the agent's actions in ONNX differ by" in capsys.readouterr().err
+
+
 # Layers
 
 
