@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """The quantiles that are learnt; between them the return in reach is interpolated."""
-REACH, RTG_CAP = 0.99, 0.88
+REACH, RTG_CAP = 0.99, 0.8
 """The defaults of `condition.reach` and of `condition.rtg_cap`, of which only one applies."""
 
 
@@ -73,12 +73,13 @@ class ReturnToGoConfig(ConditionConfig):
             `agent.condition_at head`. It is also what the target `best` asks for. From 0.5 to 0.995; 0: none. If left
             out, 0.99 with `agent.condition_at head`, otherwise 0.
         rtg_cap: Largest return-to-go that the acting agent sees, as a quantile q of the data's: the largest, over
-            timesteps, of the q quantile over the episodes that last that long. It is the same at all timesteps: at late
+            timesteps, of the q quantile over the episodes that last that long, weighted by their returns: at 0.8, a
+            fifth of all that the data earned is in episodes that return more. It is the same at all timesteps: at late
             ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Only
             where returns-to-go rise over time, since rewards are costs, is it that of the timestep. Training shows what
             exceeds the (1 + q) / 2 quantile of its timestep as that quantile or, if that is larger, as the largest q
             quantile to come, so that the cap is inside what it shows from the first step on, and a part of the best
-            data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.88 where `reach` is 0, otherwise 0.
+            data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.8 where `reach` is 0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
     """

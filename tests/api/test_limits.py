@@ -62,7 +62,7 @@ def test_with_limits_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_a
     np.testing.assert_allclose(changed.agent.condition.cap, by_timestep, rtol=1e-5, atol=1e-5)
     assert changed.config.condition.rtg_cap == 0.5
     assert run.agent.agent.condition.cap is before
-    assert run.config.condition.rtg_cap == 0.88
+    assert run.config.condition.rtg_cap == 0.8
 
 
 def test_with_limits_of_what_is_in_reach_changes_what_best_asks_for(inside: Path) -> None:

@@ -106,14 +106,14 @@ def test_training_shows_costs_up_to_the_quantile_of_their_timestep(tmp_path: Pat
 
 
 def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_episodes(tmp_path: Path) -> None:
-    """As in a replay: one episode in ten lasts, and at the first timesteps most have little left to earn."""
-    lengths = [5] * 18 + [50] * 2
+    """As in a replay: one episode in a hundred lasts, and at the first timesteps most have little left to earn."""
+    lengths = [5] * 198 + [50] * 2
     zeros = [np.zeros((length + 1, 11), np.float32) for length in lengths]
     episodes = [Episode(of, of[1:, :3], np.ones(len(of) - 1), True, False) for of in zeros]
     few = EpisodeStore.write(tmp_path / "few", episodes, environment_id="Hopper-v5", source={})
     agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8", "--training.batch_size", "500"), few, 1.0)
     (cap,) = agent.condition.cap.tolist()
-    assert cap == 45  # of the two at timestep 5; at timestep 0 even the 0.9 quantile is below 10
+    assert cap == 45  # of the two at timestep 5; at timestep 0 even the 0.9 quantile is 5
     batch = stream.sample()
     assert agent.condition.from_batch(batch)[batch.timestep == 0].max() >= cap
 

@@ -27,6 +27,13 @@ def cache_root() -> Path:
     return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
 
 
+def _weighted_quantile(values: np.ndarray, weights: np.ndarray, quantile: float) -> float:
+    """The smallest of the values such that those up to it have at least this share of the weight."""
+    order = np.argsort(values)
+    share = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(share, quantile * share[-1])]])
+
+
 class EpisodeStore:
     """The episodes of a dataset, end to end in one packed float32 table (steps, columns).
 
@@ -131,8 +138,12 @@ class EpisodeStore:
             yield slice(first, first + length)
 
     def returns_to_go_quantile(self, quantile: float) -> np.ndarray:
-        """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long:
-        (longest episode,) float64; 1 is the maximum."""
+        """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long, each
+        weighted by its return: (longest episode,) float64; 1 is the maximum.
+
+        At the first step, a share 1 - q of all that the data earned is in episodes that earned at least this: failed
+        episodes, however many, do not move it. Returns below zero have no weight; where all are, all weigh alike.
+        """
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
         for (start, stop), rows in zip(pairwise(self.offsets), self.episode_rows(), strict=True):
@@ -140,7 +151,9 @@ class EpisodeStore:
         longest_first = np.argsort(-self.episode_lengths, kind="stable")
         lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
-        return np.array([np.quantile(to_go[starts[:count] + t], quantile) for t, count in enumerate(lasting)])
+        weights = np.maximum(self.episode_returns[longest_first], np.finfo(np.float32).tiny)
+        values = (to_go[starts[:count] + t] for t, count in enumerate(lasting))
+        return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values], np.float64)
 
     def return_to_go_caps(self, quantile: float) -> tuple[np.ndarray, np.ndarray]:
         """What an agent that acts, and one that is trained, is shown at most, as float64, for a quantile q.
