@@ -1,6 +1,6 @@
 """Records the datasets of one behaviour policy each on which defaults are chosen and tried, under own/.
 
-    python scripts/one_policy_sets.py    # about three minutes on two cores (estimate)
+    python scripts/own_sets.py    # about three minutes on two cores (estimate)
 
 The policies ship with the package. None of these datasets is a stand-in for one of D4RL's, and the first two are for
 choosing defaults, the others for trying them once. SAC trained the policies, but for those that ARS and PPO trained
