@@ -2,10 +2,10 @@
 
     python scripts/own_sets.py    # about four minutes on two cores (estimate)
 
-The policies ship with the package. None of these datasets is a stand-in for one of D4RL's. The first two are for choosing
-defaults, the others for trying them once. SAC trained the policies, but for those that ARS and PPO trained further, whose
-actions have more noise than they learnt with, so that they fall about as often as those of medium data. The replays are of
-other policies, and other shares of them, than the stand-ins.
+The policies ship with the package. None of these datasets is a stand-in for one of D4RL's. The first two are for
+choosing defaults, the others for trying them once. SAC trained the policies, but for those that ARS and PPO trained
+further, whose actions have more noise than they learnt with, so that they fall about as often as those of medium data.
+The replays are of other policies, and other shares of them, than the stand-ins.
 """
 
 from decision_rnn import write_store
