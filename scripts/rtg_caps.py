@@ -19,7 +19,7 @@ from decision_rnn.comparison.record import Trial, read_comparison
 from decision_rnn.files import write_atomically
 from decision_rnn.messages import bar
 
-LIMITS = (0.0, 1.0, 0.95, 0.92, 0.9, 0.88, 0.86, 0.84, 0.8)
+LIMITS = (0.0, 1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
 """No limit, the largest return-to-go of the data, and quantiles below it."""
 
 Scores = dict[str, dict[float, list[float]]]

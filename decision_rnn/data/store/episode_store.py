@@ -142,7 +142,8 @@ class EpisodeStore:
         weighted by its return: (longest episode,) float64; 1 is the maximum.
 
         At the first step, a share 1 - q of all that the data earned is in episodes that earned at least this: failed
-        episodes, however many, do not move it. Returns below zero have no weight; where all are, all weigh alike.
+        episodes, however many, do not move it. Returns below zero have no weight, but where none is above, an episode's
+        weight is how far it is above the worst.
         """
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
@@ -151,7 +152,8 @@ class EpisodeStore:
         longest_first = np.argsort(-self.episode_lengths, kind="stable")
         lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
-        weights = np.maximum(self.episode_returns[longest_first], np.finfo(np.float32).tiny)
+        earned = self.episode_returns[longest_first]
+        weights = np.maximum(earned if earned.max() > 0 else earned - earned.min(), np.finfo(np.float32).tiny)
         values = (to_go[starts[:count] + t] for t, count in enumerate(lasting))
         return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values], np.float64)
 
