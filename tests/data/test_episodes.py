@@ -63,7 +63,7 @@ def test_returns_to_go_quantile_is_the_same_with_failed_episodes_added(tmp_path:
 
     earned = [1.0, 2.0, 3.0, 4.0]  # 4 is 0.4 of all, 1 to 3 are 0.6
     assert cap(earned) == cap([*earned, *[-1.0] * 100]) == 4
-    assert cap([-1.0, -2.0, -3.0, -4.0, -9.0]) == -2  # of costs: 8, 7, 6 and 5 above the worst
+    assert cap([-1.0, -2.0, -3.0, -4.0, -5.0]) == -1  # costs: 4, 3, 2, 1 and 0 above the worst; of equals, -2
 
 
 @pytest.mark.parametrize("sign", [1, -1])
