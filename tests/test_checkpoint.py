@@ -68,7 +68,7 @@ def test_load_agent_restores_weights_config_and_provenance(store: EpisodeStore, 
     assert saved.keys() == back.keys()
     assert all(torch.equal(saved[name], back[name]) for name in saved)
     assert loaded.agent.condition.scale == 500
-    assert loaded.agent.condition.cap.tolist() == [np.float32(store.returns_to_go_quantile(0.8).max())]
+    assert loaded.agent.condition.cap.tolist() == [np.float32(store.returns_to_go_quantile(0.8, weighted=True).max())]
     assert torch.allclose(loaded.agent.encoder.mean, torch.from_numpy(store.observation_mean).float())
 
 

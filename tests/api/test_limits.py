@@ -57,14 +57,12 @@ def test_with_limits_is_a_quantile_of_the_returns_to_go_and_keeps_the_original_a
     changed = with_limits(run.agent, 0.5)
     rewards = [episode.rewards for episode in open_dataset("own/swing").open().read_episodes()]
     to_go = [np.cumsum(r[::-1].astype(np.float64))[::-1] for r in rewards]
-
-    def median(t: int) -> float:
-        """Of the episodes that last to t, by what they earned in all."""
-        lasting = sorted((one[t], one[0]) for one in to_go if t < len(one))
-        half = sum(earned for _, earned in lasting) / 2
-        return next(value for n, (value, _) in enumerate(lasting, 1) if sum(w for _, w in lasting[:n]) >= half)
-
-    by_timestep = [median(t) for t in range(max(map(len, to_go)))]
+    earned = np.array([one[0] for one in to_go])
+    weight = np.maximum(np.round(10 * earned), 0).astype(int)  # the swing's rewards are tenths
+    by_timestep = [
+        np.median(np.repeat([one[t] for one in to_go if t < len(one)], weight[[t < len(one) for one in to_go]]))
+        for t in range(max(map(len, to_go)))
+    ]
     assert by_timestep[-1] > by_timestep[0]  # the swing's rewards are costs: the cap is that of the timestep
     np.testing.assert_allclose(changed.agent.condition.cap, by_timestep, rtol=1e-5, atol=1e-5)
     assert changed.config.condition.rtg_cap == 0.5

@@ -48,22 +48,27 @@ def test_returns_to_go_quantile_uses_only_episodes_that_reach_the_timestep(
 ) -> None:
     for t, found in enumerate(store.returns_to_go_quantile(quantile)):
         values = [sum(float(r) for r in episode.rewards[t:]) for episode in episodes if len(episode.rewards) > t]
-        weights = [max(sum(episode.rewards), 1e-30) for episode in episodes if len(episode.rewards) > t]
-        below = [sum(w for v, w in zip(values, weights, strict=True) if v <= value) for value in values]
-        reached = [v for v, mass in zip(values, below, strict=True) if mass >= quantile * sum(weights) * (1 - 1e-9)]
-        assert found == pytest.approx(min(reached), rel=1e-6)
+        assert found == pytest.approx(np.quantile(values, quantile), rel=1e-6)
     assert t == 39
 
 
-def test_returns_to_go_quantile_is_the_same_with_failed_episodes_added(tmp_path: Path) -> None:
-    def cap(returns: list[float]) -> float:
+def test_weighted_returns_to_go_quantile_is_that_of_episodes_repeated_as_often_as_they_return(tmp_path: Path) -> None:
+    def quantile(returns: list[float], weighted: bool = True) -> float:
         episodes = [Episode(np.zeros((3, 1)), np.zeros((2, 1)), np.array([of, 0.0]), True, False) for of in returns]
-        path = tmp_path / str(len(returns))
-        return EpisodeStore.write(path, episodes, environment_id=None, source={}).returns_to_go_quantile(0.8)[0]
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        written = EpisodeStore.write(path, episodes, environment_id=None, source={})
+        return float(written.returns_to_go_quantile(0.8, weighted)[0])
 
-    earned = [1.0, 2.0, 3.0, 4.0]  # 4 is 0.4 of all, 1 to 3 are 0.6
-    assert cap(earned) == cap([*earned, *[-1.0] * 100]) == 4
-    assert cap([-1.0, -2.0, -3.0, -4.0, -5.0]) == -1  # costs: 4, 3, 2, 1 and 0 above the worst; of equals, -2
+    earned = np.random.default_rng(0).integers(1, 100, 400).astype(float)
+    repeated = np.repeat(earned, earned.astype(int))
+    assert quantile(earned.tolist()) == pytest.approx(np.quantile(repeated, 0.8), abs=1)
+    assert quantile([*earned, *[-1.0] * 1000]) == pytest.approx(quantile(earned.tolist()))  # failed ones do not move it
+    assert quantile([7.0] * 10) == 7
+    costs = earned - 200
+    assert quantile(costs.tolist()) == pytest.approx(
+        np.quantile(np.repeat(costs, (earned - earned.min()).astype(int)), 0.8), abs=1
+    )
+    assert quantile(earned.tolist()) > quantile(earned.tolist(), weighted=False) + 5
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -89,8 +89,8 @@ def test_training_reduces_the_loss_below_a_fifth_of_the_action_variance(store: E
 def test_rtg_cap_of_the_acting_agent_is_inside_what_training_shows(store: EpisodeStore) -> None:
     agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8"), store, 1.0)
     cap, shown = agent.condition.cap, agent.condition.from_batch(stream.sample())
-    assert cap.tolist() == [pytest.approx(store.returns_to_go_quantile(0.8).max())]
-    above, capped = (store.returns_to_go_quantile(quantile) for quantile in (0.9, 0.8))
+    assert cap.tolist() == [pytest.approx(store.returns_to_go_quantile(0.8, weighted=True).max())]
+    above, capped = store.returns_to_go_quantile(0.94), store.returns_to_go_quantile(0.8, weighted=True)
     largest = [max(above[t], capped[t:].max()) for t in range(len(above))]
     np.testing.assert_allclose(agent.condition.training_cap, largest, rtol=1e-6)
     assert shown.max() <= agent.condition.training_cap.max()
@@ -102,7 +102,7 @@ def test_training_shows_costs_up_to_the_quantile_of_their_timestep(tmp_path: Pat
     episodes = [Episode(of, of[1:, :3], np.full(len(of) - 1, -1.0), True, False) for of in zeros]
     costly = EpisodeStore.write(tmp_path / "costly", episodes, environment_id="Hopper-v5", source={})
     agent, *_ = prepare(configure("--condition.rtg_cap", "0.8"), costly, 1.0)
-    np.testing.assert_allclose(agent.condition.training_cap, costly.returns_to_go_quantile(0.9), rtol=1e-6)
+    np.testing.assert_allclose(agent.condition.training_cap, costly.returns_to_go_quantile(0.94), rtol=1e-6)
 
 
 def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_episodes(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_training_shows_the_rtg_cap_at_the_first_steps_of_data_with_few_long_epi
     few = EpisodeStore.write(tmp_path / "few", episodes, environment_id="Hopper-v5", source={})
     agent, _, stream = prepare(configure("--condition.rtg_cap", "0.8", "--training.batch_size", "500"), few, 1.0)
     (cap,) = agent.condition.cap.tolist()
-    assert cap == 45  # of the two at timestep 5; at timestep 0 even the 0.9 quantile is 5
+    assert cap == 45  # of the two at timestep 5; at timestep 0 even the 0.94 quantile is 5
     batch = stream.sample()
     assert agent.condition.from_batch(batch)[batch.timestep == 0].max() >= cap
 

@@ -28,10 +28,10 @@ def cache_root() -> Path:
 
 
 def _weighted_quantile(values: np.ndarray, weights: np.ndarray, quantile: float) -> float:
-    """The smallest of the values such that those up to it have at least this share of the weight."""
+    """Between the smallest and the largest of the values; with equal weights, `np.quantile`."""
     order = np.argsort(values)
-    share = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(share, quantile * share[-1])]])
+    below = np.cumsum(weights[order]) - weights[order]
+    return float(np.interp(quantile * below[-1], below, values[order]))
 
 
 class EpisodeStore:
@@ -137,13 +137,13 @@ class EpisodeStore:
         for first, length in zip(self.first_rows.tolist(), self.episode_lengths.tolist(), strict=True):
             yield slice(first, first + length)
 
-    def returns_to_go_quantile(self, quantile: float) -> np.ndarray:
-        """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long, each
-        weighted by its return: (longest episode,) float64; 1 is the maximum.
+    def returns_to_go_quantile(self, quantile: float, weighted: bool = False) -> np.ndarray:
+        """A quantile, at each time step, of the undiscounted returns-to-go of the episodes that last that long:
+        (longest episode,) float64; 1 is the maximum.
 
-        At the first step, a share 1 - q of all that the data earned is in episodes that earned at least this: failed
-        episodes, however many, do not move it. Returns below zero have no weight, but where none is above, an episode's
-        weight is how far it is above the worst.
+        If `weighted`, an episode's weight is its return: at the first step, about a share 1 - q of all that the data
+        earned is in episodes that earned at least the quantile, so that failed episodes, however many, do not move it.
+        Returns below zero have no weight, but where none is above, the weight is how far one is above the worst.
         """
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
@@ -152,22 +152,26 @@ class EpisodeStore:
         longest_first = np.argsort(-self.episode_lengths, kind="stable")
         lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
+        values = [to_go[starts[:count] + t] for t, count in enumerate(lasting)]
+        if not weighted:
+            return np.array([np.quantile(of, quantile) for of in values])
         earned = self.episode_returns[longest_first]
         weights = np.maximum(earned if earned.max() > 0 else earned - earned.min(), np.finfo(np.float32).tiny)
-        values = (to_go[starts[:count] + t] for t, count in enumerate(lasting))
-        return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values], np.float64)
+        return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values])
 
     def return_to_go_caps(self, quantile: float) -> tuple[np.ndarray, np.ndarray]:
         """What an agent that acts, and one that is trained, is shown at most, as float64, for a quantile q.
 
-        Acting, it is (1,), the largest of `returns_to_go_quantile` and the same at all time steps. Training, it is
-        (longest episode,), the (1 + q) / 2 quantile of each time step or, if that is larger, the largest q quantile to
-        come: few episodes of a replay last, whose first steps belong to the others' quantiles. Where returns-to-go rise
-        over time, as rewards that are costs make them, both are those of each time step.
+        Acting, it is (1,), the largest of `returns_to_go_quantile`, weighted, and the same at all time steps. Training,
+        it is (longest episode,), the quantile 1 - 0.3 (1 - q) of each time step, not weighted, so that lucky episodes
+        do not count for more, or, if that is larger, the largest weighted q quantile to come: few episodes of a replay
+        last, whose first steps belong to the others' quantiles. Where returns-to-go rise over time, as rewards that
+        are costs make them, both are those of each time step.
         """
-        capped, above = (self.returns_to_go_quantile(of) for of in (quantile, (1 + quantile) / 2))
+        capped = self.returns_to_go_quantile(quantile, weighted=True)
+        above = self.returns_to_go_quantile(1 - 0.3 * (1 - quantile))
         if capped[-1] > capped[0]:
-            return capped, above
+            return capped, np.maximum(above, capped)
         return capped.max(keepdims=True), np.maximum(above, np.maximum.accumulate(capped[::-1])[::-1])
 
     def read_episodes(self) -> Iterator[Episode]:
