@@ -3,8 +3,8 @@
     decision-rnn compare hopper-medium --seeds 5 --backbones mingru --controls none --output runs/return-limits
     python scripts/rtg_caps.py runs/return-limits    # a minute for each agent on one core (estimate)
 
-The cap is changed when the agent acts, so each agent is evaluated under all caps, with the paper's target return, which
-no episode reaches in most datasets. Only finished runs are evaluated.
+The cap is changed when the agent acts, so each agent is evaluated under all caps, asked for `best`, and without a cap for
+the paper's target return, which no episode reaches in most datasets. Only finished runs are evaluated.
 """
 
 import argparse
@@ -51,8 +51,8 @@ def picture(scores: Scores, path: Path) -> None:
         (line,) = axes.plot(places, [np.mean(seeds) for seeds in by_limit.values()], label=name)
         for place, seeds in zip(places, by_limit.values(), strict=True):
             axes.plot([place] * len(seeds), seeds, ".", color=line.get_color(), alpha=0.5)
-    axes.set_xticks(range(len(LIMITS)), [named(limit) for limit in LIMITS])
-    axes.set(xlabel="condition.rtg_cap when acting", ylabel="score at the paper's target return")
+    axes.set_xticks(range(len(by_limit)), [named(limit) for limit in by_limit])
+    axes.set(xlabel="condition.rtg_cap when acting", ylabel="score")
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("comparison", type=Path, help="the folder of a comparison, whose agents are evaluated")
     parser.add_argument("--variant", default="mingru", help="which of its variants (default: mingru)")
     parser.add_argument("--episodes", type=int, default=50, help="for each agent and limit (default: 50)")
+    parser.add_argument("--caps", type=float, nargs="+", default=LIMITS, help="0: none, 1: the largest of the data")
     parser.add_argument("--output", type=Path, default=RESULTS / "return-limits")
     options = parser.parse_args()
     runs = finished(options.comparison, options.variant)
@@ -78,22 +79,23 @@ def main() -> None:
     for run, cell in bar(runs, desc="evaluating", unit="agent"):
         trained = load_agent(run)
         target = targets[cell.dataset] = trained.provenance.target_returns[0]
-        by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in LIMITS})
+        by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in options.caps})
         for limit, seeds in by_limit.items():
-            result = evaluate(trained, target, episodes=options.episodes, rtg_cap=limit, progress=False)
+            asked = "best" if limit else target
+            result = evaluate(trained, asked, episodes=options.episodes, rtg_cap=limit, progress=False)
             seeds.append(round(result.targets[0].score_mean, 2))
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
     picture(scores, options.output / "scores.png")
-    head, rows = ["data", "target", "seeds", *map(named, LIMITS)], []
+    head, rows = ["data", "target", "seeds", *map(named, options.caps)], []
     for name, by_limit in scores.items():
         seeds = ", ".join(str(cell.seed) for cell in cells if cell.dataset == name)
         rows.append([name, f"{targets[name]:g}", seeds, *map(over_seeds, by_limit.values())])
     write_report(
         options.output / "README.md",
-        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} at the paper's target "
-        "return, under caps of the return-to-go that it sees when it acts: none, the largest of the data, or the "
-        "largest of its quantiles by timestep. The weights are the same in a row, trained with the default cap. Mean ± "
+        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} asked for `best` "
+        "under caps of the return-to-go that it sees when it acts: a quantile of the data's, the largest, or, asked for "
+        "the paper's target return, none. The weights are the same in a row, trained with the default cap. Mean ± "
         f"standard deviation over seeds, of one seed its score; {options.episodes} episodes each. scores.json holds "
         f"every seed's.\n\n{table(head, rows)}\n\n![scores against limits](scores.png)",
         made,
