@@ -3,8 +3,8 @@
     decision-rnn compare hopper-medium --seeds 5 --backbones mingru --controls none --output runs/return-limits
     python scripts/rtg_caps.py runs/return-limits    # a minute for each agent on one core (estimate)
 
-The cap is changed when the agent acts, so each agent is evaluated under all caps, asked for `best`, and without a cap for
-the paper's target return, which no episode reaches in most datasets. Only finished runs are evaluated.
+The cap is changed when the agent acts, so each agent is evaluated under all caps, asked for `best`, and without a cap
+for the paper's target return, which no episode reaches in most datasets. Only finished runs are evaluated.
 """
 
 import argparse
@@ -80,10 +80,10 @@ def main() -> None:
         trained = load_agent(run)
         target = targets[cell.dataset] = trained.provenance.target_returns[0]
         by_limit = scores.setdefault(cell.dataset, {limit: [] for limit in options.caps})
-        for limit, seeds in by_limit.items():
+        for limit, found in by_limit.items():
             asked = "best" if limit else target
             result = evaluate(trained, asked, episodes=options.episodes, rtg_cap=limit, progress=False)
-            seeds.append(round(result.targets[0].score_mean, 2))
+            found.append(round(result.targets[0].score_mean, 2))
     options.output.mkdir(parents=True, exist_ok=True)
     write_atomically(options.output / "scores.json", (json.dumps(scores, indent=1) + "\n").encode())
     picture(scores, options.output / "scores.png")
@@ -93,9 +93,9 @@ def main() -> None:
         rows.append([name, f"{targets[name]:g}", seeds, *map(over_seeds, by_limit.values())])
     write_report(
         options.output / "README.md",
-        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} asked for `best` "
-        "under caps of the return-to-go that it sees when it acts: a quantile of the data's, the largest, or, asked for "
-        "the paper's target return, none. The weights are the same in a row, trained with the default cap. Mean ± "
+        f"# Limits of the return-to-go\n\nThe score of the last checkpoint of {options.variant} asked for `best` under "
+        "caps of the return-to-go that it sees when it acts: a quantile of the data's, the largest, or none, and then "
+        "asked for the paper's target return. The weights are the same in a row, trained with the default cap. Mean ± "
         f"standard deviation over seeds, of one seed its score; {options.episodes} episodes each. scores.json holds "
         f"every seed's.\n\n{table(head, rows)}\n\n![scores against limits](scores.png)",
         made,

@@ -30,8 +30,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         spec = SimpleNamespace(target_returns=(3600.0, 1800.0))
         return SimpleNamespace(provenance=spec, seed=int(run.name.partition("-seed")[2]))
 
-    def evaluate(trained: SimpleNamespace, target: float, rtg_cap: float, **options: object) -> SimpleNamespace:
-        assert target == 3600
+    def evaluate(trained: SimpleNamespace, target: float | str, rtg_cap: float, **options: object) -> SimpleNamespace:
+        assert target == ("best" if rtg_cap else 3600)
         return SimpleNamespace(targets=[SimpleNamespace(score_mean=trained.seed + rtg_cap)])
 
     monkeypatch.setattr(rtg_caps, "load_agent", load_agent)
