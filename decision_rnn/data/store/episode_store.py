@@ -163,10 +163,10 @@ class EpisodeStore:
         """What an agent that acts, and one that is trained, is shown at most, as float64, for a quantile q.
 
         Acting, it is (1,), the largest of `returns_to_go_quantile`, weighted, and the same at all time steps. Training,
-        it is (longest episode,), the largest of three: what a part of the best episodes had left at a time step, weighted
-        ((1 + q) / 2) or not (1 - 0.3 (1 - q)), and the weighted q quantiles to come: few episodes of a replay last,
-        whose first steps belong to the others' quantiles. Where returns-to-go rise over time, as rewards that are costs
-        make them, both are those of each time step.
+        it is (longest episode,), the largest of three: the weighted quantile (1 + q) / 2 of each time step, the
+        quantile 1 - 0.3 (1 - q) of the episodes alike, and the weighted q quantiles to come: few episodes of a replay
+        last, whose first steps belong to the others' quantiles. Where returns-to-go rise over time, as rewards that are
+        costs make them, both are those of each time step.
         """
         capped, above = (self.returns_to_go_quantile(of, weighted=True) for of in (quantile, (1 + quantile) / 2))
         above = np.maximum(above, self.returns_to_go_quantile(1 - 0.3 * (1 - quantile)))
