@@ -22,6 +22,7 @@ ROOMS = (
     "data",
     "data.sources",
     "data.catalog",
+    "data.names",
     "agent",
     "config",
     "config_parser code_hashes",

@@ -47,7 +47,7 @@ def plan_of(arguments: Sequence[str]) -> "tuple[Plan, Namespace]":
     keys, words, command = read_words(PROGRAM, arguments, _options, COMMON)
     if "backbone.name" in words:
         raise InputError(f"{COMMAND_LINE}: compare takes --backbones, such as --backbones mingru,lru, not --backbone")
-    from decision_rnn.data.catalog import check_name  # here: slow, and not needed for `--help`
+    from decision_rnn.data.names import check_name  # here: slow, and not needed for `--help`
 
     for name in split_names(command.dataset):
         check_name(name)  # before torch is imported, which takes seconds

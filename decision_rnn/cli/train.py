@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> None:
         follow()
         return
     config, command = parse_run(PROGRAM, arguments, _options, COMMON)
-    from decision_rnn.data.catalog import check_name
+    from decision_rnn.data.names import check_name
 
     check_name(config.dataset)  # before torch is imported, which takes seconds
     from decision_rnn.api.run import train_run

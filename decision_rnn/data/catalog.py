@@ -68,11 +68,6 @@ def names() -> list[str]:
     return [name for source in SOURCES.values() for name in source.names()]
 
 
-def check_name(name: str) -> None:
-    """Raise InputError if there is no dataset of that name."""
-    _ = open_dataset(name).spec
-
-
 def open_dataset(name: str, path: Path | str | None = None, partial: Literal["keep", "drop"] = "keep") -> Dataset:
     """The dataset called `name`; a name without a source means the stand-in ("hopper-medium").
 

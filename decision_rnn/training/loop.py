@@ -26,7 +26,8 @@ from decision_rnn.checkpoint import (
 )
 from decision_rnn.code_hashes import both, code_of
 from decision_rnn.config import RunConfig
-from decision_rnn.data.catalog import check_name, open_dataset
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.names import check_name
 from decision_rnn.data.oddities import equal_returns, odd_entries
 from decision_rnn.data.spaces import describe_actions, describe_clipped, share_outside
 from decision_rnn.data.spec import described_spaces, observation_index

@@ -9,12 +9,12 @@ from decision_rnn.data.formats import minari
 from decision_rnn.data.sources.contract import Source, register_source
 from decision_rnn.data.spec import TASKS, DatasetSpec
 from decision_rnn.data.standin import collection
-from decision_rnn.data.standin.recipes import JOINED, OURS, RECIPES
+from decision_rnn.data.standin.recipes import JOINED, OURS, RECIPES, check_standin
 from decision_rnn.data.store.cache import check_room, discard, open_or_make
 from decision_rnn.data.store.episode_store import EpisodeStore
 from decision_rnn.data.store.unfinished import unfinished
 from decision_rnn.data.store.verification import CacheError
-from decision_rnn.errors import InputError, did_you_mean
+from decision_rnn.errors import InputError
 from decision_rnn.machine import cpu_model, versions
 from decision_rnn.messages import bar, warn
 
@@ -39,11 +39,7 @@ class StandinSource(Source):
 
     def spec(self, name: str) -> DatasetSpec:
         """Determined by the name; raises InputError for an unknown name, with the nearest and all known ones."""
-        if name not in self.names():
-            raise InputError(
-                f"unknown dataset {name!r}: {did_you_mean(name, self.names())}known are {', '.join(self.names())}; "
-                "`decision-rnn data list` names those of other sources"
-            )
+        check_standin(name)
         task = TASKS[name.removeprefix("standin/").partition("-")[0]]
         return task.spec(
             name,

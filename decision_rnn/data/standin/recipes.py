@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decision_rnn.data.store.verification import sha256_of, sha256_of_json
+from decision_rnn.errors import InputError, did_you_mean
 
 COLLECTOR = 1  # incremented when `Collector` would make other episodes from the same recipe
 BEHAVIOR = Path(__file__).parent / "behavior"
@@ -124,3 +125,13 @@ OURS = {
     "walker2d-expert": ("a3e1ad5c0dd34a360a6e84658a7081aa920d72d3b2f63a9d9a1401f5e24d73db", 4826.6, 992.4),
 }
 """Every stand-in, without its prefix: fingerprint, mean return and mean length on the machine of results/standins."""
+
+
+def check_standin(name: str) -> None:
+    """InputError, with the nearest and all known names, if there is no stand-in of that full name."""
+    known = [f"standin/{ours}" for ours in OURS]
+    if name not in known:
+        raise InputError(
+            f"unknown dataset {name!r}: {did_you_mean(name, known)}known are {', '.join(known)}; `decision-rnn data "
+            "list` names those of other sources"
+        )
