@@ -76,10 +76,9 @@ class ReturnToGoConfig(ConditionConfig):
             timesteps, of the q quantile over the episodes that last that long, weighted by their returns: at 0.8, a
             fifth of all that the data earned is in episodes that return more. It is the same at all timesteps: at late
             ones the quantile is that of episodes about to end, and asking for so little ends the agent's own. Only
-            where returns-to-go rise over time, since rewards are costs, is it that of the timestep. Training shows what
-            exceeds the 1 - 0.3 (1 - q) quantile of its timestep, not weighted, as that quantile or, if that is larger,
-            as the largest q quantile to come, so that the cap is inside what it shows from the first step on, and a
-            part of the best data shows what to do at it. 1: the largest; 0: no cap. If left out, 0.8 where `reach` is
+            where returns-to-go rise over time, since rewards are costs, is it that of the timestep. Training shows
+            returns-to-go up to a little more, so that a part of the best data shows what to do at the cap:
+            `EpisodeStore.return_to_go_caps`. 1: the largest; 0: no cap. If left out, 0.8 where `reach` is
             0, otherwise 0.
         noise: Standard deviation of the noise added to a slice's returns-to-go in training, the same value at all of
             its steps, in units of the return scale.
