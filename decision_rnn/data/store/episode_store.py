@@ -27,6 +27,15 @@ def cache_root() -> Path:
     return Path(os.environ.get("DECISION_RNN_CACHE") or "~/.cache/decision_rnn").expanduser()
 
 
+def _quantiles(values: Sequence[np.ndarray], returns: np.ndarray, quantile: float, weighted: bool) -> np.ndarray:
+    """A quantile of each array, of the first episodes in order, which weigh their returns or alike."""
+    if not weighted:
+        return np.array([np.quantile(of, quantile) for of in values])
+    earned = returns if returns.max() > 0 else returns - returns.min()
+    weights = np.maximum(earned, np.finfo(np.float32).tiny)
+    return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values])
+
+
 def _weighted_quantile(values: np.ndarray, weights: np.ndarray, quantile: float) -> float:
     """Between the smallest and the largest of the values; with equal weights, `np.quantile`."""
     order = np.argsort(values)
@@ -145,6 +154,11 @@ class EpisodeStore:
         earned is in episodes that earned at least the quantile, so that failed episodes, however many, do not move it.
         Returns below zero have no weight, but where none is above, the weight is how far one is above the worst.
         """
+        return _quantiles(*self._returns_to_go(), quantile, weighted)
+
+    def _returns_to_go(self) -> tuple[list[np.ndarray], np.ndarray]:
+        """The returns-to-go at each time step, of the episodes that last that long, longest first, and the returns of
+        all episodes in that order."""
         rewards = np.load(self.path / REWARDS, mmap_mode="r")  # its own map: the pages read are released with it
         to_go = np.empty(self.steps, np.float32)
         for (start, stop), rows in zip(pairwise(self.offsets), self.episode_rows(), strict=True):
@@ -152,12 +166,7 @@ class EpisodeStore:
         longest_first = np.argsort(-self.episode_lengths, kind="stable")
         lengths, starts = self.episode_lengths[longest_first], self.offsets[:-1][longest_first]
         lasting = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")  # episodes longer than t
-        values = [to_go[starts[:count] + t] for t, count in enumerate(lasting)]
-        if not weighted:
-            return np.array([np.quantile(of, quantile) for of in values])
-        earned = self.episode_returns[longest_first]
-        weights = np.maximum(earned if earned.max() > 0 else earned - earned.min(), np.finfo(np.float32).tiny)
-        return np.array([_weighted_quantile(of, weights[: len(of)], quantile) for of in values])
+        return [to_go[starts[:count] + t] for t, count in enumerate(lasting)], self.episode_returns[longest_first]
 
     def return_to_go_caps(self, quantile: float) -> tuple[np.ndarray, np.ndarray]:
         """What an agent that acts, and one that is trained, is shown at most, as float64, for a quantile q.
@@ -168,8 +177,9 @@ class EpisodeStore:
         last, whose first steps belong to the others' quantiles. Where returns-to-go rise over time, as rewards that are
         costs make them, both are those of each time step.
         """
-        capped, above = (self.returns_to_go_quantile(of, weighted=True) for of in (quantile, (1 + quantile) / 2))
-        above = np.maximum(above, self.returns_to_go_quantile(1 - 0.3 * (1 - quantile)))
+        to_go, returns = self._returns_to_go()
+        capped, above = (_quantiles(to_go, returns, of, weighted=True) for of in (quantile, (1 + quantile) / 2))
+        above = np.maximum(above, _quantiles(to_go, returns, 1 - 0.3 * (1 - quantile), weighted=False))
         if capped[-1] > capped[0]:
             return capped, above
         return capped.max(keepdims=True), np.maximum(above, np.maximum.accumulate(capped[::-1])[::-1])
