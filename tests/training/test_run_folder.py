@@ -165,7 +165,7 @@ def test_run_folder_lock_excludes_second_process_until_the_first_is_killed(tmp_p
 
 
 def test_refused_run_leaves_no_new_folder_and_keeps_an_existing_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is not a run folder.* starts again without --resume"):
+    with pytest.raises(InputError, match=r"is not a run folder.* train again without --resume"):
         train(configure(), tmp_path / "deep" / "run", resume=True)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine").mkdir()
