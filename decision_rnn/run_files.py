@@ -20,8 +20,8 @@ def config_file(run: Path) -> Path:
     """The file with a run's configuration; InputError if the folder is not a run's."""
     if not (run / "config.yaml").is_file():
         raise InputError(
-            f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made, or, if it was "
-            "killed before its first step, train again without --resume"
+            f"{run} is not a run folder (it has no config.yaml): name one that `decision-rnn train` made, or, if it "
+            "was killed before its first step, train again without --resume"
         )
     return run / "config.yaml"
 

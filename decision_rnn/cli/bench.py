@@ -12,10 +12,12 @@ from decision_rnn.parsing import options_of
 
 def run(arguments: Sequence[str]) -> None:
     """Run the benchmark named by the first argument; its parameters are options."""
-    name, *rest = arguments or [""]
-    if name in ("-h", "--help"):
-        print(f"usage: decision-rnn bench NAME ...; NAME is one of {', '.join(BENCHES)}")
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: decision-rnn bench NAME ...\n")
+        print(*(f"  {name:<11}{measured}" for name, measured in BENCHES.items()), sep="\n")
+        print("\n`decision-rnn bench NAME --help` shows a benchmark's options.")
         return
+    name, *rest = arguments
     if name not in BENCHES:
         raise InputError(f"unknown benchmark {name!r}: {did_you_mean(name, BENCHES)}known are {', '.join(BENCHES)}")
     command = _parser(name).read(rest)

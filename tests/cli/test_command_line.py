@@ -103,6 +103,7 @@ QUICK = [
     (["export", "runs/hoper"], "there is no run runs/hoper"),
     (["play", "runs/hoper", "--video", "episode.mp4"], "there is no run runs/hoper"),
     (["evaluate", "run", "--episode", "3"], "unknown argument '--episode'"),
+    (["bench"], "\n  deploy     an exported policy"),
     (["bench", "trian"], "unknown benchmark 'trian'"),
 ]
 """Commands, and what they print."""
