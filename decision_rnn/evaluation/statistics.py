@@ -84,12 +84,14 @@ class SeedDifference:
             has fewer than `FEWEST_FOR_INTERVAL` seeds.
         high: Upper end of the interval; None as `low`.
         p_value: p-value of Welch's test of equal means, adjusted in `compare_variants`; None as `low`.
+        lower_is_better: Whether the scores are losses.
     """
 
     difference: float
     low: float | None = None
     high: float | None = None
     p_value: float | None = None
+    lower_is_better: bool = False
 
     @property
     def verdict(self) -> Verdict | None:
@@ -98,7 +100,7 @@ class SeedDifference:
             return None
         if self.p_value >= 1 - LEVEL:
             return "no difference shown"
-        return "better" if self.difference > 0 else "worse"
+        return "better" if (self.difference > 0) != self.lower_is_better else "worse"
 
 
 def summarise_seeds(scores: Scores) -> SeedScores:
@@ -191,7 +193,9 @@ def compare_seeds(scores: Scores, others: Scores) -> SeedDifference:
     return SeedDifference(difference, float(low), float(high), float(test.pvalue))
 
 
-def compare_variants(scores: Mapping[str, Scores], reference: str) -> dict[str, SeedDifference]:
+def compare_variants(
+    scores: Mapping[str, Scores], reference: str, lower_is_better: bool = False
+) -> dict[str, SeedDifference]:
     """Compare variants with a reference among them, which is named before any score is known, on the same dataset.
 
     p-values are adjusted by Holm's (1979) method for the number of tests: if no variant differs from the reference,
@@ -200,6 +204,7 @@ def compare_variants(scores: Mapping[str, Scores], reference: str) -> dict[str, 
     Args:
         scores: Scores of the seeds, by label of the variant.
         reference: Label of the variant that the others are compared with.
+        lower_is_better: Whether the scores are losses.
 
     Returns:
         The other variants' differences from the reference, by label.
@@ -207,7 +212,9 @@ def compare_variants(scores: Mapping[str, Scores], reference: str) -> dict[str, 
     found = {label: compare_seeds(of, scores[reference]) for label, of in scores.items() if label != reference}
     p_values = {label: of.p_value for label, of in found.items() if of.p_value is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    return {label: replace(of, p_value=adjusted.get(label)) for label, of in found.items()}
+    return {
+        label: replace(of, p_value=adjusted.get(label), lower_is_better=lower_is_better) for label, of in found.items()
+    }
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
