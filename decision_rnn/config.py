@@ -172,7 +172,8 @@ class RunConfig:
         partial: `keep` or `drop` episodes that break off, neither terminated nor truncated, such as the last one of
             D4RL's files.
         validation: A dataset of the same task, such as `ogbench/cube-single-play-v0-val`, that is not trained on: the
-            loss on its episodes is logged with that of training, as `validation_loss`.
+            loss on its episodes is logged with that of training, as `validation_loss`. Where the data name no
+            environment, `compare` compares variants by their losses on it.
         top_fraction: Fraction of the episodes to train on, those with the highest returns, rounded down but at least
             one episode. With `condition none` this is filtered behaviour cloning. Scores are still
             reported beside the mean and the range of all episodes.

@@ -46,7 +46,8 @@ def compare(
 
     Runs are made in separate processes: whatever a notebook registers must be in a module named in `plugins`, and there
     are no callbacks; `evaluation={"metrics": [...]}` measures more than the return. If interrupted and called again, it
-    continues without repeating finished runs.
+    continues without repeating finished runs. Where data name no environment, `validation="own/held-out"` names
+    episodes on which losses are compared.
 
     Args:
         datasets: A dataset as `train` takes it, episodes in memory included, or a list of datasets.

@@ -59,7 +59,7 @@ def compare(plan: Plan, command: str, executor: Executor | None = None) -> Compa
         for each in planned:
             if trials[each.run] is None:
                 faults.setdefault(each.run, f"it has no result on data of fingerprint {each.data.fingerprint[:12]}")
-        first, settings = plan.datasets[0], plan.variants[0].config.evaluation
+        first, settings = plan.datasets[0], planned[0].config.evaluation
         comparison = Comparison(
             command=command,
             seeds=tuple(plan.seed_numbers),

@@ -4,21 +4,23 @@ Everything that can be checked in advance is checked here, before hours of work.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
 
 from decision_rnn.agent import DecisionAgent, agent_spec
-from decision_rnn.checkpoint import trained_with
+from decision_rnn.checkpoint import load_agent, trained_with
 from decision_rnn.code_hashes import changed, code_of
 from decision_rnn.comparison.executors import EXECUTORS, Task
+from decision_rnn.comparison.held_out import HeldOutLoss, measure_unplayed
 from decision_rnn.comparison.record import CheckpointScores, ComparedDataset, Role, Target, Trial
 from decision_rnn.comparison.variants import Variant
 from decision_rnn.config import RunConfig, to_dict
-from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.catalog import Dataset, open_dataset
 from decision_rnn.data.spaces import spaces_of
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError, cannot_write
@@ -26,7 +28,9 @@ from decision_rnn.evaluation.evaluate import checkpoint_settings, evaluation_env
 from decision_rnn.evaluation.results import Measurements, stored_result
 from decision_rnn.evaluation.target_error import spread_targets
 from decision_rnn.evaluation.targets import capped_as_best, paper_returns
+from decision_rnn.messages import warn
 from decision_rnn.metrics import metrics_named
+from decision_rnn.run_files import checkpoints_of
 from decision_rnn.training.run_folder import check_resumed_run, read_metrics
 from decision_rnn.training.slices import select_episodes
 
@@ -46,6 +50,7 @@ class PlannedTrial:
         output: Folder of the comparison.
         run: Folder of the run, relative to `output`.
         data: The data that the run is trained on, as the comparison reports them.
+        held_out_loss: What its agent is measured by; None if it plays.
     """
 
     variant: str
@@ -53,6 +58,7 @@ class PlannedTrial:
     output: Path
     run: str
     data: DataSummary
+    held_out_loss: HeldOutLoss | None = None
 
     def task(self) -> Task:
         """What an executor needs to train and evaluate the run."""
@@ -77,6 +83,20 @@ class PlannedTrial:
 
     def collect(self) -> Trial | None:
         """The results in the run's folder, or None if it is not finished."""
+        found = self._played() if self.held_out_loss is None else self._held_out(self.held_out_loss)
+        if found is None:
+            return None
+        return Trial(
+            variant=self.variant,
+            dataset=self.data.name,
+            seed=self.config.seed,
+            run=self.run,
+            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(self.output / self.run)),
+            **found,
+        )
+
+    def _played(self) -> dict[str, Any] | None:
+        """What evaluations of the checkpoints have measured, or None if one is missing."""
         config, folder, settings = self.config, self.output / self.run, self.config.evaluation
         steps, every, code = config.training.steps, config.training.checkpoint_every, code_of(config)
         checkpoints = []
@@ -96,15 +116,21 @@ class PlannedTrial:
         comparable = summarise_data(self.data, config).comparable
         if comparable != self.data.comparable:
             measured["remarks"] = (comparable, *result.remarks)
-        return Trial(
-            variant=self.variant,
-            dataset=self.data.name,
-            seed=config.seed,
-            run=self.run,
-            checkpoints=tuple(checkpoints),
-            loss=tuple((int(line["step"]), line["loss"]) for line in read_metrics(folder)),
-            **measured,
-        )
+        return {"checkpoints": tuple(checkpoints), **measured}
+
+    def _held_out(self, loss_of: HeldOutLoss) -> dict[str, Any] | None:
+        """What is measured of the last checkpoint without playing, or None if it is not there."""
+        last = checkpoints_of(self.output / self.run)[-1:]
+        if [folder.name for folder in last] != [str(self.config.training.steps)]:
+            return None
+        try:
+            trained = load_agent(last[0])
+        except InputError as error:  # it is damaged: resuming the run fails, and says so
+            warn(f"skipped: {error}")
+            return None
+        if trained.provenance.fingerprint != self.data.fingerprint:
+            return None
+        return {"checkpoints": (), "held_out_loss": loss_of(trained), **vars(measure_unplayed(trained, self.config))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +210,9 @@ class Plan:
             runs[run] = variant.label, name, config
         configs = [variant.config for variant in self.variants]
         opened = {name: open_dataset(name, configs[0].path, configs[0].partial) for name in self.datasets}
-        for dataset in opened.values():
-            evaluation_environment(configs[0].evaluation, dataset.spec)
-        compared = {}
+        plays = _plays(configs[0], opened.values())
+        compared: dict[str, ComparedDataset] = {}
+        losses: dict[str, HeldOutLoss | None] = {}
         for name, dataset in opened.items():
             store = dataset.open()
             statistics = torch.zeros(store.observation_dim), torch.ones(store.observation_dim)
@@ -202,15 +228,47 @@ class Plan:
                         f"{variant.label} cannot be trained on {name}: {error}, or leave {variant.label} out"
                     ) from None
             data = summarise_data(DataSummary.from_store(dataset.spec, store), configs[0])
-            compared[name] = ComparedDataset(data=data, targets=_targets(configs, data))
+            losses[name] = loss = None if plays else HeldOutLoss(self.variants, name, store)
+            compared[name] = ComparedDataset(
+                data=data,
+                targets=_targets(configs, data) if loss is None else (),
+                held_out=None if loss is None else loss.record,
+            )
         trials = []
         for run, (label, name, config) in runs.items():
             returns = tuple(of.target_return for of in compared[name].targets if of.target_return is not None)
-            config = replace(config, evaluation=replace(config.evaluation, target_returns=returns))
+            asked: dict[str, Any] = {"target_returns": returns} if plays else {"episodes": 0, "checkpoint_episodes": 0}
+            config = replace(config, evaluation=replace(config.evaluation, **asked))
+            data, loss = compared[name].data, losses[name]
             trials.append(
-                PlannedTrial(variant=label, config=config, output=self.folder, run=run, data=compared[name].data)
+                PlannedTrial(variant=label, config=config, output=self.folder, run=run, data=data, held_out_loss=loss)
             )
         return tuple(compared.values()), tuple(trials)
+
+
+def _plays(first: RunConfig, datasets: Collection[Dataset]) -> bool:
+    """Whether agents are compared by playing, or by the loss on held-out episodes, since the data name no environment.
+
+    Raises:
+        InputError: If an environment cannot be made here, some of the data name one and others do not, or none does and
+            no `validation` is named.
+    """
+    named = {of.name: first.evaluation.environment_id or of.spec.environment_id for of in datasets}
+    without = [name for name, environment_id in named.items() if environment_id is None]
+    if not without:
+        for dataset in datasets:
+            evaluation_environment(first.evaluation, dataset.spec)
+    elif len(without) < len(named):
+        raise InputError(
+            f"{without[0]} names no environment, and others of the datasets do: compare those that agents can play in "
+            "and those with held-out episodes separately"
+        )
+    elif first.validation is None:
+        raise InputError(
+            f"{without[0]} names no environment, in which agents could play: name held-out episodes of the same task "
+            "with --validation (validation= in Python), on which their losses are compared"
+        )
+    return not without
 
 
 def _targets(configs: Sequence[RunConfig], data: DataSummary) -> tuple[Target, ...]:

@@ -5,12 +5,15 @@ It holds the measurements, trial by trial; the summaries in tables and on the pa
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from decision_rnn.data.summary import DataSummary
 from decision_rnn.errors import InputError
 from decision_rnn.evaluation.results import Measurements, TargetResult
 from decision_rnn.records import damaged, read_json, read_record, spelt
+
+if TYPE_CHECKING:
+    from decision_rnn.evaluation.statistics import SeedDifference
 
 SCHEMA = 4
 """Schema of comparison.json; files of earlier versions are made again from the runs."""
@@ -34,11 +37,32 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Episodes that are not trained on, by which agents are compared whose data name no environment.
+
+    Attributes:
+        dataset: Name of their dataset.
+        fingerprint: SHA-256 of their contents.
+        episodes: Their number.
+        steps: The number of their steps.
+        measure: What is compared: the `loss`, or the `squared_error` of the actions if the variants' objectives differ.
+    """
+
+    dataset: str
+    fingerprint: str
+    episodes: int
+    steps: int
+    measure: Literal["loss", "squared_error"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparedDataset:
-    """A dataset of the comparison, and its distinct targets, those of the paper first."""
+    """A dataset of the comparison, and its distinct targets, those of the paper first; or, where it names no
+    environment to play in, no target, and the held-out episodes."""
 
     data: DataSummary
     targets: tuple[Target, ...]
+    held_out: HeldOut | None = None
 
     def with_results(self, trial: "Trial") -> tuple[tuple[Target, TargetResult], ...]:
         """Every target with the result of a trial; for behaviour cloning the single target with the role `bc`."""
@@ -85,6 +109,7 @@ class Trial(Measurements):
         run: Folder of the run, relative to the comparison's.
         checkpoints: Results of every checkpoint, including the last, over `checkpoint_episodes` episodes each.
         loss: Training steps and the loss at each.
+        held_out_loss: What `HeldOut.measure` says, of the last checkpoint on the held-out episodes; None if it played.
     """
 
     variant: str
@@ -93,6 +118,7 @@ class Trial(Measurements):
     run: str
     checkpoints: tuple[CheckpointScores, ...]
     loss: tuple[tuple[int, float], ...]
+    held_out_loss: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,37 +173,33 @@ class Comparison:
         the range (`spread`). `difference` is from the variant `reference`, with Welch's 95% interval; `p_value` is
         adjusted over the variants, and `verdict` says `better`, `worse` or `no difference shown`; these are None below
         five seeds. `target_return` is None for behaviour cloning. Every metric has columns of its own: its mean, such
-        as `success`, `success_low` and `success_high`.
+        as `success`, `success_low` and `success_high`. Where nothing is played, a row for every variant has, in place
+        of target and score, the `held_out_loss` or, where objectives differ, `held_out_squared_error`: lower is better.
         """
         from decision_rnn.comparison.summary import summarise  # imported here to avoid a cycle
-        from decision_rnn.comparison.verdicts import differences, reference
+        from decision_rnn.comparison.verdicts import differences, held_out_differences, reference
+        from decision_rnn.evaluation.statistics import summarise_seeds
 
         controls = {variant.label: variant.control for variant in self.variants}
         summaries, rows = summarise(self), []
         for dataset in self.datasets:
             found = [summary for summary in summaries if summary.dataset == dataset.data.name]
             for summary in found:
+                label, seeds = summary.variant, {"seeds": len(summary.trials)}
+                of_variant = {"dataset": summary.dataset, "variant": label, "control": controls[label]}
                 for of in summary.targets:
-                    than = differences(found, of.target).get(summary.variant)
-                    rows.append(
-                        {
-                            "dataset": summary.dataset,
-                            "variant": summary.variant,
-                            "control": controls[summary.variant],
-                            "target_return": of.target.target_return,
-                            "role": "+".join(of.target.roles),
-                            "in_range": of.target.in_range,
-                            "seeds": len(summary.trials),
-                            **asdict(of.scores),
-                            "reference": reference(found),
-                            "difference": than and than.difference,
-                            "difference_low": than and than.low,
-                            "difference_high": than and than.high,
-                            "p_value": than and than.p_value,
-                            "verdict": than and than.verdict,
-                            **of.metric_columns(),
-                        }
-                    )
+                    target = {
+                        "target_return": of.target.target_return,
+                        "role": "+".join(of.target.roles),
+                        "in_range": of.target.in_range,
+                    }
+                    than = _columns(reference(found), differences(found, of.target).get(label))
+                    rows.append({**of_variant, **target, **seeds, **asdict(of.scores), **than, **of.metric_columns()})
+                if dataset.held_out is not None:
+                    loss = asdict(summarise_seeds(summary.held_out_losses))
+                    named = {f"held_out_{dataset.held_out.measure}": loss.pop("score")}
+                    than = _columns(reference(found), held_out_differences(found).get(label))
+                    rows.append({**of_variant, **seeds, **named, **loss, **than})
         return rows
 
     def episode_table(self) -> list[dict[str, Any]]:
@@ -210,6 +232,18 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """The content of comparison.json, as plain JSON values: the rows of `table` are in `summary`."""
         return {"schema": SCHEMA, **spelt({**asdict(self), "summary": self.table()})}
+
+
+def _columns(reference: str, than: "SeedDifference | None") -> dict[str, Any]:
+    """The columns of `Comparison.table` on a difference from the reference."""
+    return {
+        "reference": reference,
+        "difference": than and than.difference,
+        "difference_low": than and than.low,
+        "difference_high": than and than.high,
+        "p_value": than and than.p_value,
+        "verdict": than and than.verdict,
+    }
 
 
 def read_comparison(path: Path | str) -> Comparison:

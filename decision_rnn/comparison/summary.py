@@ -72,7 +72,7 @@ COLUMNS: dict[str, Callable[[TargetSummary], float]] = {}
 
 @dataclass(frozen=True, eq=False)
 class VariantSummary:
-    """The trials of one variant on one dataset, at least one, by seed."""
+    """The trials of one variant on one dataset, at least one, by seed. Those that play nothing have no targets."""
 
     variant: str
     compared: ComparedDataset
@@ -90,6 +90,11 @@ class VariantSummary:
             TargetSummary(pairs[0][0], self.compared.data, tuple(result for _, result in pairs)) for pairs in by_target
         )
 
+    @cached_property
+    def held_out_losses(self) -> tuple[float, ...]:
+        """The loss of every seed on held-out episodes, in the order of the seeds; empty for agents that play."""
+        return tuple(trial.held_out_loss for trial in self.trials if trial.held_out_loss is not None)
+
     @property
     def asked(self) -> dict[float, TargetSummary]:
         """Those of `targets` that have a target return, by it; empty for behaviour cloning."""
@@ -97,7 +102,7 @@ class VariantSummary:
 
     def of_role(self, role: Role | None) -> TargetSummary | None:
         """The first target with that role, or the only one of behaviour cloning; None if there is neither."""
-        only = None if self.asked else self.targets[0]
+        only = None if self.asked else next(iter(self.targets), None)
         return next((of for of in self.targets if role in of.target.roles), only)
 
     def of_target(self, target: Target) -> TargetSummary:

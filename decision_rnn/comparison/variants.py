@@ -27,7 +27,7 @@ CONTROLS = ("bc", "bc-10%", "mlp", "conv")
 memory."""
 OLD_CONTROLS = {"cloning": "bc", "filtered-cloning": "bc-10%"}
 TOP_FRACTION = 0.1
-SHARED = {"dataset", "path", "partial", "plugins", "seed"} | {
+SHARED = {"dataset", "path", "partial", "validation", "plugins", "seed"} | {
     f"evaluation.{field.name}" for field in fields(EvaluationConfig) if field.name not in ("state", "window")
 }
 """Keys of a run that a variant cannot set for itself."""

@@ -36,6 +36,12 @@ def differences(found: Sequence[VariantSummary], target: Target) -> dict[str, Se
     return compare_variants(scores, reference(found))
 
 
+def held_out_differences(found: Sequence[VariantSummary]) -> dict[str, SeedDifference]:
+    """How the other variants on one dataset differ from the reference in the loss on held-out episodes."""
+    losses = {summary.variant: summary.held_out_losses for summary in found}
+    return compare_variants(losses, reference(found), lower_is_better=True)
+
+
 def _first_with_enough(seeds: Mapping[str, int]) -> str:
     return next((label for label, count in seeds.items() if count >= FEWEST_FOR_INTERVAL), next(iter(seeds)))
 

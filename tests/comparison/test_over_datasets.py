@@ -66,7 +66,7 @@ def test_datasets_and_variants_without_results_are_named_as_left_out() -> None:
 
 def test_fewer_than_two_shared_datasets_give_no_aggregate_but_a_reason() -> None:
     made = lacking({("a", "own/x"), ("a", "own/y")})
-    sentence = "There is no number over the datasets: fewer than two have a result of every variant."
+    sentence = "There is no number over the datasets: fewer than two have a score of every variant."
     assert sentence in format_comparison(made)
     assert sentence in build_page(made).partition("Main finding")[2].partition("</section>")[0]
     one = made_comparison(("a", "b"), 2, NAMES[:1], (), checkpoints=0)

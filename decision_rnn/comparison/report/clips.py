@@ -28,7 +28,8 @@ def clips_section(comparison: Comparison, folder: Path, count: int, plugins: Seq
     reasons: list[str] = []
     datasets = {dataset.data.name: dataset for dataset in comparison.datasets}
     first = {trial.variant: trial for trial in reversed(comparison.trials)}
-    for trial in [first[variant.label] for variant in comparison.variants if variant.label in first][:count]:
+    played = [first[of.label] for of in comparison.variants if of.label in first and first[of.label].targets]
+    for trial in played[:count]:
         target, _ = datasets[trial.dataset].with_results(trial)[0]
         try:
             charts.append(_clip(folder / trial.run, trial, target, plugins))

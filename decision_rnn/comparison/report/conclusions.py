@@ -1,15 +1,15 @@
 """The main findings in words, computed, and never more than the tests and intervals support."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from decision_rnn.comparison.record import ComparedDataset, Target
+from decision_rnn.comparison.record import ComparedDataset, HeldOut, Target
 from decision_rnn.comparison.report.parts import Findings
-from decision_rnn.comparison.report.sections import NOTHING_SHARED, TITLES
+from decision_rnn.comparison.report.sections import MEASURES, NOTHING_SHARED, TITLES
 from decision_rnn.comparison.report.words import capitalised, describe_targets, format_spread, listed
 from decision_rnn.comparison.summary import VariantSummary, compared_targets
-from decision_rnn.comparison.verdicts import Overall, differences, reference
-from decision_rnn.evaluation.report import format_scores
-from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, Verdict
+from decision_rnn.comparison.verdicts import Overall, differences, held_out_differences, reference
+from decision_rnn.evaluation.report import format_number, format_scores
+from decision_rnn.evaluation.statistics import FEWEST_FOR_INTERVAL, SeedScores, Verdict, summarise_seeds
 
 Names = Mapping[str, str]
 Summaries = Sequence[VariantSummary]
@@ -28,6 +28,8 @@ def conclusions(findings: Findings) -> list[tuple[str, list[str]]]:
 def _on_dataset(dataset: ComparedDataset, found: Summaries, names: Names) -> list[str]:
     if not found:
         return [f"On {dataset.data.name} no run has a result."]
+    if dataset.held_out is not None:
+        return [_on_held_out(dataset.held_out, found, names)]
     paragraphs = [_at_target(targets, found, names) for targets in compared_targets(found)]
     best = float(dataset.data.normalised(dataset.data.return_max))
     paragraphs.append(f"An episode of the data scores {dataset.data.score_mean:.1f} on average and {best:.1f} at best.")
@@ -53,6 +55,17 @@ def _at_target(targets: Sequence[Target], found: Summaries, names: Names) -> str
     return text + _verdicts(reference(found), verdicts, scored)
 
 
+def _on_held_out(held_out: HeldOut, found: Summaries, names: Names) -> str:
+    """Which variant has the lowest loss on held-out episodes, and which differ from the reference."""
+    losses = {of.variant: summarise_seeds(of.held_out_losses) for of in found}
+    least = min(losses, key=lambda label: losses[label].score)
+    loss = _with_spread(losses[least], number=format_number)
+    text = f"On {held_out.dataset}, {names[least]} has the lowest {MEASURES[held_out.measure]}, {loss}."
+    verdicts = {label: of.verdict for label, of in held_out_differences(found).items()}
+    scored = {label: f"{names[label]} ({format_number(of.score)})" for label, of in losses.items()}
+    return text + _verdicts(reference(found), verdicts, scored)
+
+
 def _over_datasets(overall: Overall, names: Names) -> str:
     best = max(overall.aggregates, key=lambda label: overall.aggregates[label].score)
     mean = format_scores(overall.aggregates[best])
@@ -75,6 +88,6 @@ def _verdicts(reference: str, verdicts: Mapping[str, Verdict | None], names: Nam
     return f" Compared with {names[reference]}, {'; '.join(parts)}.{unknown}"
 
 
-def _with_spread(scores: SeedScores, unit: str = "") -> str:
-    spread = format_spread(scores)
-    return f"{scores.score:.1f}{unit}{f' ({spread})' * bool(spread)}"
+def _with_spread(scores: SeedScores, unit: str = "", number: Callable[[float], str] = "{:.1f}".format) -> str:
+    spread = format_spread(scores, number)
+    return f"{number(scores.score)}{unit}{f' ({spread})' * bool(spread)}"

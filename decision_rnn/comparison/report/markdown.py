@@ -44,11 +44,20 @@ def describe(comparison: Comparison) -> list[str]:
     named = [f"{counted(len(labels), noun)} ({listed(labels)})" for noun, labels in kinds.items() if labels]
     steps = _by_label({of.label: f"{of.config['training']['steps']:,}" for of in variants})
     seeds = f"{counted(len(comparison.seeds), 'seed')} ({listed(map(str, comparison.seeds))})"
+    plays = (
+        f"plays {counted(comparison.episodes, 'episode')} for each target, with "
+        f"{_by_label({of.label: describe_state(of.window) for of in variants})}"
+    )
+    held_out = comparison.datasets[0].held_out  # the same for all datasets, if any
+    if held_out is not None:
+        plays = (
+            f"plays nothing, since the data name no environment: it predicts the actions of {held_out.dataset}, "
+            f"{counted(held_out.episodes, 'episode')} of {counted(held_out.steps, 'step')} in all"
+        )
     return [
         f"{' and '.join(named)} on {listed(of.data.name for of in comparison.datasets)}, each trained for {steps} "
         f"steps with {seeds}.",
-        f"The last checkpoint plays {counted(comparison.episodes, 'episode')} for each target, with "
-        f"{_by_label({of.label: describe_state(of.window) for of in variants})}.",
+        f"The last checkpoint {plays}.",
     ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from decision_rnn.comparison.record import Comparison, read_comparison
+from decision_rnn.comparison.record import ComparedDataset, Comparison, read_comparison
 from decision_rnn.comparison.report.clips import clips_section
 from decision_rnn.comparison.report.conclusions import conclusions
 from decision_rnn.comparison.report.markdown import describe, describe_origin
@@ -39,6 +39,13 @@ def write_page(path: Path, output: Path | None = None, clips: int = 0, plugins: 
     return output
 
 
+def _made_from(dataset: ComparedDataset, played: str | None) -> str:
+    fingerprint, held_out = f"fingerprint {dataset.data.fingerprint[:16]}", dataset.held_out
+    if held_out is None:
+        return f"played in {played or dataset.data.environment_id}, {fingerprint}"
+    return f"{fingerprint}; held out: {held_out.dataset}, fingerprint {held_out.fingerprint[:16]}"
+
+
 def build_page(comparison: Comparison, clips: Section | None = None) -> str:
     """The page of a comparison, as HTML, with the section of the clips (clips.py), if any."""
     findings = Findings(comparison)
@@ -63,10 +70,7 @@ def build_page(comparison: Comparison, clips: Section | None = None) -> str:
         single=names[0] if len(names) == 1 else "",
         made=[
             describe_origin(comparison),
-            *(
-                f"{of.data.name}: played in {played or of.data.environment_id}, fingerprint {of.data.fingerprint[:16]}."
-                for of in comparison.datasets
-            ),
+            *(f"{of.data.name}: {_made_from(of, played)}." for of in comparison.datasets),
         ],
     )
     return "".join(f"{line}\n" for line in page.splitlines() if line)

@@ -28,7 +28,7 @@ from decision_rnn.comparison.summary import (
     compared_targets,
     shown_targets,
 )
-from decision_rnn.comparison.verdicts import Overall, differences, reference
+from decision_rnn.comparison.verdicts import Overall, differences, held_out_differences, reference
 from decision_rnn.evaluation.aggregate import (
     AGGREGATE,
     AGGREGATE_NOTE,
@@ -62,7 +62,9 @@ TITLES: dict[Role | None, str] = {
     None: "without a target",
 }
 """The targets at which scores are aggregated over datasets, by role."""
-NOTHING_SHARED = "There is no number over the datasets: fewer than two have a result of every variant."
+MEASURES = {"loss": "held-out loss", "squared_error": "held-out squared error"}
+"""What is compared on held-out episodes, in words."""
+NOTHING_SHARED = "There is no number over the datasets: fewer than two have a score of every variant."
 """Shown for comparisons on several datasets without any aggregate."""
 COSTS: dict[str, tuple[str, str, str, Callable[[Sequence[float]], float]]] = {
     "Parameters": ("parameters", "parameters", "{:,.0f}", max),
@@ -141,11 +143,15 @@ def scores(findings: Findings) -> Section:
 
 
 def _score_cell(of: TargetSummary) -> Cell:
-    """A score with its interval, and the score of every seed: in small print, or in brackets without an interval."""
-    seeds = ", ".join(f"{score:.1f}" for score in of.per_seed)
-    if of.scores.spread == "range":
-        return Cell(f"{of.scores.score:.1f} ({seeds})")
-    return Cell(format_scores(of.scores), f"seeds: {seeds}" * (of.scores.spread is not None))
+    return _seeds_cell(of.per_seed, "{:.1f}".format)
+
+
+def _seeds_cell(per_seed: Sequence[float], number: Callable[[float], str]) -> Cell:
+    """A mean with its interval, and the value of every seed: in small print, or in brackets without an interval."""
+    of, seeds = summarise_seeds(per_seed), ", ".join(map(number, per_seed))
+    if of.spread == "range":
+        return Cell(f"{number(of.score)} ({seeds})")
+    return Cell(format_scores(of, number=number), f"seeds: {seeds}" * (of.spread is not None))
 
 
 def _metric_cell(name: str, of: TargetSummary) -> str:
@@ -168,6 +174,33 @@ def _every_target(dataset: ComparedDataset, found: Summaries) -> Table:
             row += [_metric_cell(name, of) for name in metrics]
             rows.append([*row, *(format_number(column(of)) for column in COLUMNS.values())])
     return Table("every target", [*head, *metrics, *COLUMNS], rows, behind_chart=True)
+
+
+def held_out(findings: Findings) -> Section:
+    """The loss on held-out episodes, and the differences between variants, where nothing is played."""
+
+    def group(dataset: ComparedDataset, found: Summaries) -> Group:
+        if dataset.held_out is None:
+            return Group(dataset.data.name)
+        tested = any(len(summary.trials) >= FEWEST_FOR_INTERVAL for summary in found)
+        than = held_out_differences(found) if tested else {}
+        columns: Columns = {
+            MEASURES[dataset.held_out.measure]: {
+                of.variant: _seeds_cell(of.held_out_losses, format_number) for of in found
+            },
+            f"difference from {reference(found)}": {
+                label: describe_difference(of, "{:+.3g}".format) for label, of in than.items()
+            },
+        }
+        return Group(dataset.data.name, tables=[findings.table(f"on {dataset.held_out.dataset}", columns)])
+
+    text = (
+        "Held-out loss: of the last checkpoint, over the same slices for all variants; lower is better. It does not "
+        "tell how well an agent acts: an agent may lower it by copying its previous action, and act worse."
+    )
+    tested = any(len(summary.trials) >= FEWEST_FOR_INTERVAL for summary in findings.summaries)
+    legend = f"Losses: {INTERVAL_NOTE}. Differences: {DIFFERENCE_NOTE}." * tested
+    return Section("Loss on held-out episodes", text, findings.groups(group), legend, foldable=False)
 
 
 def achieved(findings: Findings) -> Section:
@@ -259,13 +292,15 @@ def cost(findings: Findings) -> Section:
     """Parameters, training time, time of an action and size of the state, and the score over each."""
 
     def group(dataset: ComparedDataset, found: Summaries) -> Group:
-        first = shown_targets(found)[0][0]
+        first = next((targets[0] for targets in shown_targets(found)), None)  # None where nothing is played
         columns: Columns = {}
         charts: list[Chart] = []
         for kind, (name, unit, form, over_seeds) in COSTS.items():
             every = {of: [cost for trial in of.trials if (cost := getattr(trial, name)) is not None] for of in found}
             known = {of: over_seeds(costs) for of, costs in every.items() if costs}
             columns[kind.lower()] = {of.variant: form.format(value) for of, value in known.items()}
+            if first is None:
+                continue
             points = {
                 of.variant: Curves(np.array([value]), {"score": np.array([of.of_target(first).scores.score])})
                 for of, value in known.items()
@@ -278,13 +313,17 @@ def cost(findings: Findings) -> Section:
     jobs = " or ".join(sorted({str(trial.jobs) for trial in trials if trial.jobs is not None}))
     partly = " where that is known" * any(trial.jobs is None for trial in trials)
     text = f"Training: with {jobs} runs at a time{partly}." * (jobs not in ("", "1"))
+    groups = findings.groups(group)
+    drawn = any(group.charts for group in groups)
     legend = (
         "Training: median wall time of a run; one action: median at batch 1 on one thread, of the fastest seed, since "
         "other work on the machine can only slow it down; state: memory per environment. "
+    )
+    charts = (
         "The charts show the score at the first target: further left is cheaper, further up is better. A variant whose "
         "cost is 0 has no place on a logarithmic axis."
     )
-    return Section("Score against cost", text, findings.groups(group), legend)
+    return Section("Score against cost" if drawn else "Cost", text, groups, legend + charts * drawn)
 
 
 def tuning(findings: Findings) -> Section:
@@ -391,7 +430,8 @@ def remarks(findings: Findings) -> Section:
         for summary in found:
             for remark in dict.fromkeys(chain.from_iterable(trial.remarks for trial in summary.trials)):
                 concerned.setdefault(remark, []).append(summary.variant)
-        lines = [f"Comparability: {dataset.data.comparable}"] * bool(dataset.data.comparable) + [*dataset.data.notes]
+        comparable = dataset.held_out is None and dataset.data.comparable  # which scores may be compared
+        lines = [f"Comparability: {comparable}"] * bool(comparable) + [*dataset.data.notes]
         for remark, labels in concerned.items():
             lines.append(f"{listed(labels)}: {remark}" if len(labels) < len(found) else capitalised(remark))
         return Group(dataset.data.name, text=[f"{line}." for line in lines])
@@ -400,5 +440,15 @@ def remarks(findings: Findings) -> Section:
     return Section("Remarks", "", findings.groups(group), legend, foldable=False)
 
 
-SECTIONS: list[Callable[[Findings], Section]] = [scores, achieved, learning, cost, tuning, overall, failed, remarks]
+SECTIONS: list[Callable[[Findings], Section]] = [
+    scores,
+    held_out,
+    achieved,
+    learning,
+    cost,
+    tuning,
+    overall,
+    failed,
+    remarks,
+]
 """The sections, in order; a module named by --plugins may add its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from decision_rnn.evaluation.report import describe_range
@@ -38,15 +38,17 @@ def describe_targets(targets: Sequence[Target]) -> str:
     return f"target {' or '.join(', '.join(filter(None, names)) for names in named)}"
 
 
-def format_spread(scores: SeedScores) -> str:
+def format_spread(scores: SeedScores, number: Callable[[float], str] = "{:.1f}".format) -> str:
     """`95% interval 77.1 to 82.3`, or the range of few seeds; empty for a single seed."""
     if scores.spread is None:
         return ""
-    return f"{'range of seeds' if scores.spread == 'range' else scores.spread} {scores.low:.1f} to {scores.high:.1f}"
+    low, high = (number(end) for end in (scores.low, scores.high) if end is not None)
+    return f"{'range of seeds' if scores.spread == 'range' else scores.spread} {low} to {high}"
 
 
-def describe_difference(difference: SeedDifference) -> str:
+def describe_difference(difference: SeedDifference, number: Callable[[float], str] = "{:+.1f}".format) -> str:
     """The difference of the means with its interval and verdict: `+4.1 [+1.0, +7.2], better`."""
-    if difference.verdict is None:
-        return f"{difference.difference:+.1f}, too few seeds"
-    return f"{difference.difference:+.1f} [{difference.low:+.1f}, {difference.high:+.1f}], {difference.verdict}"
+    text = number(difference.difference)
+    if difference.low is None or difference.high is None:
+        return f"{text}, too few seeds"
+    return f"{text} [{number(difference.low)}, {number(difference.high)}], {difference.verdict}"

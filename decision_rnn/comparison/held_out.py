@@ -1,0 +1,120 @@
+"""The loss on held-out episodes, by which agents are compared whose data name no environment to play in."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from gymnasium.spaces import Box
+
+from decision_rnn.agent import SupervisedConfig
+from decision_rnn.backbones import count_parameters
+from decision_rnn.checkpoint import TrainedAgent
+from decision_rnn.code_hashes import code_of
+from decision_rnn.comparison.record import HeldOut
+from decision_rnn.comparison.variants import Variant
+from decision_rnn.config import RunConfig
+from decision_rnn.data.spaces import spaces_of
+from decision_rnn.data.store.episode_store import EpisodeStore
+from decision_rnn.errors import InputError
+from decision_rnn.evaluation.actor import actor_of
+from decision_rnn.evaluation.evaluate import action_cost
+from decision_rnn.evaluation.results import PACKAGES, Measurements
+from decision_rnn.evaluation.rollout import one_thread
+from decision_rnn.machine import commit, hardware, versions
+from decision_rnn.training.prepare import prepare
+from decision_rnn.training.slices import select_episodes
+from decision_rnn.training.validation import Validation
+
+
+def measure_unplayed(trained: TrainedAgent, config: RunConfig) -> Measurements:
+    """What is known of an agent that plays nothing, and the same whenever it is measured: not the time of an action."""
+    agent = trained.agent
+    _, state_bytes = action_cost(actor_of(agent, config.evaluation), agent.observation_dim)
+    return Measurements(
+        step=trained.step,
+        targets=(),
+        remarks=(),
+        training_seconds=round(trained.seconds, 1),
+        evaluation_seconds=0.0,
+        parameters=count_parameters(agent),
+        backbone_parameters=count_parameters(agent.backbone),
+        state_bytes=state_bytes,
+        commit=commit(),
+        versions=versions(PACKAGES),
+        hardware=hardware(),
+        trained_with=trained.code,
+        evaluated_with=code_of(config),
+    )
+
+
+class HeldOutLoss:
+    """The loss of trained agents on held-out episodes, over the same slices, goals and noise for all variants.
+
+    A run's own `validation_loss` is over slices that depend on its `top_fraction`, `context` and `tbptt_slices`: what
+    such a draw is off by, all seeds of a variant share, so that no interval over seeds has it. Here the slices are
+    those of the first variant, with the state carried from slice to slice as far as that of any variant is in training.
+    If the objectives differ, the squared error of the actions takes the place of the loss.
+
+    Attributes:
+        record: What a comparison reports of it.
+
+    Args:
+        variants: The variants, the first of which names the episodes as its `validation`.
+        dataset: The name of the data that they are trained on.
+        store: These data.
+
+    Raises:
+        InputError: If the episodes are not available, too few, of another task or those that are trained on, or the
+            objectives differ and one of them has no squared error.
+    """
+
+    def __init__(self, variants: Sequence[Variant], dataset: str, store: EpisodeStore) -> None:
+        configs = [replace(variant.config, dataset=dataset) for variant in variants]
+        first, self.store = configs[0], store
+        assert first.validation is not None
+        carried = max(config.training.tbptt_slices or 1 for config in configs)
+        drawn = replace(first, training=replace(first.training, tbptt_slices=carried))
+        self.validation = Validation(drawn, store, spaces_of(store)[0], torch.device("cpu"))
+        episodes = self.validation.store
+        if episodes.fingerprint == select_episodes(first, store).fingerprint:
+            raise InputError(
+                f"validation {first.validation} holds the episodes that are trained on: name others of the same task"
+            )
+        differ = any(config.objective != first.objective for config in configs)
+        for variant, config in zip(variants, configs, strict=True) if differ else ():
+            if not self._has_squared_error(config):
+                raise InputError(
+                    "losses of different objectives cannot be compared, and the objective "
+                    f"{config.objective.name} of {variant.label} has no squared_error in their place: compare variants "
+                    "of one objective"
+                )
+        self.record = HeldOut(
+            dataset=first.validation,
+            fingerprint=episodes.fingerprint,
+            episodes=episodes.episodes,
+            steps=episodes.steps,
+            measure="squared_error" if differ else "loss",
+        )
+
+    def __call__(self, trained: TrainedAgent) -> float:
+        """The loss of an agent, or its squared error, on one thread, so that it is the same for any number of them."""
+        means = self._means(trained.config, trained)
+        return means.get(f"validation_{self.record.measure}", means["validation_loss"])
+
+    def _has_squared_error(self, config: RunConfig) -> bool:
+        """Whether an objective logs its squared error, or has it as its loss, as the default in a Box does."""
+        if isinstance(config.objective, SupervisedConfig):
+            return isinstance(spaces_of(self.store)[1], Box)
+        return "validation_squared_error" in self._means(config)
+
+    def _means(self, config: RunConfig, trained: TrainedAgent | None = None) -> dict[str, float]:
+        """What `Validation` returns of a trained agent, or of one before its first step."""
+        config = replace(config, training=replace(config.training, device="cpu", processes=1))
+        observations, actions = spaces_of(self.store)
+        spaces = observations, actions if trained is None else trained.agent.action_space
+        with one_thread(), torch.random.fork_rng():
+            # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.
+            agent, *_ = prepare(config, select_episodes(config, self.store), 1.0, spaces)
+            if trained is not None:
+                agent.load_state_dict(trained.agent.state_dict())
+            return self.validation(agent.eval())

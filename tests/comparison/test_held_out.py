@@ -1,0 +1,245 @@
+"""Comparisons on data of no environment: the loss on held-out episodes, its table, and what is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from guide import ROOT
+from made_comparison import made_comparison
+from pages import Page
+from scipy import stats
+from small_comparison import Inline, pendulum_episodes, small
+
+from decision_rnn import Episode, write_store
+from decision_rnn.api.comparing import plan
+from decision_rnn.backbones import Resets
+from decision_rnn.checkpoint import TrainedAgent, last_checkpoint, load_agent
+from decision_rnn.comparison.compare import list_commands, write_comparison
+from decision_rnn.comparison.record import SCHEMA, Comparison, HeldOut, read_comparison
+from decision_rnn.comparison.report.markdown import format_comparison
+from decision_rnn.comparison.report.page import write_page
+from decision_rnn.data.catalog import open_dataset
+from decision_rnn.data.store.selection import top_episodes
+from decision_rnn.errors import InputError
+from decision_rnn.training.run_folder import read_metrics
+
+Compare = Callable[..., Comparison]
+STEPS = 8
+"""The steps of every episode: slices that begin with an episode are whole episodes."""
+WHOLE: dict[str, Any] = {"validation": "own/held-out", "training.context": STEPS, "training.starts": "episode"}
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The datasets own/mine and own/held-out, of five and two episodes and no environment; the latter earn more than
+    training shows."""
+    monkeypatch.setenv("DECISION_RNN_DATA", str(tmp_path / "data"))
+    write_store("own/mine", pendulum_episodes(0))
+    write_store("own/held-out", [replace(of, rewards=np.abs(of.rewards)) for of in pendulum_episodes(1)[:2]])
+
+
+def squared_error(trained: TrainedAgent, episode: Episode) -> float:
+    """That of the actions in the range of the data, stepped by hand: what is left to earn is capped as in training."""
+    steps = torch.arange(STEPS)[None]
+    to_go = episode.rewards[::-1].cumsum()[::-1]
+    if trained.config.takes_target:
+        seen = top_episodes(open_dataset("own/mine").open(), trained.config.top_fraction)
+        _, caps = seen.return_to_go_caps(trained.config.condition.rtg_cap)
+        assert (to_go > caps).any(), "no return-to-go is capped"
+        to_go = np.minimum(to_go, caps)
+        trained.agent.condition.cap = None  # the lower one of acting, which `predict` applies
+    action, observation = (torch.from_numpy(of)[None].float() for of in (episode.actions, episode.observations[:-1]))
+    before = torch.cat([torch.zeros_like(action[:, :1]), action[:, :-1]], dim=1)
+    asked = torch.from_numpy(to_go.astype(np.float32))[None, :, None][..., : int(trained.config.takes_target)]
+    with torch.no_grad():
+        agent = trained.agent
+        predicted, _ = agent.predict(asked, observation, before, steps, Resets.from_mask(steps == 0))
+    return (predicted - action).square().mean().item()  # the box is [-1, 1]
+
+
+def test_held_out_loss_is_that_of_the_saved_agents_and_over_the_same_slices_for_all_variants(
+    comparing: Compare, tmp_path: Path
+) -> None:
+    """Every slice is one of two episodes, drawn with an unknown weight: the same for an agent that is trained, and in
+    its own metrics validated, on the best episodes alone, or that carries no state."""
+    others: dict[str, Any] = {"best": {"top_fraction": 0.5}, "memoryless": {"backbone": "mlp"}}
+    comparison = comparing(**WHOLE, variants={"narrow": {}, **others}, controls="bc", seeds=2)
+    held_out = open_dataset("own/held-out").open()
+    best = int(held_out.episode_returns.argmax())
+    weights = []
+    for trial in comparison.trials:
+        trained = load_agent(last_checkpoint(tmp_path / "runs" / trial.run))
+        losses = [squared_error(trained, episode) for episode in held_out.read_episodes()]
+        assert trial.held_out_loss is not None
+        weights.append((trial.held_out_loss - losses[1]) / (losses[0] - losses[1]))
+        own = read_metrics(tmp_path / "runs" / trial.run)[-1]["validation_loss"]
+        if trial.variant == "best":
+            assert own == pytest.approx(losses[best], rel=1e-4)
+        assert (trial.targets, trial.checkpoints, trial.step) == ((), (), 4)
+        assert trial.parameters == sum(weight.numel() for weight in trained.agent.parameters())
+        assert trial.state_bytes
+    assert weights == pytest.approx([weights[0]] * 8, abs=1e-3)
+    assert 0.1 < weights[0] < 0.9
+    (dataset,) = comparison.datasets
+    assert dataset.held_out == HeldOut(
+        dataset="own/held-out", fingerprint=held_out.fingerprint, episodes=2, steps=2 * STEPS, measure="loss"
+    )
+    assert (dataset.targets, comparison.episodes, comparison.checkpoint_episodes) == ((), 0, 0)
+    assert read_comparison(tmp_path / "runs") == comparison
+    rows = {row["variant"]: row for row in comparison.table()}
+    narrow = [trial.held_out_loss for trial in comparison.trials if trial.variant == "narrow"]
+    assert rows["narrow"]["held_out_loss"] == pytest.approx(np.mean(narrow))
+    assert "score" not in rows["narrow"]
+    assert rows["bc"]["control"]
+
+
+def test_killed_and_resumed_comparison_has_the_same_held_out_losses(comparing: Compare, tmp_path: Path) -> None:
+    keys: dict[str, Any] = {**WHOLE, "variants": {"narrow": {}, "wide": {"backbone": {"width": 32}}}, "seeds": 2}
+    first, executor = comparing(**keys), Inline()
+    assert comparing(executor, **keys) == first
+    assert executor.started == []
+    runs = tmp_path / "runs" / "own-mine"
+    shutil.rmtree(last_checkpoint(runs / "wide-seed0"))  # killed after step 2
+    shutil.rmtree(runs / "wide-seed1")  # not begun
+    missing = [command.split()[5] for command in list_commands(plan(small(tmp_path / "runs", **keys), "test"))]
+    assert [Path(path).name for path in missing] == ["wide-seed0", "wide-seed1"]
+    again = comparing(executor, **keys)
+    assert executor.started == ["wide-seed0", "wide-seed1"]
+    assert again.table() == first.table()
+    weights = last_checkpoint(runs / "wide-seed0") / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4])
+    damaged = comparing(**keys)
+    assert [failure.run for failure in damaged.failed] == ["own-mine/wide-seed0"]
+    assert "missing or damaged" in damaged.failed[0].error
+    assert len(damaged.trials) == 3
+
+
+def test_other_held_out_episodes_are_measured_without_training_anew(comparing: Compare) -> None:
+    executor, (before,) = Inline(), comparing(**WHOLE).trials
+    write_store("own/held-out", pendulum_episodes(2), append=True)
+    (after,) = comparing(executor, **WHOLE).trials
+    write_store("own/others", pendulum_episodes(3))
+    (others,) = comparing(executor, **{**WHOLE, "validation": "own/others"}).trials
+    assert executor.started == []
+    assert len({before.held_out_loss, after.held_out_loss, others.held_out_loss}) == 3
+
+
+def test_variants_of_different_objectives_are_compared_by_squared_error(comparing: Compare, tmp_path: Path) -> None:
+    """One held-out episode: all slices are it, in the runs' own metrics too."""
+    write_store("own/one", pendulum_episodes(1)[:1])
+    variants = {"plain": {}, "mixture": {"objective": "gaussian_mixture"}, "chunk": {"objective": "action_chunk"}}
+    comparison = comparing(**{**WHOLE, "validation": "own/one"}, variants=variants)
+    logged = {trial.variant: read_metrics(tmp_path / "runs" / trial.run)[-1] for trial in comparison.trials}
+    for row in comparison.table():
+        name = "validation_loss" if row["variant"] == "plain" else "validation_squared_error"
+        assert row["held_out_squared_error"] == pytest.approx(logged[row["variant"]][name], rel=1e-4)
+    assert "| held-out squared error |" in (tmp_path / "runs" / "comparison.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"validation": None}, r"own/mine names no environment.* name held-out episodes .* with --validation"),
+        ({"validation": "own/none"}, "there is no dataset own/none"),
+        ({"validation": "own/mine"}, "validation own/mine holds the episodes that are trained on"),
+        ({"validation": "own/wide"}, "validation own/wide has observations of 4 numbers, and own/mine of 3"),
+        ({"validation": "own/short"}, "has 3 steps, fewer than training.context 4"),
+        ({"datasets": "own/mine,own/played"}, "own/mine names no environment, and others of the datasets do"),
+        ({"variants": {"a": {}, "b": {"validation": "own/mine"}}}, "the variant b has validation, in which all are"),
+        ({"variants": {"a": {}, "b": {"objective": "td3_bc"}}}, "the objective td3_bc of b has no squared_error"),
+        (
+            {
+                "datasets": "own/choices",
+                "validation": "own/more-choices",
+                "variants": {"a": {}, "b": {"objective": "x"}},
+            },
+            "unknown objective",
+        ),
+    ],
+)
+def test_impossible_comparison_of_held_out_losses_is_refused_in_a_sentence(
+    comparing: Compare, keys: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    write_store("own/wide", [replace(of, observations=np.zeros((9, 4))) for of in pendulum_episodes(1)])
+    write_store("own/short", [Episode(np.zeros((4, 3)), np.zeros((3, 1)), np.zeros(3), False, True)])
+    write_store("own/played", pendulum_episodes(2), "Pendulum-v1")
+    with pytest.raises(InputError, match=message):
+        comparing(executor := Inline(), **{"validation": "own/held-out", **keys})
+    assert executor.started == []
+    assert not (tmp_path / "runs" / "own-mine").exists()
+
+
+LOSSES = {"mingru": [1.0, 1.1, 1.2, 1.3, 1.4], "lru": [0.2, 0.3, 0.2, 0.3, 0.2], "mlp": [2.0, 2.1, 2.0, 2.2, 2.1]}
+
+
+def of_losses(losses: dict[str, list[float]]) -> Comparison:
+    """A comparison of variants with these held-out losses of their seeds; mlp is a control."""
+    made = made_comparison(("mingru", "lru"), len(losses["mingru"]), controls=("mlp",), cloning=())
+    held_out = HeldOut(dataset="own/held-out", fingerprint="b" * 64, episodes=9, steps=900, measure="loss")
+    (dataset,) = made.datasets
+    data = replace(dataset.data, name="own/cart", environment_id=None, comparable="")
+    unplayed = {"dataset": "own/cart", "targets": (), "checkpoints": (), "action_microseconds": None}
+    trials = [replace(of, **unplayed, held_out_loss=losses[of.variant][of.seed]) for of in made.trials]
+    datasets = (replace(dataset, data=data, targets=(), held_out=held_out),)
+    return replace(made, datasets=datasets, trials=tuple(trials), episodes=0, checkpoint_episodes=0)
+
+
+def test_lower_held_out_loss_is_better_in_the_table_in_markdown_and_on_the_page(tmp_path: Path) -> None:
+    made = of_losses(LOSSES)
+    write_comparison(tmp_path, made)
+    assert read_comparison(tmp_path) == made
+    page = Page(write_page(tmp_path, clips=3).read_text())
+    welch = stats.ttest_ind(LOSSES["lru"], LOSSES["mingru"], equal_var=False)
+    low, high = welch.confidence_interval()
+    rows = {row["variant"]: row for row in made.table()}
+    lru = rows["lru"]
+    assert lru["difference"] == pytest.approx(-0.96)
+    assert (lru["difference_low"], lru["difference_high"]) == pytest.approx((low, high))
+    assert [rows[label]["verdict"] for label in LOSSES] == [None, "better", "worse"]
+    assert json.loads((tmp_path / "comparison.json").read_text())["summary"] == made.table()
+    t = stats.t.interval(0.95, 4, np.mean(LOSSES["lru"]), stats.sem(LOSSES["lru"]))
+    cells = ["lru", f"0.24 [{t[0]:.4g}, {t[1]:.4g}]", f"-0.96 [{low:+.3g}, {high:+.3g}], better"]
+    table = (tmp_path / "comparison.md").read_text()
+    assert f"| {' | '.join(cells)} |" in table
+    caption = "On own/held-out"
+    assert page.tables[caption][0].cells == ["variant", "held-out loss", "difference from mingru"]
+    shown = {row.cells[0]: row for row in page.tables[caption]}
+    assert shown["lru"].cells == cells
+    assert shown["lru"].details[1] == "seeds: 0.2, 0.3, 0.2, 0.3, 0.2"
+    assert "mlp (control)" in shown
+    sentence = "On own/held-out, lru has the lowest held-out loss, 0.24 (95% interval "
+    assert sentence in page.text
+    assert "Compared with mingru (1.2), better: lru (0.24); worse: mlp (control) (2.08)." in page.text
+    assert "Loss" in page.text
+    for text in (table, page.text):
+        assert "predicts the actions of own/held-out, 9 episodes of 900 steps in all" in text
+        assert "It does not tell how well an agent acts" in text
+        assert "None" not in text
+        assert "score" not in text.replace("normal scores", "").lower().replace("scores", "")
+    assert "Cost" in page.headings
+    assert page.tables["Cost"]
+    assert "b" * 16 in page.text
+
+
+def test_held_out_losses_of_few_seeds_have_no_interval_and_no_verdict() -> None:
+    few = of_losses({label: of[:2] for label, of in LOSSES.items()})
+    text = format_comparison(few)
+    assert "| lru | 0.25 (0.2, 0.3) |" in text
+    assert "difference from" not in text
+    assert {row["verdict"] for row in few.table()} == {None}
+
+
+def test_comparisons_of_results_are_read_and_say_nothing_of_held_out_episodes() -> None:
+    paths = sorted((ROOT / "results").glob("*/comparison.json"))
+    read = [path for path in paths if json.loads(path.read_bytes()).get("schema") == SCHEMA]
+    assert read
+    for path in read:
+        comparison = read_comparison(path)
+        assert not any(dataset.held_out for dataset in comparison.datasets)
+        assert "held-out" not in format_comparison(comparison)
