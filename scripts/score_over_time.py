@@ -1,4 +1,4 @@
-"""Makes score-over-time.png in a folder of results/, and prints how long each variant trains until its scores are good.
+"""Makes score-over-time.png in a folder of results/, and prints after how long a training the scores stay good.
 
     decision-rnn compare --config configs/comparisons/score-over-time.yaml --output runs/score-over-time
     cp runs/score-over-time/comparison.json results/score-over-time
@@ -28,11 +28,11 @@ def curve(summary: VariantSummary) -> tuple[np.ndarray, np.ndarray]:
 
 
 def describe(summary: VariantSummary, good: float) -> str:
-    """One row of the printed table: when the mean is good, and what it is at last."""
+    """One row of the printed table: from when on the mean is good, and what it is at last."""
     seconds, scores = curve(summary)
     mean = scores.mean(axis=0)
-    reached = np.flatnonzero(mean >= good)
-    when = f"{seconds[reached[0]]:,.0f} s" if len(reached) else f"not in {seconds[-1]:,.0f} s"
+    reached = len(mean) - int(np.argmin([*(mean >= good)[::-1], False]))
+    when = f"{seconds[reached]:,.0f} s" if reached < len(mean) else f"not in {seconds[-1]:,.0f} s"
     return f"| {summary.variant} | {when} | {mean[-1]:.1f} after {summary.steps[-1]:,} steps, {seconds[-1]:,.0f} s |"
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--score", type=float, default=70, help="the normalised score that is good (default: 70)")
     options = parser.parse_args()
     found = [summary for summary in summarise(read_comparison(options.folder)) if summary.curves]
-    print(f"| | mean of the seeds at {options.score:g} or more | last |\n| --- | --- | --- |")
+    print(f"| | mean of the seeds at {options.score:g} or more from then on | last |\n| --- | --- | --- |")
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.axhline(options.score, color="0.6", linestyle="--", linewidth=1)
