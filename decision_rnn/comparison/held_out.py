@@ -114,7 +114,5 @@ class HeldOutLoss:
         spaces = observations, actions if trained is None else trained.agent.action_space
         with one_thread(), torch.random.fork_rng():
             # The agent of a checkpoint lacks what training showed at most of a return-to-go: the data have it.
-            agent, *_ = prepare(config, select_episodes(config, self.store), 1.0, spaces)
-            if trained is not None:
-                agent.load_state_dict(trained.agent.state_dict())
+            agent, *_ = prepare(config, select_episodes(config, self.store), 1.0, spaces, trained)
             return self.validation(agent.eval())
