@@ -164,8 +164,6 @@ class Plan:
             raise InputError("seeds and jobs (--seeds, --jobs) must be at least 1")
         if len(set(self.seed_numbers)) < len(self.seed_numbers) or min(self.seed_numbers) < 0:
             raise InputError(f"seeds is {[*self.seed_numbers]}: name distinct seeds of at least 0")
-        if first.evaluation.episodes == 0:
-            raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
         metrics_named(first.evaluation.metrics)
         if not self.datasets:
             raise InputError("no dataset was named: give at least one, such as hopper-medium")
@@ -250,12 +248,14 @@ def _plays(first: RunConfig, datasets: Collection[Dataset]) -> bool:
     """Whether agents are compared by playing, or by the loss on held-out episodes, since the data name no environment.
 
     Raises:
-        InputError: If an environment cannot be made here, some of the data name one and others do not, or none does and
-            no `validation` is named.
+        InputError: If an environment cannot be made here, agents are to play no episodes there, some of the data name
+            one and others do not, or none does and no `validation` is named.
     """
     named = {of.name: first.evaluation.environment_id or of.spec.environment_id for of in datasets}
     without = [name for name, environment_id in named.items() if environment_id is None]
     if not without:
+        if first.evaluation.episodes == 0:
+            raise InputError("evaluation.episodes is 0, which leaves nothing to compare: give at least 1")
         for dataset in datasets:
             evaluation_environment(first.evaluation, dataset.spec)
     elif len(without) < len(named):

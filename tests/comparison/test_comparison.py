@@ -289,7 +289,7 @@ def test_variant_with_its_own_window_uses_it_in_every_evaluation(
         ({"datasets": "own/a,own/a"}, "name each once"),
         ({"datasets": "hopper-medium,standin/hopper-medium"}, "name each once"),
         ({"datasets": "own/a,own/b", "path": "x"}, "path is the file of one dataset"),
-        ({"evaluation.episodes": 0}, r"evaluation\.episodes is 0"),
+        ({"datasets": "hopper-medium", "evaluation.episodes": 0}, r"evaluation\.episodes is 0"),
         ({"checkpoint_episodes": -1}, r"checkpoint_episodes is -1"),
         ({"plugins": ["not_imported_yet"]}, "add --plugins not_imported_yet"),
         ({"seeds": 0}, "must be at least 1"),
